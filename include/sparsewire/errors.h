@@ -1,0 +1,39 @@
+// What can go wrong, and who is to blame.
+//
+// UsageError       the caller gave something that cannot work; thrown at construction where possible.
+// BadGradient      a NaN, an infinity, or a sum that overflows; the step was taken back.
+//
+// Our own bugs assert. The library never prints, aborts or installs handlers.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+namespace sparsewire {
+
+// Wrong use. what() names the offending value and the allowed range: "[topk] ratio=7 is not in (0, 1]".
+class UsageError : public std::invalid_argument {
+ public:
+  using std::invalid_argument::invalid_argument;
+};
+
+// A gradient that must not enter the memory. Thrown after the step was taken back, so the same
+// object can go on with the next gradient.
+class BadGradient : public std::runtime_error {
+ public:
+  BadGradient(const std::string& what, int rank, std::uint64_t step, std::uint64_t index)
+      : std::runtime_error(what), rank_(rank), step_(step), index_(index) {}
+
+  int rank() const noexcept { return rank_; }
+  std::uint64_t step() const noexcept { return step_; }
+  // The lowest index at which memory + gradient is not a finite number.
+  std::uint64_t index() const noexcept { return index_; }
+
+ private:
+  int rank_;
+  std::uint64_t step_;
+  std::uint64_t index_;
+};
+
+}  // namespace sparsewire

@@ -1,0 +1,37 @@
+// The entries of a vector that travel: the one value type every stage hands to the next.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace sparsewire {
+
+// Entries of a vector of `dim` numbers, indices strictly ascending.
+//
+// A *full* vector (what `dense` sends) has no indices: values[i] is the entry i. It is told apart by
+// is_full(), so that the baseline carries no index it does not need.
+struct SparseVector {
+  std::uint64_t dim = 0;
+  std::vector<std::uint32_t> indices;
+  std::vector<float> values;
+
+  std::size_t size() const noexcept { return values.size(); }
+  bool is_full() const noexcept { return indices.empty() && dim != 0 && values.size() == dim; }
+
+  // The index of the entry `i`, for both forms.
+  std::uint32_t index(std::size_t i) const noexcept {
+    return is_full() ? static_cast<std::uint32_t>(i) : indices[i];
+  }
+
+  // Forgets the entries, keeps the storage.
+  void clear(std::uint64_t new_dim) noexcept {
+    dim = new_dim;
+    indices.clear();
+    values.clear();
+  }
+
+  friend bool operator==(const SparseVector&, const SparseVector&) = default;
+};
+
+}  // namespace sparsewire

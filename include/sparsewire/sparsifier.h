@@ -1,0 +1,89 @@
+// Which entries of a gradient travel.
+//
+// Error feedback and selection are one operation, `sift`: move the entries worth sending out of the memory.
+// A Sparsifier decides which those are; a Sifter (sifter.h) adds the memory, the feedback and the ledger.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "sparsewire/gradient.h"
+#include "sparsewire/layout.h"
+#include "sparsewire/pool.h"
+#include "sparsewire/sparse_vector.h"
+
+namespace sparsewire {
+
+class State;
+
+// Whether a ratio counts over the whole model or over each tensor by itself.
+enum class Scope : std::uint8_t { model, layer };
+
+// Which of the random streams of a run: those of workers and servers never coincide.
+enum class Role : std::uint8_t { worker = 0, server = 1 };
+
+// Where a sparsifier works. Everything it may depend on besides its spec and the numbers it is given.
+struct Place {
+  Layout layout;
+  Scope scope = Scope::model;
+  int rank = 0;  // of a worker; of a server, its region
+  int ranks = 1;
+  double weight = 0;  // of this worker in the update; 0 stands for 1/ranks
+  std::uint64_t seed = 0;
+  std::uint64_t first_step = 0;  // the number of the first step: random draws and schedules count from it
+  Role role = Role::worker;
+  Pool* pool = nullptr;  // borrowed; null is one thread
+};
+
+// What a sift saw, for the ledger. Summed in double over fixed blocks: the same bits on any number
+// of threads and at every SIMD level.
+struct Sifted {
+  double accumulated_norm2 = 0;  // ||decay*memory + scale*gradient||^2
+  double sent_norm2 = 0;         // ||out||^2; equal to the former, bit for bit, if every non-zero entry is sent
+};
+
+// THREADS: one caller at a time; uses Place::pool inside.
+class Sparsifier {
+ public:
+  virtual ~Sparsifier() = default;
+
+  // memory <- decay*memory + scale*gradient; then moves the chosen entries from `memory` to `out`, indices ascending.
+  // REQUIRES: gradient.size == memory.size() == layout.dim(); memory is finite.
+  // ENSURES: per coordinate, what was there plus what came in == what stays + what is sent, exactly.
+  // Throws UsageError if the sizes differ, BadGradient if a sum is not finite: then the memory is as it was, to rounding,
+  // and the step does not count.
+  // COST: one pass over memory and gradient in the steady state, which allocates nothing.
+  virtual Sifted sift(Gradient gradient, std::span<float> memory, SparseVector& out) = 0;
+
+  // Takes the last sift back: `sent` into the memory, the gradient out of it, to rounding; the step does not count.
+  // For a step that failed on another rank. REQUIRES: the same gradient, memory and entries; no observe in between.
+  virtual void undo(Gradient gradient, std::span<float> memory, const SparseVector& sent) = 0;
+
+  // What all workers together made of the last round: the update at the entries of `sent`, 0 where an entry did not
+  // come back. RegTop-k learns from it; the others ignore it.
+  virtual void observe(const SparseVector& /*sent*/, std::span<const float> /*update_at_sent*/) {}
+
+  // A number on which all ranks have to agree before the next sift (a measured threshold): whoever connects the ranks
+  // replaces it by the median over them. Null when there is none, which is almost always.
+  virtual float* vote() { return nullptr; }
+
+  // Saves or restores everything that decides later steps, bit for bit (state.h).
+  virtual void transfer(State& state) = 0;
+};
+
+// Makes a sparsifier from `name:key=value,key=value`. Throws UsageError: an unknown name or key, a value out of range,
+// or one that does not fit the layout.
+std::unique_ptr<Sparsifier> make_sparsifier(std::string_view spec, const Place& place);
+
+struct SparsifierInfo {
+  std::string_view name;
+  std::string_view summary;  // what it keeps, in five words
+  std::string_view example;  // a spec that works
+};
+
+// Every sparsifier there is, in the order of sparsifiers.def.
+std::span<const SparsifierInfo> sparsifiers() noexcept;
+
+}  // namespace sparsewire
