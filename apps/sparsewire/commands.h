@@ -1,0 +1,10 @@
+// The sub-commands, one file each. A command adds itself to the program; CLI11 calls it when it is chosen.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace sparsewire::cli {
+
+void add_list(CLI::App& program);
+
+}  // namespace sparsewire::cli

@@ -1,0 +1,44 @@
+// sparsewire list: what there is to choose from, with an example each.
+#include <fstream>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "sparsewire/sparsifier.h"
+
+namespace sparsewire::cli {
+namespace {
+
+void print_table() {
+  fmt::print("{:<12} {:<40} {}\n", "sparsifier", "keeps", "example");
+  for (const SparsifierInfo& info : sparsifiers()) {
+    fmt::print("{:<12} {:<40} {}\n", info.name, info.summary, info.example);
+  }
+}
+
+void write_json(const std::string& path) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const SparsifierInfo& info : sparsifiers()) {
+    rows.push_back({{"name", info.name}, {"keeps", info.summary}, {"example", info.example}});
+  }
+  std::ofstream file(path);
+  file << nlohmann::ordered_json{{"sparsifiers", rows}}.dump(2) << '\n';
+  file.close();
+  if (!file) throw std::runtime_error("cannot write " + path);
+}
+
+}  // namespace
+
+void add_list(CLI::App& program) {
+  CLI::App* const command = program.add_subcommand("list", "Sparsifiers, with an example each");
+  command->footer("Examples:\n  sparsewire list\n  sparsewire list --json choices.json");
+  const auto json = std::make_shared<std::string>();  // filled in when the program parses, after this returns
+  command->add_option("--json", *json, "Write the list to FILE instead")->type_name("FILE");
+  command->callback([json] { json->empty() ? print_table() : write_json(*json); });
+}
+
+}  // namespace sparsewire::cli

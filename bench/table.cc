@@ -1,0 +1,209 @@
+#include "table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "floor.h"
+#include "kernels/simd.h"
+#include "steps.h"
+
+namespace sparsewire::bench {
+namespace {
+
+struct Bar {
+  const char* label;
+  StepName step;
+  double times_add;  // 0: none, for reference
+};
+
+const std::vector<Bar>& bars() {
+  static const std::vector<Bar> all = {
+      {"threshold, 0.1 %", {"threshold", 0.001}, 1.1},
+      {"threshold, 1 %", {"threshold", 0.01}, 1.25},
+      {"topk, 0.1 %", {"topk", 0.001}, 1.25},
+      {"topk, 1 %", {"topk", 0.01}, 1.5},
+      {"regtopk, 0.1 %", {"regtopk", 0.001}, 1.6},
+      {"rtopk (r = 2k), 0.1 %", {"rtopk", 0.001}, 1.6},
+      {"randomk, 0.1 %", {"randomk", 0.001}, 1.2},
+      {"randomk, 1 %", {"randomk", 0.01}, 1.5},
+      {"topk, first step, 0.1 %", {"topk", 0.001, Case::first}, 3},
+      {"topk, first step, 1 %", {"topk", 0.01, Case::first}, 3},
+      {"topk, scale jumps 100-fold, 0.1 %", {"topk", 0.001, Case::jump}, 6},
+      {"topk, scale jumps 100-fold, 1 %", {"topk", 0.01, Case::jump}, 6},
+      {"topk, all values equal, 0.1 %", {"topk", 0.001, Case::equal}, 6},
+      {"topk, all values equal, 1 %", {"topk", 0.01, Case::equal}, 6},
+      {"topk, fewer than k non-zeros, 0.1 %", {"topk", 0.001, Case::sparse}, 6},
+      {"topk, fewer than k non-zeros, 1 %", {"topk", 0.01, Case::sparse}, 6},
+      {"topk, sorted, 0.1 %", {"topk", 0.001, Case::sorted}, 6},
+      {"topk, sorted, 1 %", {"topk", 0.01, Case::sorted}, 6},
+      {"dense", {"dense", 1}, 0},
+  };
+  return all;
+}
+
+constexpr double kSpeedUpBar = 1.5;
+
+struct Pair {
+  std::string label;
+  std::string one;
+  std::string two;
+  bool has_bar;
+};
+
+std::vector<Pair> thread_pairs(std::size_t n) {
+  std::vector<Pair> pairs = {{"memory += gradient", floor_add_name(1, n), floor_add_name(2, n), false}};
+  for (const Bar& bar : bars()) {
+    const bool is_timed_twice = bar.step.sparsifier == "topk" || bar.step.sparsifier == "threshold";
+    if (!is_timed_twice || bar.step.situation != Case::steady) continue;
+    StepName two = bar.step;
+    two.threads = 2;
+    pairs.push_back({bar.label, bar.step.text(n), two.text(n), true});
+  }
+  return pairs;
+}
+
+using Cells = std::vector<std::vector<std::string>>;
+
+std::string held(bool is_held) { return is_held ? "held" : "MISSED"; }
+
+Cells floor_cells(const Times& times, std::size_t n) {
+  Cells cells = {{"floors and yardsticks", "measured, ms", "times memory += gradient"}};
+  const std::optional<double> add = times.median(floor_add_name(1, n));
+  const auto line = [&](const std::string& label, const std::string& name) {
+    const std::optional<double> time = times.median(name);
+    if (time && add) cells.push_back({label, fmt::format("{:.2f}", *time), fmt::format("{:.2f}", *time / *add)});
+  };
+  line("memory += gradient", floor_add_name(1, n));
+  line("memcpy", floor_memcpy_name(1, n));
+  for (const double ratio : kRatios) {
+    line(fmt::format("std::nth_element alone, {:g} %", 100 * ratio), nth_element_name(ratio, n));
+  }
+  return cells;
+}
+
+Cells bar_cells(const Times& times, const Bench& bench) {
+  Cells cells = {{"step", "at most", "measured, ms", "times memory += gradient", ""}};
+  const std::optional<double> add = times.median(floor_add_name(1, bench.n()));
+  for (const Bar& bar : bars()) {
+    const std::string limit = bar.times_add > 0 ? fmt::format("{:.2f}", bar.times_add) : "";
+    const std::string name = bar.step.text(bench.n());
+    if (const auto failure = bench.failures.find(name); failure != bench.failures.end()) {
+      cells.push_back({bar.label, limit, "-", "-", "WRONG ANSWER: " + failure->second});
+    } else if (const std::optional<double> time = times.median(name); time && add) {
+      const double ratio = *time / *add;
+      cells.push_back({bar.label, limit, fmt::format("{:.2f}", *time), fmt::format("{:.2f}", ratio),
+                       bar.times_add > 0 ? held(ratio <= bar.times_add) : ""});
+    }
+  }
+  return cells;
+}
+
+Cells thread_cells(const Times& times, std::size_t n) {
+  Cells cells = {{"with 2 threads", "1 thread, ms", "2 threads, ms", "times faster", "at least", ""}};
+  for (const Pair& pair : thread_pairs(n)) {
+    const std::optional<double> one = times.median(pair.one);
+    const std::optional<double> two = times.median(pair.two);
+    if (!one || !two) continue;
+    cells.push_back({pair.label, fmt::format("{:.2f}", *one), fmt::format("{:.2f}", *two),
+                     fmt::format("{:.2f}", *one / *two), pair.has_bar ? fmt::format("{:.2f}", kSpeedUpBar) : "",
+                     pair.has_bar ? held(*one / *two >= kSpeedUpBar) : ""});
+  }
+  return cells;
+}
+
+// Labels come first, and verdicts have no head.
+bool is_number(const Cells& cells, std::size_t column) { return column > 0 && !cells.front()[column].empty(); }
+
+std::string aligned(const Cells& cells, std::size_t row, std::size_t column) {
+  std::size_t width = 3;  // of the shortest rule in Markdown
+  for (const auto& other : cells) width = std::max(width, other[column].size());
+  const std::string& cell = cells[row][column];
+  return is_number(cells, column) ? fmt::format("{:>{}}", cell, width) : fmt::format("{:<{}}", cell, width);
+}
+
+std::string without_trailing_spaces(const std::string& line) { return line.substr(0, line.find_last_not_of(' ') + 1); }
+
+// The first row is the head. Markdown is aligned too, so that it reads as text.
+std::string grid(const Cells& cells, Form form) {
+  const bool markdown = form == Form::markdown;
+  const std::string bar = markdown ? "|" : " ";
+  std::string lines;
+  for (std::size_t row = 0; row < cells.size(); ++row) {
+    std::string line = bar;
+    std::string rule = bar;
+    for (std::size_t column = 0; column < cells[row].size(); ++column) {
+      const std::string cell = aligned(cells, row, column);
+      line += " " + cell + " " + bar;
+      rule += " " + std::string(cell.size() - 1, '-') + (markdown && is_number(cells, column) ? ": " : "- ") + bar;
+    }
+    lines += without_trailing_spaces(line) + "\n" + (row == 0 ? without_trailing_spaces(rule) + "\n" : "");
+  }
+  return lines + "\n";
+}
+
+std::string first_line_of(const char* file, const std::string& key) {
+  std::ifstream lines(file);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(key)) continue;
+    const std::size_t colon = line.find(": ");
+    return key.empty() || colon == std::string::npos ? line : line.substr(colon + 2);
+  }
+  return "unknown";
+}
+
+std::string machine(const Times& times, const Bench& bench) {
+  return fmt::format(
+      "{}; SIMD level {}; transparent huge pages: {}\n"
+      "{} floats, medians of {} randomly interleaved repetitions; memories carried over {} steps of error feedback\n\n",
+      first_line_of("/proc/cpuinfo", "model name"), kernels::simd_level(),
+      first_line_of("/sys/kernel/mm/transparent_hugepage/enabled", ""), bench.n(), times.repetitions(),
+      bench.warmup_steps());
+}
+
+}  // namespace
+
+bool Times::ReportContext(const Context& /*context*/) { return true; }
+
+void Times::ReportRuns(const std::vector<Run>& runs) {
+  for (const Run& run : runs) {
+    std::vector<double>& samples = samples_[run.run_name.str()];
+    const double milliseconds = run.GetAdjustedRealTime() * 1e3 / benchmark::GetTimeUnitMultiplier(run.time_unit);
+    if (run.run_type == Run::RT_Iteration) {
+      if (run.iterations > 0) samples.push_back(milliseconds);
+    } else if (samples.empty() && run.aggregate_name == "median") {  // with --benchmark_report_aggregates_only
+      samples.push_back(milliseconds);
+    }
+  }
+}
+
+std::optional<double> Times::median(const std::string& name) const {
+  const auto found = samples_.find(name);
+  if (found == samples_.end() || found->second.empty()) return std::nullopt;
+  std::vector<double> sorted = found->second;
+  std::sort(sorted.begin(), sorted.end());
+  const std::size_t middle = sorted.size() / 2;
+  return sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+}
+
+std::size_t Times::repetitions() const {
+  std::size_t most = 0;
+  for (const auto& [name, samples] : samples_) most = std::max(most, samples.size());
+  return most;
+}
+
+std::string table_filter(std::size_t n) {
+  std::string names = floor_memcpy_name(1, n);
+  for (const double ratio : kRatios) names += "|" + nth_element_name(ratio, n);
+  for (const Bar& bar : bars()) names += "|" + bar.step.text(n);
+  for (const Pair& pair : thread_pairs(n)) names += "|" + pair.one + "|" + pair.two;
+  return "^(" + names + ")$";
+}
+
+std::string table(const Times& times, const Bench& bench, Form form) {
+  return machine(times, bench) + grid(floor_cells(times, bench.n()), form) + grid(bar_cells(times, bench), form) +
+         grid(thread_cells(times, bench.n()), form);
+}
+
+}  // namespace sparsewire::bench

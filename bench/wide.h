@@ -1,0 +1,11 @@
+// SPARSEWIRE_WIDE before a plain loop: compiled once for each level of x86-64, and the widest the machine has is run.
+//
+// Only g++ knows these names, and sanitizers cannot run before main, where the choice is made. Elsewhere: one version.
+#pragma once
+
+#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define SPARSEWIRE_WIDE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define SPARSEWIRE_WIDE
+#endif

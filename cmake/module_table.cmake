@@ -1,0 +1,46 @@
+# The commands in which the root CMakeLists.txt writes the module table.
+
+# sparsewire_module(<name> [HEADERS <header>...] [DEPENDS <module>...])
+#
+# Adds src/<name>/*.cc to the library. HEADERS are those of include/sparsewire/ that belong to the module, DEPENDS the
+# modules it may include, directly: nothing follows from what those depend on.
+function(sparsewire_module name)
+  cmake_parse_arguments(PARSE_ARGV 1 module "" "" "HEADERS;DEPENDS")
+  sparsewire_add_row(src/${name} "${module_HEADERS}" "${module_DEPENDS}")
+
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cc)
+  target_sources(sparsewire PRIVATE ${sources})
+  list(TRANSFORM module_HEADERS PREPEND ${PROJECT_SOURCE_DIR}/include/sparsewire/)
+  target_sources(sparsewire PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES ${module_HEADERS})
+  set_property(GLOBAL APPEND PROPERTY SPARSEWIRE_MODULES ${name})
+endfunction()
+
+# sparsewire_program(<name> [DEPENDS <module>...])
+#
+# apps/<name>/ may include every public header, its own files, and the internal headers of the modules it DEPENDS on.
+function(sparsewire_program name)
+  cmake_parse_arguments(PARSE_ARGV 1 program "" "" "DEPENDS")
+  sparsewire_add_row(apps/${name} "" "${program_DEPENDS}")
+endfunction()
+
+# Writes the table for tests/includes_test.py.
+function(sparsewire_write_module_table file)
+  get_property(rows GLOBAL PROPERTY SPARSEWIRE_MODULE_ROWS)
+  list(JOIN rows ",\n" rows)
+  file(CONFIGURE OUTPUT ${file} CONTENT "{\n@rows@\n}\n" @ONLY)
+endfunction()
+
+function(sparsewire_add_row folder headers depends)
+  get_property(above GLOBAL PROPERTY SPARSEWIRE_MODULES)
+  foreach(module IN LISTS depends)
+    if(NOT module IN_LIST above)
+      message(FATAL_ERROR "${folder} depends on ${module}, which is no module above it: the table has a strict order")
+    endif()
+  endforeach()
+  foreach(list headers depends)
+    list(TRANSFORM ${list} REPLACE "(.+)" "\"\\1\"")
+    list(JOIN ${list} ", " ${list})
+  endforeach()
+  set_property(GLOBAL APPEND PROPERTY SPARSEWIRE_MODULE_ROWS
+               "  \"${folder}\": {\"headers\": [${headers}], \"depends\": [${depends}]}")
+endfunction()

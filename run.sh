@@ -1,0 +1,41 @@
+#!/bin/bash
+# Builds sparsewire and runs its main job; on a bare Debian it installs what is missing first.
+#
+#   ./run.sh             what sparsifiers there are, and what a step of each costs on this machine
+#   ./run.sh ARGS...     sparsewire ARGS..., e.g. ./run.sh list
+set -euo pipefail
+root=$(dirname "$(readlink -f "$0")")
+
+if [[ ${1-} == -h || ${1-} == --help ]]; then
+  sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0"
+  exit 0
+fi
+
+# A tree that is configured already is left as it is; a new one is built without the tests and their packages.
+configure_and_build() {
+  [[ -e build/release/build.ninja ]] || cmake --preset release -DSPARSEWIRE_BUILD_TESTS=OFF
+  cmake --build --preset release --target "$@"
+}
+
+# In a shell of its own, because the program shall see the caller's folder.
+build() (
+  cd "$root"
+  source tools/packages.sh
+  need_packages "${build_packages[@]}"
+  mkdir -p build
+  if ! configure_and_build "$@" > build/run.log 2>&1 < /dev/null; then
+    tail -n 100 build/run.log
+    echo "run.sh: the build failed (all of it in build/run.log)"
+    exit 1
+  fi
+)
+
+program=$root/build/release/apps/sparsewire/sparsewire
+if (($#)); then
+  build sparsewire_cli >&2
+  exec "$program" "$@"
+fi
+build sparsewire_cli sparsewire_bench
+"$program" list
+echo
+exec "$root/build/release/bench/sparsewire_bench" --table

@@ -1,0 +1,36 @@
+// Storage that grows without being written: std::vector would fill every new entry with zeros first.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <type_traits>
+
+namespace sparsewire {
+
+template <class T>
+class Buffer {
+  static_assert(std::is_trivially_copyable_v<T>);
+
+ public:
+  T* data() noexcept { return data_.get(); }
+  const T* data() const noexcept { return data_.get(); }
+  std::size_t capacity() const noexcept { return capacity_; }
+  T& operator[](std::size_t i) noexcept { return data_[i]; }
+  const T& operator[](std::size_t i) const noexcept { return data_[i]; }
+
+  // Makes room for `capacity` entries; the first `used` survive.
+  void reserve(std::size_t capacity, std::size_t used = 0) {
+    if (capacity <= capacity_) return;
+    auto larger = std::make_unique_for_overwrite<T[]>(capacity);
+    std::copy_n(data_.get(), used, larger.get());
+    data_ = std::move(larger);
+    capacity_ = capacity;
+  }
+
+ private:
+  std::unique_ptr<T[]> data_;
+  std::size_t capacity_ = 0;
+};
+
+}  // namespace sparsewire

@@ -1,0 +1,13 @@
+// CRC-32C (Castagnoli), the checksum of saved states and frames.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace sparsewire {
+
+// crc32c("123456789") == 0xE3069283.
+std::uint32_t crc32c(std::span<const std::byte> bytes) noexcept;
+
+}  // namespace sparsewire

@@ -1,0 +1,46 @@
+// Random numbers without state: Philox4x32-10, a function of (key, counter).
+//
+// Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (2011). The same on every device and thread, and whoever
+// knows (seed, role, rank, step) can draw the numbers of anybody else: that is how Random-k sends no indices.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace sparsewire {
+
+using PhiloxBlock = std::array<std::uint32_t, 4>;
+
+constexpr PhiloxBlock philox(PhiloxBlock counter, std::array<std::uint32_t, 2> key) noexcept {
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t p0 = std::uint64_t{0xD2511F53} * counter[0];
+    const std::uint64_t p1 = std::uint64_t{0xCD9E8D57} * counter[2];
+    counter = {static_cast<std::uint32_t>(p1 >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(p1),
+               static_cast<std::uint32_t>(p0 >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(p0)};
+    key[0] += 0x9E3779B9;
+    key[1] += 0xBB67AE85;
+  }
+  return counter;
+}
+
+// One stream of blocks: the key is the seed; the counter is (block number, step, rank, role).
+class Stream {
+ public:
+  constexpr Stream(std::uint64_t seed, std::uint32_t role, std::uint32_t rank, std::uint64_t step) noexcept
+      : key_{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)},
+        step_(static_cast<std::uint32_t>(step)),
+        rank_(rank),
+        role_and_step_(role << 24 | (static_cast<std::uint32_t>(step >> 32) & 0xFFFFFF)) {}
+
+  constexpr PhiloxBlock block(std::uint32_t number) const noexcept {
+    return philox({number, step_, rank_, role_and_step_}, key_);
+  }
+
+ private:
+  std::array<std::uint32_t, 2> key_;
+  std::uint32_t step_;
+  std::uint32_t rank_;
+  std::uint32_t role_and_step_;
+};
+
+}  // namespace sparsewire

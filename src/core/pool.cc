@@ -1,0 +1,85 @@
+#include "sparsewire/pool.h"
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "core/text.h"
+#include "sparsewire/errors.h"
+
+namespace sparsewire {
+
+struct Pool::Threads {
+  std::mutex mutex;
+  std::condition_variable start;
+  std::condition_variable finish;
+  std::uint64_t round = 0;  // counts calls of run_each; a thread works once per round
+  int running = 0;
+  bool stop = false;
+  Each each = nullptr;
+  void* context = nullptr;
+  std::vector<std::jthread> others;
+
+  void serve(int thread) {
+    for (std::uint64_t seen = 0;;) {
+      std::unique_lock lock(mutex);
+      start.wait(lock, [&] { return stop || round != seen; });
+      if (stop) return;
+      seen = round;
+      const Each work = each;
+      void* const argument = context;
+      lock.unlock();
+      work(argument, thread);
+      lock.lock();
+      if (--running == 0) finish.notify_one();
+    }
+  }
+
+  void end() {
+    {
+      const std::lock_guard lock(mutex);
+      stop = true;
+    }
+    start.notify_all();
+    others.clear();  // joins
+  }
+};
+
+Pool::Pool(int threads) : threads_(std::make_unique<Threads>()) {
+  if (threads < 1 || threads > 1024) throw UsageError(text("[pool] threads=", threads, " is not in [1, 1024]"));
+  try {
+    for (int thread = 1; thread < threads; ++thread) {
+      threads_->others.emplace_back([all = threads_.get(), thread] { all->serve(thread); });
+    }
+  } catch (...) {  // the system has no more threads: those that run must not wait for ever
+    threads_->end();
+    throw;
+  }
+}
+
+Pool::~Pool() { threads_->end(); }
+
+int Pool::size() const noexcept { return static_cast<int>(threads_->others.size()) + 1; }
+
+void Pool::run_each(Each each, void* context) {
+  Threads& all = *threads_;
+  if (all.others.empty()) {
+    each(context, 0);
+    return;
+  }
+  {
+    const std::lock_guard lock(all.mutex);
+    all.each = each;
+    all.context = context;
+    all.running = static_cast<int>(all.others.size());
+    ++all.round;
+  }
+  all.start.notify_all();
+  each(context, 0);
+  std::unique_lock lock(all.mutex);
+  all.finish.wait(lock, [&] { return all.running == 0; });
+}
+
+}  // namespace sparsewire

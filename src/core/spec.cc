@@ -1,0 +1,100 @@
+#include "core/spec.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "core/text.h"
+#include "sparsewire/errors.h"
+
+namespace sparsewire {
+
+bool Range::holds(double value) const noexcept {
+  return (above_min ? value > min : value >= min) && (below_max ? value < max : value <= max);  // false for NaN
+}
+
+std::string Range::text() const {
+  const bool open_max = below_max || std::isinf(max);
+  return sparsewire::text(above_min || std::isinf(min) ? "(" : "[", min, ", ", max, open_max ? ")" : "]");
+}
+
+Spec::Spec(std::string_view spec) {
+  const std::size_t colon = spec.find(':');
+  name_ = spec.substr(0, colon);
+  if (name_.empty()) throw UsageError(text("'", spec, "' is not a spec: write name:key=value,key=value"));
+  if (colon == std::string_view::npos) return;
+  std::string_view rest = spec.substr(colon + 1);
+  while (true) {
+    const std::size_t comma = rest.find(',');
+    const std::string_view item = rest.substr(0, comma);
+    const std::size_t equals = item.find('=');
+    if (equals == std::string_view::npos || equals == 0 || equals + 1 == item.size()) {
+      fail(text("'", item, "' is not key=value in '", spec, "'"));
+    }
+    const std::string key(item.substr(0, equals));
+    if (has(key)) fail(text(key, "= is given twice in '", spec, "'"));
+    given_.emplace_back(key, item.substr(equals + 1));
+    if (comma == std::string_view::npos) return;
+    rest = rest.substr(comma + 1);
+  }
+}
+
+bool Spec::has(std::string_view key) const noexcept {
+  return std::any_of(given_.begin(), given_.end(), [&](const auto& item) { return item.first == key; });
+}
+
+const std::string* Spec::take(std::string_view key) {
+  asked_.emplace_back(key);
+  const auto it = std::find_if(given_.begin(), given_.end(), [&](const auto& item) { return item.first == key; });
+  return it == given_.end() ? nullptr : &it->second;
+}
+
+std::optional<double> Spec::number(std::string_view key, const Range& range) {
+  const std::string* value = take(key);
+  if (value == nullptr) return std::nullopt;
+  double number = 0;
+  const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), number);
+  if (error != std::errc() || end != value->data() + value->size()) {
+    fail(text(key, "=", *value, " is not a number in ", range.text()));
+  }
+  // An infinity is in no range: it is never what somebody wanted here.
+  if (!range.holds(number) || std::isinf(number)) fail(text(key, "=", *value, " is not in ", range.text()));
+  return number;
+}
+
+std::optional<std::uint64_t> Spec::integer(std::string_view key, std::uint64_t min, std::uint64_t max) {
+  const std::string* value = take(key);
+  if (value == nullptr) return std::nullopt;
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), number);
+  if (error != std::errc() || end != value->data() + value->size() || number < min || number > max) {
+    fail(text(key, "=", *value, " is not a whole number in [", min, ", ", max, "]"));
+  }
+  return number;
+}
+
+bool Spec::flag(std::string_view key, bool otherwise) {
+  return otherwise ? choice(key, {"true", "false"}) == "true" : choice(key, {"false", "true"}) == "true";
+}
+
+std::string Spec::choice(std::string_view key, std::initializer_list<std::string_view> words) {
+  const std::string* value = take(key);
+  if (value == nullptr) return std::string(*words.begin());
+  if (std::find(words.begin(), words.end(), *value) != words.end()) return *value;
+  std::string allowed;
+  for (const std::string_view word : words) allowed += text(allowed.empty() ? "" : ", ", word);
+  fail(text(key, "=", *value, " is not one of ", allowed));
+}
+
+void Spec::finish() const {
+  for (const auto& [key, value] : given_) {
+    if (std::find(asked_.begin(), asked_.end(), key) != asked_.end()) continue;
+    std::string valid;
+    for (const std::string& name : asked_) valid += text(valid.empty() ? "" : ", ", name);
+    fail(text("unknown key '", key, "'; ", valid.empty() ? "it takes none" : "valid are " + valid));
+  }
+}
+
+void Spec::fail(const std::string& message) const { throw UsageError(text("[", name_, "] ", message)); }
+
+}  // namespace sparsewire

@@ -1,0 +1,115 @@
+#include "core/state.h"
+
+#include <bit>
+#include <cstring>
+
+#include "core/crc32c.h"
+#include "core/text.h"
+#include "sparsewire/errors.h"
+
+namespace sparsewire {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "states are little-endian");
+
+constexpr std::string_view kMagic = "SWST";
+constexpr std::uint32_t kVersion = 1;
+constexpr std::size_t kHeader = 16;  // magic, version, bytes of all fields
+constexpr std::size_t kTrailer = 4;  // CRC-32C of all before it
+
+void append(std::vector<std::byte>& to, const void* data, std::size_t size) {
+  if (size == 0) return;
+  to.resize(to.size() + size);
+  std::memcpy(to.data() + to.size() - size, data, size);
+}
+
+template <class T>
+T load(const std::byte* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+}  // namespace
+
+State::State() : saving_(true) {
+  append(written_, kMagic.data(), kMagic.size());
+  append(written_, &kVersion, sizeof kVersion);
+  const std::uint64_t unknown_yet = 0;
+  append(written_, &unknown_yet, sizeof unknown_yet);
+}
+
+State::State(std::span<const std::byte> bytes) : saving_(false) {
+  if (bytes.size() < kHeader + kTrailer || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0) {
+    throw UsageError(text("[state] these ", bytes.size(), " bytes are not a saved state"));
+  }
+  const auto version = load<std::uint32_t>(bytes.data() + 4);
+  if (version != kVersion) {
+    throw UsageError(text("[state] version ", version, " is not one this build reads (", kVersion, ")"));
+  }
+  const auto size = load<std::uint64_t>(bytes.data() + 8);
+  if (size != bytes.size() - kHeader - kTrailer) {
+    throw UsageError(text("[state] holds ", bytes.size(), " bytes, not the ", size, " + ", kHeader + kTrailer,
+                          " that it announces: cut short or mixed up"));
+  }
+  const auto checksum = load<std::uint32_t>(bytes.data() + bytes.size() - kTrailer);
+  if (checksum != crc32c(bytes.first(bytes.size() - kTrailer))) {
+    throw UsageError("[state] the checksum does not match: the bytes were changed");
+  }
+  unread_ = bytes.subspan(kHeader, bytes.size() - kHeader - kTrailer);
+}
+
+void State::string(std::string_view name, std::string& value) {
+  std::vector<char> letters(value.begin(), value.end());
+  array(name, letters);
+  if (!saving_) value.assign(letters.begin(), letters.end());
+}
+
+std::vector<std::byte> State::bytes() && {
+  const std::uint64_t size = written_.size() - kHeader;
+  std::memcpy(written_.data() + 8, &size, sizeof size);
+  const std::uint32_t checksum = crc32c(written_);
+  append(written_, &checksum, sizeof checksum);
+  return std::move(written_);
+}
+
+void State::finish() const {
+  if (!unread_.empty()) throw UsageError(text("[state] ", unread_.size(), " bytes too many"));
+}
+
+// A field: length of the name (1 byte), the name, bytes of the data (8 bytes), the data.
+void State::field(std::string_view name, std::span<std::byte> data) {
+  const auto length = static_cast<std::uint8_t>(name.size());
+  const std::uint64_t size = data.size();
+  if (saving_) {
+    append(written_, &length, 1);
+    append(written_, name.data(), name.size());
+    append(written_, &size, sizeof size);
+    append(written_, data.data(), data.size());
+    return;
+  }
+  std::size_t at = 0;
+  if (read_header(name, at) != size) throw UsageError(text("[state] field '", name, "' has another size"));
+  if (size != 0) std::memcpy(data.data(), unread_.data() + at, size);
+  unread_ = unread_.subspan(at + size);
+}
+
+std::size_t State::next_size(std::string_view name, std::size_t item) const {
+  std::size_t at = 0;
+  const std::uint64_t size = read_header(name, at);
+  if (size % item != 0) throw UsageError(text("[state] field '", name, "' has another size"));
+  return size / item;
+}
+
+std::uint64_t State::read_header(std::string_view name, std::size_t& at) const {
+  at = 1 + name.size() + 8;
+  if (unread_.size() < at || std::to_integer<std::size_t>(unread_[0]) != name.size() ||
+      std::memcmp(unread_.data() + 1, name.data(), name.size()) != 0) {
+    throw UsageError(text("[state] holds no field '", name, "' where one must be"));
+  }
+  const auto size = load<std::uint64_t>(unread_.data() + 1 + name.size());
+  if (size > unread_.size() - at) throw UsageError(text("[state] field '", name, "' is cut short"));
+  return size;
+}
+
+}  // namespace sparsewire

@@ -1,0 +1,75 @@
+#include "kernels/simd.h"
+
+#include <algorithm>
+#include <cctype>
+#include <mutex>
+
+#include <hwy/highway.h>
+
+#include "core/environment.h"
+#include "core/text.h"
+#include "sparsewire/errors.h"
+
+namespace sparsewire::kernels {
+namespace {
+
+std::string name_of(std::int64_t target) {
+  std::string name = hwy::TargetName(target);
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  return name;
+}
+
+// Compiled in and able to run here. What the processor can do does not change, so a forced level is left out of account.
+std::int64_t runnable() {
+  static const std::int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
+  return targets;
+}
+
+// Highway numbers better targets lower.
+std::vector<std::int64_t> targets_slowest_first() {
+  std::vector<std::int64_t> targets;
+  for (int bit = 62; bit >= 0; --bit) {
+    const std::int64_t target = std::int64_t{1} << bit;
+    if ((runnable() & target) != 0) targets.push_back(target);
+  }
+  return targets;
+}
+
+}  // namespace
+
+std::vector<std::string> simd_levels() {
+  std::vector<std::string> names;
+  for (const std::int64_t target : targets_slowest_first()) names.push_back(name_of(target));
+  return names;
+}
+
+std::string simd_level() {
+  choose_simd();
+  const std::int64_t targets = hwy::SupportedTargets() & runnable();
+  return name_of(targets & -targets);
+}
+
+void force_simd(std::string_view level) {
+  std::int64_t wanted = 0;
+  std::string valid = "auto";
+  for (const std::int64_t target : targets_slowest_first()) {
+    const std::string name = name_of(target);
+    if (name == level) wanted = target;
+    valid += ", " + name;
+  }
+  if (wanted == 0 && level != "auto") {
+    throw UsageError(text("SPARSEWIRE_SIMD=", level, " is not one of ", valid));
+  }
+  hwy::SetSupportedTargetsForTest(wanted);  // 0: whatever the processor has
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+}
+
+void choose_simd() {
+  static std::once_flag once;  // a failed choice throws again at the next call
+  std::call_once(once, [] {
+    runnable();
+    if (const std::string level = environment::simd(); level != "auto") force_simd(level);
+  });
+}
+
+}  // namespace sparsewire::kernels

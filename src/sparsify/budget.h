@@ -1,0 +1,33 @@
+// How many entries a unit may send: the keys ratio=, k=, warmup_from= and warmup_steps= that many sparsifiers share.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/spec.h"
+
+namespace sparsewire {
+
+// max(1, floor(ratio*n + 0.5)), at most n.
+std::size_t count_of(double ratio, std::size_t n) noexcept;
+
+class Budget {
+ public:
+  // Reads the keys. `k` counts over `model_size` entries, a unit of fewer gets its share; with `per_unit` it counts for
+  // each unit by itself. `limit` is what k may be at most. Throws UsageError.
+  Budget(Spec& spec, std::size_t model_size, bool per_unit, std::size_t limit);
+
+  std::size_t k(std::uint64_t step, std::size_t unit_size) const noexcept;
+  // The ratio of a step, warm-up included; 0 if k= was given.
+  double ratio(std::uint64_t step) const noexcept;
+
+ private:
+  double ratio_ = 0;
+  double warmup_from_ = 0;
+  std::uint64_t warmup_steps_ = 0;
+  std::uint64_t k_ = 0;
+  std::size_t model_size_;
+  bool per_unit_;
+};
+
+}  // namespace sparsewire

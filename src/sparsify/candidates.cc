@@ -1,0 +1,75 @@
+#include "sparsify/candidates.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/select.h"
+#include "kernels/sweep.h"
+
+namespace sparsewire {
+namespace {
+
+class Magnitude final : public Score {
+ public:
+  void rank(const std::uint32_t*, const float* values, std::size_t n, std::uint32_t* keys) const noexcept override {
+    for (std::size_t i = 0; i < n; ++i) keys[i] = kernels::key_of(values[i]);
+  }
+};
+
+}  // namespace
+
+const Score& magnitude_score() noexcept {
+  static const Magnitude score;
+  return score;
+}
+
+void Candidates::reserve(std::size_t capacity) {
+  if (capacity <= this->capacity()) return;
+  capacity = std::max(capacity, this->capacity() + this->capacity() / 2);  // the steady state allocates nothing
+  values_.reserve(capacity, size_);
+  keys_.reserve(capacity);
+  lost_indices_.reserve(capacity + 1);
+  lost_values_.reserve(capacity + 1);
+  indices_.reserve(capacity, size_);  // last: capacity() speaks for all
+}
+
+void Candidates::append(const Candidates& others) {
+  reserve(size_ + others.size_);
+  std::copy_n(others.indices(), others.size_, next_index());
+  std::copy_n(others.values(), others.size_, next_value());
+  size_ += others.size_;
+}
+
+void Candidates::merge(const Candidates& others, Candidates& scratch) {
+  scratch.reserve(size_ + others.size_);
+  std::size_t a = 0;
+  std::size_t b = 0;
+  std::size_t out = 0;
+  while (a < size_ || b < others.size_) {
+    const bool mine = b == others.size_ || (a < size_ && indices_[a] < others.indices_[b]);
+    scratch.indices_[out] = mine ? indices_[a] : others.indices_[b];
+    scratch.values_[out] = mine ? values_[a] : others.values_[b];
+    mine ? ++a : ++b;
+    ++out;
+  }
+  scratch.size_ = out;
+  std::swap(*this, scratch);
+}
+
+std::uint32_t Candidates::keep_best(std::size_t k, float* memory) noexcept {
+  if (size_ < k) return 0;
+  const kernels::Kth kth = kernels::kth_largest(keys_.data(), size_, k, lost_indices_.data());
+  if (size_ == k) return kth.key;
+  const std::size_t before = size_;
+  size_ = kernels::split(kth, k, before, indices_.data(), values_.data(), keys_.data(), lost_indices_.data(),
+                         lost_values_.data());
+  for (std::size_t i = 0; i < before - size_; ++i) memory[lost_indices_[i]] = lost_values_[i];
+  return kth.key;
+}
+
+void Candidates::put_back(float* memory) noexcept {
+  for (std::size_t i = 0; i < size_; ++i) memory[indices_[i]] = values_[i];
+  size_ = 0;
+}
+
+}  // namespace sparsewire

@@ -1,0 +1,89 @@
+// Keeps everything: the baseline, on the same path as the others. The vector is full and carries no indices.
+#include <algorithm>
+#include <array>
+
+#include "core/spec.h"
+#include "core/state.h"
+#include "core/text.h"
+#include "kernels/sweep.h"
+#include "sparsewire/errors.h"
+#include "sparsify/bad_gradient.h"
+#include "sparsify/registry.h"
+#include "sparsify/units.h"
+
+namespace sparsewire {
+namespace {
+
+class Dense final : public Sparsifier {
+ public:
+  explicit Dense(const Place& place) : place_(place), step_(place.first_step) {
+    const auto units = make_units(place.layout, {});
+    if (!units.empty()) unit_ = units.front();
+    norm2_.resize(unit_.blocks.size());
+    bad_.resize(unit_.blocks.size());
+  }
+
+  Sifted sift(Gradient gradient, std::span<float> memory, SparseVector& out) override {
+    check_size(gradient, memory);
+    out.clear(place_.layout.dim());
+    out.values.resize(gradient.size);
+    for_each_block([&](std::size_t b, const Block& block) {
+      std::array<double, kernels::kLanes> lanes{};
+      bad_[b] = kernels::accumulate_into(gradient, block.begin, block.size, memory.data(), out.values.data(),
+                                         lanes.data());
+      norm2_[b] = kernels::sum_lanes(lanes.data());
+    });
+    Sifted sifted;
+    for (std::size_t b = 0; b < unit_.blocks.size(); ++b) {
+      if (bad_[b] != kernels::kNoneBad) {
+        out.clear(out.dim);
+        throw_bad_gradient("dense", place_, step_, gradient, memory, bad_[b]);
+      }
+      sifted.accumulated_norm2 += norm2_[b];
+    }
+    for_each_block([&](std::size_t, const Block& block) { std::fill_n(memory.data() + block.begin, block.size, 0.0F); });
+    sifted.sent_norm2 = sifted.accumulated_norm2;
+    ++step_;
+    return sifted;
+  }
+
+  void undo(Gradient gradient, std::span<float> memory, const SparseVector& sent) override {
+    check_size(gradient, memory);
+    std::copy(sent.values.begin(), sent.values.end(), memory.begin());
+    kernels::subtract(gradient, 0, gradient.size, memory.data());
+    --step_;
+  }
+
+  void transfer(State& state) override { state.value("step", step_); }
+
+ private:
+  template <class Work>
+  void for_each_block(Work work) {
+    const std::size_t threads = place_.pool == nullptr ? 1 : static_cast<std::size_t>(place_.pool->size());
+    const auto share = [&](int thread) {
+      for (std::size_t b = static_cast<std::size_t>(thread); b < unit_.blocks.size(); b += threads) {
+        work(b, unit_.blocks[b]);
+      }
+    };
+    place_.pool == nullptr ? share(0) : place_.pool->run(share);
+  }
+
+  void check_size(const Gradient& gradient, std::span<const float> memory) const {
+    const std::uint64_t dim = place_.layout.dim();
+    if (gradient.size == dim && memory.size() == dim) return;
+    throw UsageError(text("[dense] a gradient of ", gradient.size, " and a memory of ", memory.size(),
+                          " entries do not fit a layout of ", dim));
+  }
+
+  Place place_;
+  std::uint64_t step_;
+  Unit unit_;
+  std::vector<double> norm2_;  // for each block
+  std::vector<std::size_t> bad_;
+};
+
+}  // namespace
+
+std::unique_ptr<Sparsifier> make_dense(Spec&, const Place& place) { return std::make_unique<Dense>(place); }
+
+}  // namespace sparsewire

@@ -1,0 +1,29 @@
+#include "core/spec.h"
+#include "core/text.h"
+#include "sparsewire/errors.h"
+#include "sparsewire/sifter.h"
+
+namespace sparsewire {
+
+Feedback parse_feedback(std::string_view text_of_spec) {
+  Spec spec(text_of_spec);
+  Feedback feedback;
+  if (spec.name() == "ef") {
+    feedback.kind = Feedback::Kind::ef;
+    feedback.decay = static_cast<float>(spec.number("decay", kRatioRange).value_or(1));
+    feedback.scale_by_lr = spec.choice("scale", {"1", "lr"}) == "lr";
+  } else if (spec.name() == "none") {
+    feedback.kind = Feedback::Kind::none;
+  } else if (spec.name() == "momentum") {
+    feedback.kind = Feedback::Kind::momentum;
+    feedback.momentum =
+        static_cast<float>(spec.number("m", {.min = 0, .max = 1, .above_min = true, .below_max = true}).value_or(0.9));
+    feedback.clip = static_cast<float>(spec.number("clip", {.min = 0, .above_min = true}).value_or(0));
+  } else {
+    throw UsageError(text("[", spec.name(), "] is not a feedback; there are ef, none, momentum"));
+  }
+  spec.finish();
+  return feedback;
+}
+
+}  // namespace sparsewire

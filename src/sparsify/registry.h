@@ -1,0 +1,15 @@
+// The factories behind the names: one for each line of sparsifiers.def, each defined in the file of that name.
+#pragma once
+
+#include <memory>
+
+#include "core/spec.h"
+#include "sparsewire/sparsifier.h"
+
+namespace sparsewire {
+
+#define SPARSIFIER(name, summary, example) std::unique_ptr<Sparsifier> make_##name(Spec& spec, const Place& place);
+#include "sparsify/sparsifiers.def"
+#undef SPARSIFIER
+
+}  // namespace sparsewire

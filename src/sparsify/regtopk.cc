@@ -1,0 +1,139 @@
+// Top-k whose scores learn from what the other workers made of last round's entries.
+//
+// Bereyhi, Liang, Boudreau, Afana, Regularized Top-k, 2025 (arXiv 2501.05633). An entry that the others cancelled is
+// worth less than its magnitude says:
+//
+//   score = |a| * tanh(|1 + Delta| / mu),   Delta = (G - w*s) / (w*s) in form a, (G - w*s) / (w*a) in form b,
+//
+// at the entries sent last round (s: what was sent, G: what all together made of it, w: this worker's weight), and
+// Delta = q, very large, elsewhere: there it is plain Top-k. Only last round's entries are remembered: O(k).
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "core/tanh.h"
+#include "kernels/sweep.h"
+#include "sparsewire/errors.h"
+#include "sparsify/budget.h"
+#include "sparsify/registry.h"
+#include "sparsify/top.h"
+#include "sparsify/unit_sparsifier.h"
+
+namespace sparsewire {
+namespace {
+
+// What happened to one entry in the last round.
+struct Echo {
+  std::uint32_t index;
+  float sent;
+  float update;
+};
+
+class Regularised final : public Score {
+ public:
+  Regularised(double weight, double mu, double q, bool form_b)
+      : weight_(weight), mu_(mu), form_b_(form_b), elsewhere_(factor(1 + q)) {}
+
+  std::vector<Echo> echoes;  // ascending; empty before the first round, and for who never observes
+
+  // A factor of at most 1 never lifts a score above its magnitude.
+  void rank(const std::uint32_t* indices, const float* values, std::size_t n,
+            std::uint32_t* keys) const noexcept override {
+    for (std::size_t i = 0; i < n; ++i) keys[i] = kernels::key_of(elsewhere_ * std::abs(values[i]));
+    if (n == 0) return;
+    auto echo = std::lower_bound(echoes.begin(), echoes.end(), indices[0],
+                                 [](const Echo& e, std::uint32_t index) { return e.index < index; });
+    for (std::size_t i = 0; i < n && echo != echoes.end(); ++i) {
+      while (echo != echoes.end() && echo->index < indices[i]) ++echo;
+      if (echo == echoes.end() || echo->index != indices[i]) continue;
+      keys[i] = kernels::key_of(factor_at(*echo, values[i]) * std::abs(values[i]));
+    }
+  }
+
+ private:
+  float factor(double one_plus_delta) const noexcept {
+    return static_cast<float>(portable_tanh(std::abs(one_plus_delta) / mu_));
+  }
+  float factor_at(const Echo& echo, float a) const noexcept {
+    const double sent = weight_ * echo.sent;
+    return factor(1 + (echo.update - sent) / (form_b_ ? weight_ * a : sent));
+  }
+
+  double weight_;
+  double mu_;
+  bool form_b_;
+  float elsewhere_;
+};
+
+class RegTopK final : public UnitSparsifier {
+ public:
+  RegTopK(Spec& spec, const Place& place)
+      : UnitSparsifier(spec, place, place.scope),
+        budget_(spec, sparse_size(), false, sparse_size()),
+        score_(make_score(spec)),
+        top_(units(), place.pool) {}
+
+  void observe(const SparseVector& sent, std::span<const float> update_at_sent) override {
+    if (update_at_sent.size() != sent.size()) throw UsageError("[regtopk] observe needs one update for each entry sent");
+    score_.echoes.clear();
+    for (std::size_t i = 0; i < sent.size(); ++i) {
+      if (sent.values[i] == 0) continue;  // rounded away by the codec: nothing was sent
+      score_.echoes.push_back({sent.index(i), sent.values[i], update_at_sent[i]});
+    }
+    heard_ = true;
+  }
+
+ private:
+  Regularised make_score(Spec& spec) const {
+    const double mu = spec.number("mu", {.min = 0, .above_min = true}).value_or(4);
+    const double q = spec.number("q", {}).value_or(1e30);
+    const bool form_b = spec.choice("form", {"a", "b"}) == "b";
+    const double weight = spec.number("weight", kRatioRange).value_or(place().weight);
+    return {weight, mu, q, form_b};
+  }
+
+  void begin(const Gradient&) override {
+    if (!heard_) score_.echoes.clear();  // nobody told what became of the last round
+  }
+
+  std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const Gradient& gradient, float* memory,
+                                       Candidates& chosen) override {
+    return top_.take(u, unit, gradient, memory, budget_.k(step(), unit.size), score_, chosen);
+  }
+
+  void end() override {
+    heard_before_ = heard_;
+    heard_ = false;
+  }
+  void rewind() override { heard_ = heard_before_; }
+
+  void transfer_more(State& state) override {
+    state.value("heard", heard_);
+    state.array("echoes", score_.echoes);
+    if (!state.moved) return;
+    std::vector<Echo> kept;
+    for (Echo echo : score_.echoes) {
+      const auto index = state.moved(echo.index);
+      if (index) kept.push_back({*index, echo.sent, echo.update});
+    }
+    std::sort(kept.begin(), kept.end(), [](const Echo& a, const Echo& b) { return a.index < b.index; });
+    score_.echoes = std::move(kept);
+  }
+
+  Harvest& harvest() noexcept override { return top_.harvest(); }
+
+  Budget budget_;
+  Regularised score_;
+  bool heard_ = false;  // observe came after the last sift
+  bool heard_before_ = false;
+  Top top_;
+};
+
+}  // namespace
+
+std::unique_ptr<Sparsifier> make_regtopk(Spec& spec, const Place& place) {
+  return std::make_unique<RegTopK>(spec, place);
+}
+
+}  // namespace sparsewire

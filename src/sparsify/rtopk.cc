@@ -1,0 +1,79 @@
+// Keeps a random k of the r entries of largest magnitude, drawn anew in every step by every worker.
+//
+// Barnes, Inan, Isik, Ozgur, rTop-k: a statistical estimation approach to distributed SGD, 2020. r = k is Top-k, r = d
+// is Random-k. Of the r, those k with the smallest hash of (seed, role, rank, step, index) go.
+#include <cmath>
+
+#include "core/philox.h"
+#include "core/text.h"
+#include "sparsify/budget.h"
+#include "sparsify/registry.h"
+#include "sparsify/top.h"
+#include "sparsify/unit_sparsifier.h"
+
+namespace sparsewire {
+namespace {
+
+// The smallest hash is the best.
+class Lottery final : public Score {
+ public:
+  explicit Lottery(const Stream& stream) : stream_(stream) {}
+
+  void rank(const std::uint32_t* indices, const float*, std::size_t n, std::uint32_t* keys) const noexcept override {
+    for (std::size_t i = 0; i < n; ++i) keys[i] = ~stream_.block(indices[i])[0];
+  }
+
+ private:
+  Stream stream_;
+};
+
+class RTopK final : public UnitSparsifier {
+ public:
+  RTopK(Spec& spec, const Place& place)
+      : UnitSparsifier(spec, place, place.scope),
+        budget_(spec, sparse_size(), false, sparse_size()),
+        top_(units(), place.pool) {
+    const auto r = spec.number("r", {.min = 1});
+    const auto r_ratio = spec.number("r_ratio", kRatioRange);
+    if (r && r_ratio) spec.fail("takes r= or r_ratio=, not both");
+    if (r_ratio && *r_ratio < budget_.ratio(~std::uint64_t{0})) {
+      spec.fail(text("r_ratio=", *r_ratio, " is not in [ratio=", budget_.ratio(~std::uint64_t{0}), ", 1]"));
+    }
+    r_ratio_ = r_ratio.value_or(0);
+    r_ = r.value_or(2);
+  }
+
+ private:
+  std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const Gradient& gradient, float* memory,
+                                       Candidates& chosen) override {
+    const std::size_t k = budget_.k(step(), unit.size);
+    if (const auto bad = top_.take(u, unit, gradient, memory, r_of(k, unit.size), magnitude_score(), chosen)) {
+      return bad;
+    }
+    chosen.rank(Lottery(Stream(place().seed, static_cast<std::uint32_t>(place().role),
+                               static_cast<std::uint32_t>(place().rank), step())));
+    chosen.keep_best(k, memory);
+    return std::nullopt;
+  }
+
+  std::size_t r_of(std::size_t k, std::size_t n) const noexcept {
+    if (r_ratio_ > 0) return std::max(k, count_of(r_ratio_, n));
+    const double r = std::floor(r_ * static_cast<double>(k) + 0.5);
+    return r >= static_cast<double>(n) ? n : static_cast<std::size_t>(r);
+  }
+
+  Harvest& harvest() noexcept override { return top_.harvest(); }
+
+  Budget budget_;
+  double r_ = 0;
+  double r_ratio_ = 0;
+  Top top_;
+};
+
+}  // namespace
+
+std::unique_ptr<Sparsifier> make_rtopk(Spec& spec, const Place& place) {
+  return std::make_unique<RTopK>(spec, place);
+}
+
+}  // namespace sparsewire

@@ -1,0 +1,273 @@
+#include "sparsewire/sifter.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <unordered_map>
+
+#include "core/spec.h"
+#include "core/state.h"
+#include "core/text.h"
+#include "kernels/sweep.h"
+#include "sparsewire/errors.h"
+#include "sparsify/bad_gradient.h"
+#include "sparsify/harvest.h"
+
+namespace sparsewire {
+
+struct Sifter::Parts {
+  Place place;
+  std::string name;  // of the sparsifier
+  Feedback feedback;
+  std::unique_ptr<Sparsifier> sparsifier;
+  std::vector<float> memory;
+  Ledger ledger;
+  Ledger ledger_before;  // for undo
+
+  // DGC only.
+  std::vector<float> velocity;
+  std::vector<float> masked;  // velocities that were cleared in the last step, for undo
+  Unit whole;
+  Harvest harvest{nullptr};
+  Candidates nothing;
+
+  Gradient accumulate_velocity(Gradient gradient);
+  float clip_factor(const Gradient& gradient);
+  void transfer(State& state, std::vector<float>& all_memory, std::vector<float>& all_velocity);
+};
+
+namespace {
+
+// The tensors of `to`, found by name among those of `from`, as numbers.
+std::vector<float> rearrange(const std::vector<float>& numbers, const Layout& from, const Layout& to) {
+  std::vector<float> result(to.dim());
+  for (const Tensor& tensor : to.tensors()) {
+    const float* source = numbers.data() + from.find(tensor.name)->begin;
+    std::copy_n(source, tensor.size, result.data() + tensor.begin);
+  }
+  return result;
+}
+
+Layout transfer_layout(State& state, const Layout& layout) {
+  std::vector<std::uint64_t> sizes;
+  std::string names;  // each ends with a zero byte
+  for (const Tensor& tensor : layout.tensors()) {
+    sizes.push_back(tensor.size);
+    names += tensor.name + '\0';
+  }
+  state.array("tensor_sizes", sizes);
+  state.string("tensor_names", names);
+  if (state.saving()) return layout;
+  std::vector<Tensor> tensors;
+  std::size_t at = 0;
+  for (const std::uint64_t size : sizes) {
+    const std::size_t end = names.find('\0', at);
+    if (end == std::string::npos) throw UsageError("[state] has fewer tensor names than tensors");
+    tensors.push_back({names.substr(at, end - at), size});
+    at = end + 1;
+  }
+  return Layout(std::move(tensors));
+}
+
+// Does the saved layout hold every tensor that is wanted?
+void check_tensors(const Layout& saved, const Layout& wanted) {
+  for (const Tensor& tensor : wanted.tensors()) {
+    const Tensor* const found = saved.find(tensor.name);
+    if (found == nullptr || found->size != tensor.size) {
+      throw UsageError(text("[state] tensor '", tensor.name, "' of ", tensor.size, " entries ",
+                            found == nullptr ? "was not saved" : text("was saved with ", found->size)));
+    }
+  }
+}
+
+}  // namespace
+
+Sifter::Sifter(std::string_view sparsifier, std::string_view feedback, Place place)
+    : parts_(std::make_unique<Parts>()) {
+  Parts& p = *parts_;
+  p.feedback = parse_feedback(feedback);
+  p.name = Spec(sparsifier).name();
+  p.sparsifier = make_sparsifier(sparsifier, place);
+  p.memory.resize(place.layout.dim());
+  p.ledger.step = place.first_step;
+  if (p.feedback.kind == Feedback::Kind::momentum) {
+    p.velocity.resize(place.layout.dim());
+    const auto units = make_units(place.layout, {});
+    if (!units.empty()) p.whole = units.front();
+    p.harvest = Harvest(place.pool);
+  }
+  p.place = std::move(place);
+}
+
+Sifter::~Sifter() = default;
+Sifter::Sifter(Sifter&&) noexcept = default;
+Sifter& Sifter::operator=(Sifter&&) noexcept = default;
+
+// DGC's local clipping: the norm of this worker's gradient is cut to clip/sqrt(ranks), so that the sum over the workers
+// keeps to about clip.
+float Sifter::Parts::clip_factor(const Gradient& gradient) {
+  if (feedback.clip == 0) return 1.0F;
+  double norm2 = 0;
+  for (std::size_t i = 0; i < gradient.size; ++i) {
+    const double number = kernels::number_at(gradient, i);
+    norm2 += number * number;
+  }
+  const double limit = feedback.clip / std::sqrt(static_cast<double>(place.ranks));
+  const double factor = limit / std::sqrt(norm2);
+  return factor < 1 ? static_cast<float>(factor) : 1.0F;  // 1 too if the norm is not a number: sift refuses it
+}
+
+// velocity <- m*velocity + gradient. Returns the velocity as what is to be sifted.
+Gradient Sifter::Parts::accumulate_velocity(Gradient gradient) {
+  gradient.decay = feedback.momentum;
+  const auto bad = harvest.take_all(whole, gradient, velocity.data(), kernels::kInfinityKey, nothing);
+  if (bad) throw_bad_gradient(name, place, ledger.step, gradient, velocity, *bad);
+  return std::span<const float>(velocity);
+}
+
+void Sifter::sift(Gradient gradient, SparseVector& sent, float lr) {
+  Parts& p = *parts_;
+  sent.clear(p.place.layout.dim());
+  if (gradient.size != p.memory.size()) {
+    throw UsageError(text("[", p.name, "] a gradient of ", gradient.size, " entries does not fit a layout of ",
+                          p.memory.size()));
+  }
+  Sifted sifted;
+  if (p.feedback.kind == Feedback::Kind::momentum) {
+    gradient.scale = p.clip_factor(gradient);
+    const Gradient velocity = p.accumulate_velocity(gradient);
+    try {
+      sifted = p.sparsifier->sift(velocity, p.memory, sent);
+    } catch (const BadGradient&) {
+      gradient.decay = p.feedback.momentum;
+      p.harvest.subtract(p.whole, gradient, p.velocity.data());
+      throw;
+    }
+    p.masked.clear();
+    for (std::size_t i = 0; i < sent.size(); ++i) p.masked.push_back(std::exchange(p.velocity[sent.index(i)], 0.0F));
+  } else {
+    gradient.decay = p.feedback.decay;
+    gradient.scale = p.feedback.scale_by_lr ? lr : 1.0F;
+    sifted = p.sparsifier->sift(gradient, p.memory, sent);
+    if (p.feedback.kind == Feedback::Kind::none) std::fill(p.memory.begin(), p.memory.end(), 0.0F);
+  }
+  p.ledger_before = p.ledger;
+  p.ledger.step += 1;
+  p.ledger.entries = sent.size();
+  p.ledger.sent_norm2 = sifted.sent_norm2;
+  p.ledger.memory_norm2 = sifted.accumulated_norm2 - sifted.sent_norm2;
+  p.ledger.total_error += p.ledger.memory_norm2;
+}
+
+void Sifter::undo(Gradient gradient, const SparseVector& sent, float lr) {
+  Parts& p = *parts_;
+  if (p.feedback.kind == Feedback::Kind::momentum) {
+    for (std::size_t i = 0; i < sent.size(); ++i) p.velocity[sent.index(i)] = p.masked[i];
+    p.sparsifier->undo(std::span<const float>(p.velocity), p.memory, sent);
+    gradient.scale = p.clip_factor(gradient);
+    gradient.decay = p.feedback.momentum;
+    p.harvest.subtract(p.whole, gradient, p.velocity.data());
+  } else {
+    gradient.decay = p.feedback.decay;
+    gradient.scale = p.feedback.scale_by_lr ? lr : 1.0F;
+    p.sparsifier->undo(gradient, p.memory, sent);
+    if (p.feedback.kind == Feedback::Kind::none) std::fill(p.memory.begin(), p.memory.end(), 0.0F);
+  }
+  p.ledger = p.ledger_before;
+}
+
+void Sifter::keep_rounding_loss(const SparseVector& sent, const SparseVector& received) {
+  Parts& p = *parts_;
+  if (sent.indices != received.indices || sent.size() != received.size()) {
+    throw UsageError(text("[", p.name, "] the ", received.size(), " entries received are not the ", sent.size(), " sent"));
+  }
+  if (p.feedback.kind == Feedback::Kind::none) return;
+  for (std::size_t i = 0; i < sent.size(); ++i) p.memory[sent.index(i)] += sent.values[i] - received.values[i];
+}
+
+void Sifter::observe(const SparseVector& sent, std::span<const float> update_at_sent) {
+  parts_->sparsifier->observe(sent, update_at_sent);
+}
+
+float* Sifter::vote() { return parts_->sparsifier->vote(); }
+const Layout& Sifter::layout() const noexcept { return parts_->place.layout; }
+const Ledger& Sifter::ledger() const noexcept { return parts_->ledger; }
+std::span<float> Sifter::memory() noexcept { return parts_->memory; }
+std::span<const float> Sifter::memory() const noexcept { return parts_->memory; }
+std::span<float> Sifter::velocity() noexcept { return parts_->velocity; }
+
+std::span<float> Sifter::memory(std::string_view name) {
+  const Tensor* const tensor = layout().find(name);
+  if (tensor == nullptr) throw UsageError(text("[", parts_->name, "] there is no tensor '", name, "'"));
+  return memory().subspan(tensor->begin, tensor->size);
+}
+
+void Sifter::Parts::transfer(State& state, std::vector<float>& all_memory, std::vector<float>& all_velocity) {
+  state.array("memory", all_memory);
+  state.array("velocity", all_velocity);
+  state.value("ledger_step", ledger.step);
+  state.value("ledger_entries", ledger.entries);
+  state.value("ledger_sent_norm2", ledger.sent_norm2);
+  state.value("ledger_memory_norm2", ledger.memory_norm2);
+  state.value("ledger_total_error", ledger.total_error);
+  sparsifier->transfer(state);
+}
+
+std::vector<std::byte> Sifter::save() const {
+  Parts& p = *parts_;  // transfer() both reads and writes; here it only reads
+  State state;
+  state.string("sparsifier", p.name);
+  state.value("feedback", p.feedback.kind);
+  transfer_layout(state, p.place.layout);
+  p.transfer(state, p.memory, p.velocity);
+  return std::move(state).bytes();
+}
+
+void Sifter::load(std::span<const std::byte> bytes) {
+  Parts& p = *parts_;
+  State state(bytes);
+  std::string name;
+  state.string("sparsifier", name);
+  Feedback::Kind kind{};
+  state.value("feedback", kind);
+  if (name != p.name || kind != p.feedback.kind) {
+    throw UsageError(text("[state] was saved by ", name, name == p.name ? " with another feedback" : "", ", this is ",
+                          p.name));
+  }
+  const Layout& layout = p.place.layout;
+  const Layout saved = transfer_layout(state, layout);
+  check_tensors(saved, layout);
+  const bool moved = saved != layout;
+  if (moved) {
+    state.moved = [&](std::uint32_t index) -> std::optional<std::uint32_t> {
+      if (index >= saved.dim()) return std::nullopt;
+      const Tensor& tensor = saved.at(index);
+      const Tensor* const now = layout.find(tensor.name);
+      if (now == nullptr) return std::nullopt;
+      return static_cast<std::uint32_t>(now->begin + (index - tensor.begin));
+    };
+  }
+  const std::vector<std::byte> before = save();
+  try {
+    std::vector<float> memory;
+    std::vector<float> velocity;
+    p.transfer(state, memory, velocity);
+    state.finish();
+    if (memory.size() != saved.dim() || velocity.size() != (p.velocity.empty() ? 0 : saved.dim())) {
+      throw UsageError("[state] the memory does not fit the tensors");
+    }
+    p.memory = moved ? rearrange(memory, saved, layout) : std::move(memory);
+    if (!velocity.empty()) p.velocity = moved ? rearrange(velocity, saved, layout) : std::move(velocity);
+  } catch (...) {
+    State back(before);
+    std::vector<float> ignored;
+    back.string("sparsifier", name);
+    back.value("feedback", kind);
+    transfer_layout(back, layout);
+    std::vector<float> ignored_too;
+    p.transfer(back, ignored, ignored_too);
+    throw;
+  }
+}
+
+}  // namespace sparsewire

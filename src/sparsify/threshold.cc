@@ -1,0 +1,121 @@
+// Keeps every entry with |a| >= lambda, one constant lambda for all tensors and the whole training.
+//
+// Sahu et al., Rethinking gradient sparsification as total error minimization, 2021: under a budget for the whole
+// training nothing has a smaller total error. lambda is given, follows a rule, or is measured: Top-k for about 1/ratio
+// steps (error feedback keeps raising the k-th magnitude that long), then the median over the last tenth of them.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "core/text.h"
+#include "kernels/sweep.h"
+#include "sparsewire/errors.h"
+#include "sparsify/budget.h"
+#include "sparsify/registry.h"
+#include "sparsify/top.h"
+#include "sparsify/unit_sparsifier.h"
+
+namespace sparsewire {
+namespace {
+
+class Threshold final : public UnitSparsifier {
+ public:
+  Threshold(Spec& spec, const Place& place)
+      : UnitSparsifier(spec, place, Scope::model),  // by layer and by model are the same set
+        top_(units(), place.pool) {
+    constexpr double kLargest = 3.4028234663852886e38;
+    const auto lambda = spec.number("lambda", {.min = 0, .max = kLargest});
+    const auto ratio = spec.number("ratio", kRatioRange);
+    if (lambda.has_value() == ratio.has_value()) {
+      spec.fail(lambda ? "takes lambda= or ratio=, not both" : "needs lambda= at least 0 or ratio= in (0, 1]");
+    }
+    const bool by_rule = spec.choice("rule", {"calibrate", "sqrt"}) == "sqrt";
+    const auto calibrate = spec.integer("calibrate", 1, std::uint64_t{1} << 32);
+    if (lambda && (spec.has("rule") || calibrate)) spec.fail("rule= and calibrate= go with ratio=, not with lambda=");
+    if (by_rule && calibrate) spec.fail("takes rule=sqrt or calibrate=, not both");
+    if (lambda) {
+      lambda_ = static_cast<float>(*lambda);
+      return;
+    }
+    k_ = count_of(*ratio, sparse_size());
+    if (by_rule) {
+      rule_ = true;
+    } else {
+      calibrate_ = calibrate.value_or(static_cast<std::uint64_t>(std::ceil(1 / *ratio)));
+    }
+  }
+
+  float* vote() override { return voting_ ? &lambda_ : nullptr; }
+
+ private:
+  bool calibrating() const noexcept { return measured_steps_ < calibrate_; }
+  // How many of the last k-th magnitudes count.
+  std::uint64_t tail() const noexcept { return std::max<std::uint64_t>(1, calibrate_ / 10); }
+
+  void begin(const Gradient& gradient) override {
+    voting_ = false;
+    if (rule_) {  // 1/(2 sqrt k) is for raw gradients; a memory of lr*gradient wants the first lr's multiple of it
+      lambda_ = gradient.scale * (0.5F / std::sqrt(static_cast<float>(k_)));
+    }
+  }
+
+  std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const Gradient& gradient, float* memory,
+                                       Candidates& chosen) override {
+    if (calibrating()) return top_.take(u, unit, gradient, memory, k_, magnitude_score(), chosen);
+    const std::uint32_t threshold = std::max(kernels::key_of(lambda_), kernels::kLowestKey);
+    return top_.harvest().take_all(unit, gradient, memory, threshold, chosen);
+  }
+
+  void end() override {
+    rule_before_ = rule_;
+    rule_ = false;
+    measured_before_ = measured_steps_;
+    if (!calibrating()) return;
+    if (measured_steps_ + tail() >= calibrate_) measured_.push_back(kernels::magnitude_of(top_.kth()));
+    ++measured_steps_;
+    if (calibrating()) return;
+    std::vector<float> sorted = measured_;
+    const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>((sorted.size() - 1) / 2);
+    std::nth_element(sorted.begin(), middle, sorted.end());
+    lambda_ = *middle;
+    voting_ = true;
+  }
+
+  void rewind() override {
+    rule_ = rule_before_;
+    voting_ = false;
+    if (measured_steps_ == measured_before_) return;
+    measured_steps_ = measured_before_;
+    if (measured_steps_ + tail() >= calibrate_) measured_.pop_back();
+  }
+
+  void transfer_more(State& state) override {
+    state.value("lambda", lambda_);
+    state.value("rule_pending", rule_);
+    state.value("voting", voting_);
+    state.value("calibrate", calibrate_);
+    state.value("measured_steps", measured_steps_);
+    state.array("measured", measured_);
+  }
+
+  Harvest& harvest() noexcept override { return top_.harvest(); }
+
+  Top top_;
+  float lambda_ = 0;
+  std::size_t k_ = 0;
+  bool rule_ = false;  // lambda is still to be set, at the first step
+  bool rule_before_ = false;
+  bool voting_ = false;
+  std::uint64_t calibrate_ = 0;  // steps of Top-k before lambda is known
+  std::uint64_t measured_steps_ = 0;
+  std::uint64_t measured_before_ = 0;
+  std::vector<float> measured_;  // the k-th magnitudes that count
+};
+
+}  // namespace
+
+std::unique_ptr<Sparsifier> make_threshold(Spec& spec, const Place& place) {
+  return std::make_unique<Threshold>(spec, place);
+}
+
+}  // namespace sparsewire

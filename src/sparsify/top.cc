@@ -1,0 +1,56 @@
+#include "sparsify/top.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace sparsewire {
+namespace {
+
+// How many candidates the guess should let through: enough that there are hardly ever too few, few enough to sort out.
+double wanted(std::size_t k) {
+  const auto count = static_cast<double>(k);
+  return count + std::max(0.25 * count, 4 * std::sqrt(count) + 8);
+}
+
+}  // namespace
+
+std::optional<std::size_t> Top::take(std::size_t u, const Unit& unit, const Gradient& gradient, float* memory,
+                                     std::size_t k, const Score& score, Candidates& best) {
+  Guess& guess = guesses_[u];
+  const bool guessed = guess.threshold > 0;
+  std::uint32_t threshold = guessed ? kernels::key_of(guess.threshold) : harvest_.sample(unit, &gradient, memory, k);
+  const std::uint32_t tried = threshold;
+  if (const auto bad = harvest_.take_best(unit, gradient, memory, k, score, threshold, best)) return bad;
+  best.rank(score);
+  // Whatever is still in the memory scores below `threshold`, or worse than k that are out. So the k best are out as
+  // soon as k of them score at or above it.
+  const auto enough = [&] {
+    if (best.size() < k) return false;
+    const std::uint32_t* keys = best.keys();
+    return static_cast<std::size_t>(std::count_if(keys, keys + best.size(),
+                                                  [&](std::uint32_t key) { return key >= threshold; })) >= k;
+  };
+  const bool sufficed = enough();
+  const bool clean = guessed && threshold == tried;
+  const std::size_t found = best.size();
+  for (bool sampled = false; threshold > kernels::kLowestKey && !enough(); sampled = true) {
+    const std::uint32_t lower = sampled ? kernels::kLowestKey : harvest_.sample(unit, nullptr, memory, k);
+    threshold = std::min(threshold - 1, lower);
+    harvest_.take_more(unit, memory, k, score, threshold, more_);
+    best.merge(more_, scratch_);
+    best.rank(score);
+  }
+  kth_ = best.keep_best(k, memory);
+  if (clean) learn(guess, k, found, sufficed);
+  guess.threshold = std::max(kernels::magnitude_of(kth_) * (1 - guess.margin), kernels::magnitude_of(1));
+  return std::nullopt;
+}
+
+// Steers the margin: the number of candidates beyond k grows about in proportion to it.
+void Top::learn(Guess& guess, std::size_t k, std::size_t found, bool sufficed) const noexcept {
+  const double beyond = static_cast<double>(found) - static_cast<double>(k);
+  const double factor = sufficed && beyond > 0 ? (wanted(k) - static_cast<double>(k)) / beyond : 2.0;
+  guess.margin = std::clamp(guess.margin * static_cast<float>(std::clamp(factor, 0.5, 2.0)), 1e-4F, 0.5F);
+}
+
+}  // namespace sparsewire

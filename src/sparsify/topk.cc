@@ -1,0 +1,35 @@
+// Keeps the k entries of largest magnitude: exact, ties by the lower index.
+#include "sparsify/budget.h"
+#include "sparsify/registry.h"
+#include "sparsify/top.h"
+#include "sparsify/unit_sparsifier.h"
+
+namespace sparsewire {
+namespace {
+
+class TopK final : public UnitSparsifier {
+ public:
+  TopK(Spec& spec, const Place& place, std::uint64_t chunk)
+      : UnitSparsifier(spec, place, place.scope, chunk),
+        budget_(spec, sparse_size(), chunk != 0, chunk != 0 ? chunk : sparse_size()),
+        top_(units(), place.pool) {}
+
+ private:
+  std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const Gradient& gradient, float* memory,
+                                       Candidates& chosen) override {
+    return top_.take(u, unit, gradient, memory, budget_.k(step(), unit.size), magnitude_score(), chosen);
+  }
+  Harvest& harvest() noexcept override { return top_.harvest(); }
+
+  Budget budget_;
+  Top top_;
+};
+
+}  // namespace
+
+std::unique_ptr<Sparsifier> make_topk(Spec& spec, const Place& place) {
+  const std::uint64_t chunk = spec.integer("chunk", 1, (std::uint64_t{1} << 32) - 1).value_or(0);
+  return std::make_unique<TopK>(spec, place, chunk);
+}
+
+}  // namespace sparsewire

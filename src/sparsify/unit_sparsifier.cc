@@ -1,0 +1,119 @@
+#include "sparsify/unit_sparsifier.h"
+
+#include <algorithm>
+#include <array>
+
+#include "core/text.h"
+#include "sparsewire/errors.h"
+#include "sparsify/bad_gradient.h"
+
+namespace sparsewire {
+namespace {
+
+// ||chosen||^2 with the same lanes and blocks as the sums of the pass: if all that is not zero was chosen, the bits agree.
+double norm2(const Unit& unit, const Candidates& chosen) {
+  double sum = 0;
+  std::size_t c = 0;
+  for (const Block& block : unit.blocks) {
+    if (c == chosen.size()) break;
+    std::array<double, kernels::kLanes> lanes{};
+    for (; c < chosen.size() && chosen.indices()[c] < block.begin + block.size; ++c) {
+      const double wide = chosen.values()[c];
+      lanes[(chosen.indices()[c] - block.begin) % kernels::kLanes] += wide * wide;
+    }
+    sum += kernels::sum_lanes(lanes.data());
+  }
+  return sum;
+}
+
+void append(SparseVector& out, const Candidates& chosen) {
+  out.indices.insert(out.indices.end(), chosen.indices(), chosen.indices() + chosen.size());
+  out.values.insert(out.values.end(), chosen.values(), chosen.values() + chosen.size());
+}
+
+// Brings the dense unit's entries, which were appended last, to their places. O(entries) and in place: the largest
+// index of the two runs goes to the end, again and again.
+void merge_tail(SparseVector& out, std::size_t head, const Candidates& tail) {
+  std::size_t t = tail.size();
+  for (std::size_t to = head + t; t > 0; --to) {
+    const bool from_tail = head == 0 || out.indices[head - 1] < tail.indices()[t - 1];
+    out.indices[to - 1] = from_tail ? tail.indices()[t - 1] : out.indices[head - 1];
+    out.values[to - 1] = from_tail ? tail.values()[t - 1] : out.values[head - 1];
+    from_tail ? --t : --head;
+  }
+}
+
+}  // namespace
+
+UnitSparsifier::UnitSparsifier(Spec& spec, const Place& place, Scope scope, std::uint64_t chunk)
+    : name_(spec.name()), place_(place), step_(place.first_step) {
+  if (place_.weight == 0) place_.weight = 1.0 / place_.ranks;
+  Cut cut{.scope = scope, .chunk = chunk};
+  cut.dense_below = spec.integer("dense_below", 0, ~std::uint64_t{0}).value_or(0);
+  units_ = make_units(place_.layout, cut);
+  for (const Unit& unit : units_) sparse_size_ += unit.dense ? 0 : unit.size;
+}
+
+void UnitSparsifier::check_size(const Gradient& gradient, std::span<const float> memory) const {
+  const std::uint64_t dim = place_.layout.dim();
+  if (gradient.size != dim || memory.size() != dim) {
+    throw UsageError(text("[", name_, "] a gradient of ", gradient.size, " and a memory of ", memory.size(),
+                          " entries do not fit a layout of ", dim));
+  }
+}
+
+Sifted UnitSparsifier::sift(Gradient gradient, std::span<float> memory, SparseVector& out) {
+  check_size(gradient, memory);
+  out.clear(place_.layout.dim());
+  begin(gradient);
+  Sifted sifted;
+  for (std::size_t u = 0; u < units_.size(); ++u) {
+    const Unit& unit = units_[u];
+    const auto bad = unit.dense
+                         ? harvest().take_all(unit, gradient, memory.data(), kernels::kLowestKey, chosen_)
+                         : sift_unit(u, unit, gradient, memory.data(), chosen_);
+    if (bad) refuse(*bad, u, gradient, memory, out);
+    sifted.accumulated_norm2 += harvest().accumulated_norm2();
+    sifted.sent_norm2 += norm2(unit, chosen_);
+    const std::size_t head = out.size();
+    append(out, chosen_);
+    if (unit.dense) merge_tail(out, head, chosen_);
+  }
+  end();
+  ++step_;
+  return sifted;
+}
+
+// Takes back the units before the bad one, which took itself back.
+void UnitSparsifier::refuse(std::size_t bad, std::size_t units_done, const Gradient& gradient, std::span<float> memory,
+                            SparseVector& out) {
+  for (std::size_t i = 0; i < out.size(); ++i) memory[out.indices[i]] = out.values[i];
+  for (std::size_t u = 0; u < units_done; ++u) harvest().subtract(units_[u], gradient, memory.data());
+  const std::uint64_t dim = out.dim;
+  out.clear(dim);
+  // Units come in the order of their entries, but for the small tensors, which come last: is one of those worse still?
+  const Unit& last = units_.back();
+  for (std::size_t b = 0; last.dense && b < last.blocks.size(); ++b) {
+    for (std::size_t i = last.blocks[b].begin; i < last.blocks[b].begin + last.blocks[b].size && i < bad; ++i) {
+      const float sum = gradient.decay * memory[i] + gradient.scale * kernels::number_at(gradient, i);
+      if (kernels::key_of(sum) >= kernels::kInfinityKey) bad = i;
+    }
+  }
+  throw_bad_gradient(name_, place_, step_, gradient, memory, bad);
+}
+
+void UnitSparsifier::undo(Gradient gradient, std::span<float> memory, const SparseVector& sent) {
+  check_size(gradient, memory);
+  if (step_ == place_.first_step) throw UsageError(text("[", name_, "] there is no step to undo"));
+  for (std::size_t i = 0; i < sent.size(); ++i) memory[sent.index(i)] = sent.values[i];
+  for (const Unit& unit : units_) harvest().subtract(unit, gradient, memory.data());
+  --step_;
+  rewind();
+}
+
+void UnitSparsifier::transfer(State& state) {
+  state.value("step", step_);
+  transfer_more(state);
+}
+
+}  // namespace sparsewire

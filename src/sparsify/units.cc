@@ -1,0 +1,57 @@
+#include "sparsify/units.h"
+
+#include <algorithm>
+
+namespace sparsewire {
+namespace {
+
+void extend(Unit& unit, std::size_t begin, std::size_t size) {
+  unit.size += size;
+  for (std::size_t done = 0; done < size; done += kBlock) {
+    unit.blocks.push_back({begin + done, std::min(kBlock, size - done)});
+  }
+}
+
+struct Stretch {
+  std::size_t begin;
+  std::size_t size;
+};
+
+// Tensors that belong to one unit, adjacent ones joined: a model without small tensors is one stretch.
+std::vector<Stretch> stretches(const Layout& layout, const Cut& cut) {
+  std::vector<Stretch> found;
+  for (const Tensor& tensor : layout.tensors()) {
+    if (tensor.size == 0 || tensor.size < cut.dense_below) continue;
+    const bool joins = cut.scope == Scope::model && !found.empty() &&
+                       found.back().begin + found.back().size == tensor.begin;
+    if (joins) {
+      found.back().size += tensor.size;
+    } else {
+      found.push_back({tensor.begin, tensor.size});
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<Unit> make_units(const Layout& layout, const Cut& cut) {
+  std::vector<Unit> units;
+  const bool one = cut.scope == Scope::model && cut.chunk == 0;
+  for (const Stretch& stretch : stretches(layout, cut)) {
+    const std::size_t step = cut.chunk == 0 ? stretch.size : cut.chunk;
+    for (std::size_t done = 0; done < stretch.size; done += step) {
+      if (units.empty() || !one) units.emplace_back();
+      extend(units.back(), stretch.begin + done, std::min(step, stretch.size - done));
+    }
+  }
+  Unit small;
+  small.dense = true;
+  for (const Tensor& tensor : layout.tensors()) {
+    if (tensor.size < cut.dense_below) extend(small, tensor.begin, tensor.size);
+  }
+  if (small.size != 0) units.push_back(std::move(small));
+  return units;
+}
+
+}  // namespace sparsewire

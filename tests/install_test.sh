@@ -1,0 +1,55 @@
+#!/bin/bash
+# Installs a build and uses it as a stranger would: with find_package, with pkg-config, header by header, as a program.
+#
+#   CXX=g++ CXXFLAGS=... tests/install_test.sh BUILD_DIR     the flags that the library was built with
+set -euo pipefail
+
+build=$(realpath "$1")
+sources=$(realpath "$(dirname "$0")")
+work=$build/install_test
+prefix=$work/prefix
+
+fail() {
+  echo "install_test: $*"
+  exit 1
+}
+
+# An installed copy must not depend on where it was installed to first.
+rm -rf "$work"
+cmake --install "$build" --prefix "$work/first" > /dev/null
+mv "$work/first" "$prefix"
+
+echo "== find_package"
+cmake -S "$sources/consumer" -B "$work/consumer" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" \
+  -DCMAKE_CXX_COMPILER="$CXX" -DCMAKE_CXX_FLAGS="$CXXFLAGS" > /dev/null
+cmake --build "$work/consumer" > /dev/null
+"$work/consumer/consumer" | tee "$work/output"
+diff "$work/output" - << 'END' || fail "the consumer printed something else"
+sent 1: -3
+sent 4: 2
+sent 2: 4.5
+sent 5: -1.5
+nothing lost
+END
+
+echo "== pkg-config"
+pc=$(find "$prefix" -name sparsewire.pc)
+PKG_CONFIG_PATH=$(dirname "$pc")
+export PKG_CONFIG_PATH
+read -r -a flags <<< "$CXXFLAGS $(pkg-config --cflags sparsewire)"
+read -r -a libraries <<< "$(pkg-config --libs sparsewire)"
+"$CXX" -std=c++20 "${flags[@]}" "$sources/consumer/main.cc" -o "$work/by_pkg_config" "${libraries[@]}"
+LD_LIBRARY_PATH=$(dirname "$(dirname "$pc")") "$work/by_pkg_config" | diff "$work/output" - ||
+  fail "built with pkg-config, the consumer printed something else"
+
+echo "== headers"
+diff <(cd "$sources/../include" && find . -name '*.h' | sort) <(cd "$prefix/include" && find . -name '*.h' | sort) ||
+  fail "the installed headers are not those of include/"
+for header in "$prefix"/include/sparsewire/*.h; do
+  "$CXX" -std=c++20 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I "$prefix/include" -include "$header" -x c++ /dev/null ||
+    fail "${header##*/} does not compile on its own"
+done
+
+echo "== program"
+"$prefix/bin/sparsewire" list > /dev/null || fail "the installed program does not run"
+echo "all good"

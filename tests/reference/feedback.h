@@ -1,0 +1,43 @@
+// A sparsifier with its memory and its feedback, step by step as the definitions say.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "reference/reference.h"
+
+namespace sparsewire::reference {
+
+struct Books {
+  std::uint64_t step = 0;
+  std::uint64_t entries = 0;
+  double sent_norm2 = 0;
+  double memory_norm2 = 0;
+  double total_error = 0;
+};
+
+class Feedback {
+ public:
+  Feedback(std::string_view sparsifier, std::string_view feedback, const Setting& setting);
+
+  Round sift(std::span<const float> gradient, float lr = 1);
+  void observe(const SparseVector& sent, std::span<const float> update) { sparsifier_->observe(sent, update); }
+
+  const Books& books() const { return books_; }
+  std::vector<float>& memory() { return memory_; }
+  std::vector<float>& velocity() { return velocity_; }
+
+ private:
+  Round sift_velocity(std::span<const float> gradient);
+
+  const Keys keys_;
+  const int ranks_;
+  std::unique_ptr<Reference> sparsifier_;
+  std::vector<float> memory_;
+  std::vector<float> velocity_;  // empty unless the feedback is momentum
+  Books books_;
+};
+
+}  // namespace sparsewire::reference

@@ -1,0 +1,43 @@
+#include "reference/half.h"
+
+#include <cmath>
+#include <limits>
+
+namespace sparsewire::reference {
+namespace {
+
+// sign, `exponent_bits` of exponent, `fraction_bits` of fraction, as IEEE 754 lays them out.
+float from_bits(std::uint16_t bits, int exponent_bits, int fraction_bits) {
+  const int all_ones = (1 << exponent_bits) - 1;
+  const int bias = all_ones / 2;
+  const int exponent = (bits >> fraction_bits) & all_ones;
+  const int fraction = bits & ((1 << fraction_bits) - 1);
+  const double sign = (bits & 0x8000U) != 0 ? -1.0 : 1.0;
+  if (exponent == all_ones) {
+    return fraction != 0 ? std::numeric_limits<float>::quiet_NaN()
+                         : static_cast<float>(sign * std::numeric_limits<double>::infinity());
+  }
+  const double unit = std::ldexp(1.0, -fraction_bits);
+  const double magnitude = exponent == 0 ? std::ldexp(fraction * unit, 1 - bias)
+                                         : std::ldexp(1.0 + fraction * unit, exponent - bias);
+  return static_cast<float>(sign * magnitude);
+}
+
+}  // namespace
+
+float from_f16(std::uint16_t bits) { return from_bits(bits, 5, 10); }
+float from_bf16(std::uint16_t bits) { return from_bits(bits, 8, 7); }
+
+std::vector<float> widen(const Gradient& gradient) {
+  std::vector<float> wide(gradient.size);
+  for (std::size_t i = 0; i < gradient.size; ++i) {
+    switch (gradient.type) {
+      case Type::f32: wide[i] = static_cast<const float*>(gradient.data)[i]; break;
+      case Type::f16: wide[i] = from_f16(static_cast<const std::uint16_t*>(gradient.data)[i]); break;
+      case Type::bf16: wide[i] = from_bf16(static_cast<const std::uint16_t*>(gradient.data)[i]); break;
+    }
+  }
+  return wide;
+}
+
+}  // namespace sparsewire::reference

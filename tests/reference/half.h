@@ -1,0 +1,17 @@
+// Sixteen-bit floats spelt out, digit by digit.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sparsewire/gradient.h"
+
+namespace sparsewire::reference {
+
+float from_f16(std::uint16_t bits);
+float from_bf16(std::uint16_t bits);
+
+// The numbers of a gradient of any type, without its scale.
+std::vector<float> widen(const Gradient& gradient);
+
+}  // namespace sparsewire::reference

@@ -1,0 +1,191 @@
+// What holds for every sparsifier: it agrees with the reference on every input, and gives the same bits whatever the SIMD
+// level and however many threads its Pool has.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "sparsewire/errors.h"
+#include "unit/specs.h"
+#include "unit/walk.h"
+
+namespace sparsewire {
+namespace {
+
+constexpr int kSteps = 4;
+
+class EverySparsifier : public ::testing::TestWithParam<std::string> {
+ protected:
+  // A place with nothing at its default.
+  static Place somewhere(Layout layout, Scope scope = Scope::model) {
+    return {.layout = std::move(layout), .scope = scope, .rank = 3, .ranks = 5, .weight = 0.25, .seed = 0x9876543210ABCDEFU};
+  }
+
+  static bool has_dense_below() {
+    return GetParam() != "dense" && GetParam().find("rule=") == std::string::npos;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Specs, EverySparsifier, ::testing::ValuesIn(every_spec()), spec_as_name);
+
+TEST(Registry, NamesEverySparsifierOnceAndItsExampleWorks) {
+  std::set<std::string_view> names;
+  for (const SparsifierInfo& info : sparsifiers()) {
+    EXPECT_TRUE(names.insert(info.name).second) << info.name;
+    EXPECT_EQ(name_of(std::string(info.example)), info.name);
+    EXPECT_FALSE(info.summary.empty());
+    EXPECT_NE(make_sparsifier(info.example, {.layout = 1000}), nullptr);
+  }
+  EXPECT_EQ(names, (std::set<std::string_view>{"topk", "randomk", "rtopk", "threshold", "regtopk", "dense"}));
+}
+
+TEST_P(EverySparsifier, AgreesWithTheReferenceOnEveryKindOfInput) {
+  for (const reference::Input& input : reference::catalogue()) {
+    for (const std::size_t n : {17U, 1025U, 4099U}) {
+      ASSERT_NO_FATAL_FAILURE(check_input(GetParam(), input, somewhere(n), kSteps));
+    }
+  }
+}
+
+TEST_P(EverySparsifier, AgreesWithTheReferenceAtEveryLength) {
+  for (const char* kind : {"normal", "few_values"}) {
+    for (const std::size_t n : reference::small_lengths()) {
+      ASSERT_NO_FATAL_FAILURE(check_input(GetParam(), reference::input(kind), somewhere(n), kSteps));
+    }
+    for (const std::size_t n : reference::large_lengths()) {
+      ASSERT_NO_FATAL_FAILURE(check_input(GetParam(), reference::input(kind), somewhere(n), kSteps));
+    }
+  }
+}
+
+TEST_P(EverySparsifier, AgreesWithTheReferenceOnLargeGradientsOverManySteps) {
+  const std::vector<Machine> all = machines();
+  const std::vector<Machine> few = {all.front(), {all.front().simd, 2}, {all.front().simd, 3}};
+  for (const char* kind : {"drifting", "signed_ties"}) {
+    ASSERT_NO_FATAL_FAILURE(
+        check_input(GetParam(), reference::input(kind), somewhere(reference::kOddLarge), 6, few));
+  }
+}
+
+TEST_P(EverySparsifier, WorksLayerByLayer) {
+  const Layout layout = layout_of({5, 0, 1, 700, 64, 3000, 33, 0, 1});
+  for (const char* kind : {"normal", "few_values", "zeros", "few_non_zeros"}) {
+    ASSERT_NO_FATAL_FAILURE(
+        check_input(GetParam(), reference::input(kind), somewhere(layout, Scope::layer), kSteps));
+  }
+}
+
+TEST_P(EverySparsifier, SendsSmallTensorsWhole) {
+  if (!has_dense_below()) GTEST_SKIP() << "has no dense_below";
+  const Layout layout = layout_of({5, 0, 700, 99, 64, 1, 3000, 100, 33});
+  for (const Scope scope : {Scope::model, Scope::layer}) {
+    SCOPED_TRACE(scope == Scope::model ? "model" : "layer");
+    for (const char* kind : {"normal", "few_values"}) {
+      for (const char* below : {"dense_below=0", "dense_below=100", "dense_below=5000"}) {
+        ASSERT_NO_FATAL_FAILURE(
+            check_input(with(GetParam(), below), reference::input(kind), somewhere(layout, scope), kSteps));
+      }
+    }
+  }
+}
+
+TEST_P(EverySparsifier, ScalesTheGradientAndFadesTheMemory) {
+  for (const char* kind : {"normal", "denormals", "exact", "near_the_largest"}) {
+    SCOPED_TRACE(kind);
+    const std::vector<Numbers> gradients = reference::sequence(reference::input(kind), 2051, kSteps, 7);
+    for (const auto& [scale, decay] : {std::pair{0.1F, 1.0F}, {1.0F, 0.95F}, {0.3F, 0.5F}}) {
+      SCOPED_TRACE(::testing::Message() << "scale " << scale << ", decay " << decay);
+      ASSERT_NO_FATAL_FAILURE(check({GetParam(), somewhere(2051), borrow(gradients, scale, decay)}));
+    }
+  }
+}
+
+TEST_P(EverySparsifier, TakesHalfPrecisionGradients) {
+  for (const auto& [type, exponent_bits] : {std::pair{Type::f16, 5}, {Type::bf16, 8}}) {
+    SCOPED_TRACE(exponent_bits);
+    std::vector<std::vector<std::uint16_t>> patterns;
+    std::vector<Gradient> gradients;
+    for (int step = 0; step < 3; ++step) patterns.push_back(reference::every_finite_half(exponent_bits, 3, step, 11));
+    for (const auto& step : patterns) gradients.emplace_back(step.data(), type, step.size());
+    ASSERT_NO_FATAL_FAILURE(check({GetParam(), somewhere(patterns[0].size()), gradients}));
+    for (Gradient& gradient : gradients) gradient.scale = 0.3F;
+    ASSERT_NO_FATAL_FAILURE(check({GetParam(), somewhere(patterns[0].size()), gradients}, {machines().front()}));
+  }
+}
+
+TEST_P(EverySparsifier, CountsStepsFromTheFirstOfItsPlace) {
+  Place place = somewhere(1000);
+  place.role = Role::server;
+  for (const std::uint64_t first : {std::uint64_t{1}, std::uint64_t{2}, (std::uint64_t{5} << 32U) + 7}) {
+    SCOPED_TRACE(first);
+    place.first_step = first;
+    ASSERT_NO_FATAL_FAILURE(check_input(GetParam(), reference::input("normal"), place, kSteps));
+  }
+}
+
+TEST_P(EverySparsifier, RefusesSizesThatDiffer) {
+  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(GetParam(), somewhere(100));
+  Numbers memory(100);
+  SparseVector out;
+  EXPECT_THROW(sparsifier->sift(Gradient(Numbers(99, 1.0F)), memory, out), UsageError);
+  Numbers short_memory(99);
+  EXPECT_THROW(sparsifier->sift(Gradient(Numbers(100, 1.0F)), short_memory, out), UsageError);
+  EXPECT_NO_THROW(sparsifier->sift(Gradient(Numbers(100, 1.0F)), memory, out));
+}
+
+// With numbers that add without rounding, a step that is taken back leaves no trace: neither in the memory nor in
+// counts, records or what was observed.
+TEST_P(EverySparsifier, TakesTheLastStepBack) {
+  for (const std::size_t n : {1U, 300U, 70001U}) {
+    SCOPED_TRACE(n);
+    const std::vector<Numbers> gradients = reference::sequence(reference::input("exact"), n, kSteps, 5);
+    const Place place = somewhere(n);
+    const std::vector<Step> straight = record({GetParam(), place, borrow(gradients)}, machines().front());
+
+    const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(GetParam(), place);
+    Numbers memory(n);
+    SparseVector out;
+    const Numbers mistake = reference::exact_numbers(n, 99, 6);
+    for (int t = 0; t < kSteps; ++t) {
+      SCOPED_TRACE(t);
+      const Step& expected = straight[static_cast<std::size_t>(t)];
+      const Numbers before = memory;
+      sparsifier->sift(Gradient(mistake), memory, out);
+      sparsifier->undo(Gradient(mistake), memory, out);
+      ASSERT_EQ(memory, before);
+      EXPECT_EQ(sparsifier->vote(), nullptr);
+      sparsifier->sift(Gradient(gradients[static_cast<std::size_t>(t)]), memory, out);
+      ASSERT_TRUE(same_bits(expected.out, out));
+      ASSERT_TRUE(same_bits(expected.memory, memory));
+      sparsifier->observe(out, made_up_update(out, place));
+    }
+  }
+}
+
+TEST_P(EverySparsifier, TakesAStepBackToRounding) {
+  for (const char* kind : {"normal", "spread_scales", "denormals", "near_the_largest"}) {
+    SCOPED_TRACE(kind);
+    const std::vector<Numbers> gradients = reference::sequence(reference::input(kind), 5001, 3, 13);
+    for (const int threads : {1, 3}) {
+      Place place = somewhere(5001);
+      place.pool = pool_of(threads);
+      const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(GetParam(), place);
+      Numbers memory(5001);
+      SparseVector out;
+      sparsifier->sift(Gradient(gradients[0]), memory, out);
+      const Numbers before = memory;
+      sparsifier->sift(Gradient(gradients[1]), memory, out);
+      sparsifier->undo(Gradient(gradients[1]), memory, out);
+      EXPECT_TRUE(same_to_rounding(before, memory, gradients[1]));
+      Gradient scaled(gradients[1]);
+      scaled.scale = 0.3F;
+      scaled.decay = 0.9F;
+      const Numbers again = memory;
+      sparsifier->sift(scaled, memory, out);
+      sparsifier->undo(scaled, memory, out);
+      EXPECT_TRUE(same_to_rounding(again, memory, gradients[1], 0x1p-21));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sparsewire

@@ -1,0 +1,31 @@
+// One sift from an empty memory: for tests that look at single choices.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "reference/inputs.h"
+#include "sparsewire/sparsifier.h"
+
+namespace sparsewire {
+
+using Indices = std::vector<std::uint32_t>;
+
+// What `sparsifier` sends of `gradient` when nothing waits in the memory.
+inline SparseVector sift_afresh(Sparsifier& sparsifier, const reference::Numbers& gradient) {
+  reference::Numbers memory(gradient.size());
+  SparseVector out;
+  sparsifier.sift(Gradient(gradient), memory, out);
+  return out;
+}
+
+inline SparseVector sift_once(const std::string& spec, const reference::Numbers& gradient, Place place) {
+  if (place.layout.dim() == 0) place.layout = gradient.size();
+  return sift_afresh(*make_sparsifier(spec, place), gradient);
+}
+
+inline Indices sent_once(const std::string& spec, const reference::Numbers& gradient, const Place& place = {}) {
+  return sift_once(spec, gradient, place).indices;
+}
+
+}  // namespace sparsewire

@@ -1,0 +1,201 @@
+// A sparsifier walked through several steps with its memory carried along, recorded, and held against the reference.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "reference/half.h"
+#include "reference/inputs.h"
+#include "reference/reference.h"
+#include "sparsewire/sparsifier.h"
+#include "unit/bits.h"
+#include "unit/machines.h"
+
+namespace sparsewire {
+
+using reference::Numbers;
+
+struct Walk {
+  std::string spec;
+  Place place;                      // its pool is the machine's
+  std::vector<Gradient> gradients;  // borrowed
+};
+
+struct Step {
+  SparseVector out;
+  Sifted sifted;
+  Numbers memory;  // afterwards
+};
+
+inline std::vector<Gradient> borrow(const std::vector<Numbers>& gradients, float scale = 1, float decay = 1) {
+  std::vector<Gradient> borrowed(gradients.begin(), gradients.end());
+  for (Gradient& gradient : borrowed) {
+    gradient.scale = scale;
+    gradient.decay = decay;
+  }
+  return borrowed;
+}
+
+inline reference::Setting plain(const Place& place) {
+  reference::Setting setting;
+  for (const Tensor& tensor : place.layout.tensors()) setting.tensors.push_back(tensor.size);
+  setting.by_layer = place.scope == Scope::layer;
+  setting.rank = place.rank;
+  setting.ranks = place.ranks;
+  setting.weight = place.weight;
+  setting.seed = place.seed;
+  setting.first_step = place.first_step;
+  setting.role = static_cast<std::uint32_t>(place.role);
+  return setting;
+}
+
+// Tensors of these sizes, named t0, t1, ...
+inline Layout layout_of(const std::vector<std::uint64_t>& sizes) {
+  std::vector<Tensor> tensors;
+  for (std::size_t i = 0; i < sizes.size(); ++i) tensors.push_back({"t" + std::to_string(i), sizes[i], 0});
+  return Layout(std::move(tensors));
+}
+
+// An update such as other workers might have made of it: cancelled, alone, agreed on, turned round.
+inline Numbers made_up_update(const SparseVector& sent, const Place& place) {
+  const float weight = 1.0F / static_cast<float>(place.ranks);
+  const float factors[] = {0.0F, weight, 1.0F, -0.3F};
+  Numbers update;
+  for (std::size_t i = 0; i < sent.size(); ++i) update.push_back(factors[i % 4] * sent.values[i]);
+  return update;
+}
+
+inline std::vector<Step> record(const Walk& walk, const Machine& machine) {
+  const AtLevel level(machine.simd);
+  Place place = walk.place;
+  place.pool = pool_of(machine.threads);
+  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(walk.spec, place);
+  Numbers memory(place.layout.dim());
+  SparseVector out;
+  std::vector<Step> steps;
+  for (const Gradient& gradient : walk.gradients) {
+    const Sifted sifted = sparsifier->sift(gradient, memory, out);
+    steps.push_back({out, sifted, memory});
+    sparsifier->observe(out, made_up_update(out, place));
+  }
+  return steps;
+}
+
+// Mass: every entry is whole, either in `out` or in `memory`.
+inline void expect_conserved(const Numbers& accumulated, const SparseVector& out, const Numbers& memory) {
+  ASSERT_EQ(out.dim, accumulated.size());
+  Numbers sum = memory;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::uint32_t index = out.index(i);
+    ASSERT_LT(index, out.dim);
+    if (i > 0) {
+      ASSERT_LT(out.index(i - 1), index) << "indices ascend";
+    }
+    ASSERT_EQ(bits_of(memory[index]), 0U) << "index " << index << " was sent and stayed";
+    sum[index] = out.values[i];
+  }
+  EXPECT_TRUE(same_bits(accumulated, sum));
+}
+
+inline void expect_norms(const reference::Round& expected, const Sifted& sifted, std::size_t non_zeros_left) {
+  EXPECT_NEAR(sifted.accumulated_norm2, expected.accumulated_norm2, 1e-12 * expected.accumulated_norm2);
+  EXPECT_NEAR(sifted.sent_norm2, expected.sent_norm2, 1e-12 * expected.sent_norm2);
+  if (non_zeros_left == 0) {
+    EXPECT_TRUE(same_bits(sifted.accumulated_norm2, sifted.sent_norm2));
+  }
+}
+
+// Scores may differ in their last bits, so that of two that almost tie either may be taken: unit by unit, as many, and
+// none that is worse than one left behind by more than 4 ulp.
+inline void expect_chosen_by_score(const reference::Round& expected, const SparseVector& out) {
+  const std::vector<std::uint32_t>& wanted = expected.out.indices;
+  std::vector<std::uint32_t> instead;
+  std::vector<std::uint32_t> missing;
+  std::set_difference(out.indices.begin(), out.indices.end(), wanted.begin(), wanted.end(),
+                      std::back_inserter(instead));
+  std::set_difference(wanted.begin(), wanted.end(), out.indices.begin(), out.indices.end(),
+                      std::back_inserter(missing));
+  ASSERT_EQ(instead.size(), missing.size());
+  for (const reference::Unit& unit : expected.units) {
+    const auto in_unit = [&](std::uint32_t i) {
+      return std::binary_search(unit.entries.begin(), unit.entries.end(), i);
+    };
+    ASSERT_EQ(std::count_if(instead.begin(), instead.end(), in_unit),
+              std::count_if(missing.begin(), missing.end(), in_unit));
+    for (const std::uint32_t i : instead) {
+      for (const std::uint32_t j : missing) {
+        if (!in_unit(i) || !in_unit(j)) continue;
+        ASSERT_NE(expected.accumulated[i], 0) << "index " << i;
+        const double slack = 4 * (0x1p-23 * double{expected.scores[j]} + 0x1p-149);
+        ASSERT_GE(double{expected.scores[i]}, double{expected.scores[j]} - slack)
+            << "index " << i << " was taken instead of " << j;
+      }
+    }
+  }
+}
+
+// One step of the library against one of the reference, which started from the same memory.
+inline void expect_step(const reference::Round& expected, const Step& step) {
+  if (expected.scores.empty()) {
+    ASSERT_TRUE(same_bits(expected.out, step.out));
+  } else {
+    ASSERT_NO_FATAL_FAILURE(expect_chosen_by_score(expected, step.out));
+  }
+  ASSERT_NO_FATAL_FAILURE(expect_conserved(expected.accumulated, step.out, step.memory));
+  reference::Round taken = expected;
+  taken.sent_norm2 = reference::norm2(step.out.values);
+  const auto left = std::count_if(step.memory.begin(), step.memory.end(), [](float x) { return x != 0; });
+  expect_norms(taken, step.sifted, static_cast<std::size_t>(left));
+}
+
+inline void expect_reference(const Walk& walk, const std::vector<Step>& steps) {
+  const std::unique_ptr<reference::Reference> slow = reference::make(walk.spec, plain(walk.place));
+  Numbers memory(walk.place.layout.dim());
+  for (std::size_t t = 0; t < steps.size(); ++t) {
+    SCOPED_TRACE("step " + std::to_string(t));
+    const Gradient& gradient = walk.gradients[t];
+    const reference::Round round = slow->sift(reference::widen(gradient), memory, gradient.scale, gradient.decay);
+    ASSERT_NO_FATAL_FAILURE(expect_step(round, steps[t]));
+    slow->observe(steps[t].out, made_up_update(steps[t].out, walk.place));
+    memory = steps[t].memory;
+  }
+}
+
+inline void expect_same_bits(const std::vector<Step>& expected, const std::vector<Step>& actual) {
+  for (std::size_t t = 0; t < expected.size(); ++t) {
+    SCOPED_TRACE("step " + std::to_string(t));
+    ASSERT_TRUE(same_bits(expected[t].out, actual[t].out));
+    ASSERT_TRUE(same_bits(expected[t].memory, actual[t].memory));
+    ASSERT_TRUE(same_bits(expected[t].sifted.accumulated_norm2, actual[t].sifted.accumulated_norm2));
+    ASSERT_TRUE(same_bits(expected[t].sifted.sent_norm2, actual[t].sifted.sent_norm2));
+  }
+}
+
+// The walk is right on `on.front()`, and the same on the others.
+inline void check(const Walk& walk, const std::vector<Machine>& on = machines()) {
+  SCOPED_TRACE(walk.spec);
+  const std::vector<Step> steps = record(walk, on.front());
+  ASSERT_NO_FATAL_FAILURE(expect_reference(walk, steps));
+  for (std::size_t i = 1; i < on.size(); ++i) {
+    SCOPED_TRACE(on[i]);
+    ASSERT_NO_FATAL_FAILURE(expect_same_bits(steps, record(walk, on[i])));
+  }
+}
+
+// A walk over one input of the catalogue.
+inline void check_input(const std::string& spec, const reference::Input& input, Place place, int steps,
+                        const std::vector<Machine>& on = machines()) {
+  constexpr std::uint64_t kSeed = 20240731;
+  const std::size_t n = place.layout.dim();
+  SCOPED_TRACE("input " + input.name + ", n " + std::to_string(n) + ", seed " + std::to_string(kSeed));
+  const std::vector<Numbers> gradients = reference::sequence(input, n, steps, kSeed);
+  check({spec, std::move(place), borrow(gradients)}, on);
+}
+
+}  // namespace sparsewire
