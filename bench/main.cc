@@ -50,7 +50,7 @@ SPARSEWIRE_SIMD=avx2 (or another level) forces the instruction set of the kernel
 )";
 
 struct Options {
-  char* program;  // Google Benchmark keeps this pointer
+  char* program = nullptr;  // Google Benchmark keeps this pointer
   Settings settings;
   std::optional<Form> table;
   std::string export_folder;
@@ -69,7 +69,8 @@ Number parse(std::string_view flag, std::string_view value, Number least, Number
 }
 
 Options parse(char* program, const std::vector<std::string>& arguments) {
-  Options options{.program = program};
+  Options options;
+  options.program = program;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
     const std::size_t equals = argument.find('=');

@@ -11,14 +11,18 @@ namespace sparsewire {
 
 using PhiloxBlock = std::array<std::uint32_t, 4>;
 
+inline constexpr int kPhiloxRounds = 10;
+inline constexpr std::array<std::uint32_t, 2> kPhiloxMultipliers{0xD2511F53, 0xCD9E8D57};
+inline constexpr std::array<std::uint32_t, 2> kPhiloxKeySteps{0x9E3779B9, 0xBB67AE85};
+
 constexpr PhiloxBlock philox(PhiloxBlock counter, std::array<std::uint32_t, 2> key) noexcept {
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t p0 = std::uint64_t{0xD2511F53} * counter[0];
-    const std::uint64_t p1 = std::uint64_t{0xCD9E8D57} * counter[2];
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    const std::uint64_t p0 = std::uint64_t{kPhiloxMultipliers[0]} * counter[0];
+    const std::uint64_t p1 = std::uint64_t{kPhiloxMultipliers[1]} * counter[2];
     counter = {static_cast<std::uint32_t>(p1 >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(p1),
                static_cast<std::uint32_t>(p0 >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(p0)};
-    key[0] += 0x9E3779B9;
-    key[1] += 0xBB67AE85;
+    key[0] += kPhiloxKeySteps[0];
+    key[1] += kPhiloxKeySteps[1];
   }
   return counter;
 }
@@ -32,9 +36,10 @@ class Stream {
         rank_(rank),
         role_and_step_(role << 24 | (static_cast<std::uint32_t>(step >> 32) & 0xFFFFFF)) {}
 
-  constexpr PhiloxBlock block(std::uint32_t number) const noexcept {
-    return philox({number, step_, rank_, role_and_step_}, key_);
-  }
+  constexpr PhiloxBlock block(std::uint32_t number) const noexcept { return philox(counter(number), key_); }
+
+  constexpr PhiloxBlock counter(std::uint32_t number) const noexcept { return {number, step_, rank_, role_and_step_}; }
+  constexpr std::array<std::uint32_t, 2> key() const noexcept { return key_; }
 
  private:
   std::array<std::uint32_t, 2> key_;

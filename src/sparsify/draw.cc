@@ -3,58 +3,89 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <numeric>
+
+#include "kernels/random.h"
 
 namespace sparsewire {
 namespace {
 
-// Least significant digit first, digits of 11 bits; `keys` ends up sorted.
+constexpr int kDigitBits = 13;  // 25 bits in two rounds; 8192 counters just fit the first-level cache
+constexpr std::size_t kDigits = std::size_t{1} << kDigitBits;
+
+// Least significant digit first; `keys`, all below `limit`, end up sorted.
 void radix_sort(std::uint32_t* keys, std::size_t n, std::uint32_t* scratch, std::size_t limit) {
-  constexpr int kBits = 11;
+  if (n < kDigits / 16) {  // fewer than pay for the counters
+    std::sort(keys, keys + n);
+    return;
+  }
   std::uint32_t* from = keys;
   std::uint32_t* to = scratch;
-  for (int shift = 0; shift < static_cast<int>(std::bit_width(limit)); shift += kBits) {
-    std::array<std::uint32_t, (std::size_t{1} << kBits) + 1> start{};
-    constexpr std::uint32_t kDigit = (1U << kBits) - 1;
-    for (std::size_t i = 0; i < n; ++i) ++start[(from[i] >> shift & kDigit) + 1];
-    for (std::size_t d = 1; d < start.size(); ++d) start[d] += start[d - 1];
-    for (std::size_t i = 0; i < n; ++i) to[start[from[i] >> shift & kDigit]++] = from[i];
+  for (int shift = 0; shift < static_cast<int>(std::bit_width(limit - 1)); shift += kDigitBits) {
+    std::array<std::uint32_t, kDigits> start{};
+    for (std::size_t i = 0; i < n; ++i) ++start[from[i] >> shift & (kDigits - 1)];
+    std::exclusive_scan(start.begin(), start.end(), start.begin(), 0U);
+    for (std::size_t i = 0; i < n; ++i) to[start[from[i] >> shift & (kDigits - 1)]++] = from[i];
     std::swap(from, to);
   }
   if (from != keys) std::copy_n(from, n, keys);
 }
 
-std::uint32_t position_of(std::uint32_t low, std::uint32_t high, std::size_t n) {
-  const std::uint64_t draw = std::uint64_t{high} << 32 | low;
-  __extension__ using Wide = unsigned __int128;
-  return static_cast<std::uint32_t>(static_cast<Wide>(draw) * n >> 64);
+// Drops what stands twice in a sorted list. Every entry is written and the place moves on or not: no branch to mispredict.
+std::size_t drop_equals(std::uint32_t* sorted, std::size_t n) {
+  std::size_t kept = std::min<std::size_t>(n, 1);
+  for (std::size_t i = 1; i < n; ++i) {
+    const bool differs = sorted[i] != sorted[i - 1];
+    sorted[kept] = sorted[i];
+    kept += differs ? 1 : 0;
+  }
+  return kept;
+}
+
+// Drops from a sorted list what stands in another one.
+std::size_t drop_known(std::uint32_t* sorted, std::size_t n, const std::uint32_t* known, std::size_t known_size) {
+  const std::uint32_t* const end = known + known_size;
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    known = std::lower_bound(known, end, sorted[i]);
+    if (known == end || *known != sorted[i]) sorted[kept++] = sorted[i];
+  }
+  return kept;
+}
+
+// Joins the sorted runs [0, middle) and [middle, end) from the back; std::inplace_merge would allocate.
+void merge(std::uint32_t* runs, std::size_t middle, std::size_t end, std::uint32_t* scratch) {
+  std::size_t later = end - middle;
+  std::copy_n(runs + middle, later, scratch);
+  for (std::size_t to = end; later > 0; --to) {
+    const bool from_later = middle == 0 || runs[middle - 1] < scratch[later - 1];
+    runs[to - 1] = from_later ? scratch[--later] : runs[--middle];
+  }
 }
 
 }  // namespace
 
-// Draws as many as are missing, sorts, drops what came twice, and draws for those again: at no time more than k distinct
-// ones, so it ends with the first k distinct ones.
+// Draws k; then, for those that came twice, as many again, until k are distinct. There never are more than k, so it ends
+// with the first k distinct ones. The later draws are few: they are kept apart until the end.
 void Draw::distinct(const Stream& stream, std::size_t k, std::size_t n) {
-  std::uint64_t next = 0;  // number of the draw; two to a block
-  std::size_t have = 0;
+  std::uint32_t* const drawn = drawn_.data();
+  kernels::draw_positions(stream, 0, k, n, drawn);
+  std::uint64_t next = k;  // number of the next draw
+  radix_sort(drawn, k, scratch_.data(), n);
+  const std::size_t first = drop_equals(drawn, k);
+  std::size_t have = first;
   while (have < k) {
-    for (std::size_t i = have; i < k; ++i, ++next) {
-      const PhiloxBlock block = stream.block(static_cast<std::uint32_t>(next / 2));
-      drawn_[i] = next % 2 == 0 ? position_of(block[0], block[1], n) : position_of(block[2], block[3], n);
-    }
-    radix_sort(drawn_.data() + have, k - have, scratch_.data(), n);
-    merge(have, k);
-    have = static_cast<std::size_t>(std::unique(drawn_.data(), drawn_.data() + k) - drawn_.data());
+    std::uint32_t* const batch = drawn + have;
+    kernels::draw_positions(stream, next, k - have, n, batch);
+    next += k - have;
+    radix_sort(batch, k - have, scratch_.data(), n);
+    std::size_t size = drop_equals(batch, k - have);
+    size = drop_known(batch, size, drawn, first);
+    size = drop_known(batch, size, drawn + first, have - first);
+    merge(drawn + first, have - first, have - first + size, scratch_.data());
+    have += size;
   }
-}
-
-// Joins the sorted runs [0, middle) and [middle, end), from the back; std::inplace_merge would allocate.
-void Draw::merge(std::size_t middle, std::size_t end) {
-  std::size_t later = end - middle;
-  std::copy_n(drawn_.data() + middle, later, scratch_.data());
-  for (std::size_t to = end; later > 0; --to) {
-    const bool from_later = middle == 0 || drawn_[middle - 1] <= scratch_[later - 1];
-    drawn_[to - 1] = from_later ? scratch_[--later] : drawn_[--middle];
-  }
+  merge(drawn, first, k, scratch_.data());
 }
 
 const std::uint32_t* Draw::positions(const Stream& stream, std::size_t k, std::size_t n) {
@@ -65,7 +96,6 @@ const std::uint32_t* Draw::positions(const Stream& stream, std::size_t k, std::s
     return drawn_.data();
   }
   const std::size_t left_out = n - k;
-  drawn_.reserve(std::max(k, left_out));
   distinct(stream, left_out, n);
   std::size_t skip = 0;
   std::size_t out = 0;

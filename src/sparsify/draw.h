@@ -18,7 +18,6 @@ class Draw {
 
  private:
   void distinct(const Stream& stream, std::size_t k, std::size_t n);
-  void merge(std::size_t middle, std::size_t end);
 
   Buffer<std::uint32_t> drawn_;
   Buffer<std::uint32_t> scratch_;

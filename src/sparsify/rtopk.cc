@@ -6,6 +6,7 @@
 
 #include "core/philox.h"
 #include "core/text.h"
+#include "kernels/random.h"
 #include "sparsify/budget.h"
 #include "sparsify/registry.h"
 #include "sparsify/top.h"
@@ -20,7 +21,8 @@ class Lottery final : public Score {
   explicit Lottery(const Stream& stream) : stream_(stream) {}
 
   void rank(const std::uint32_t* indices, const float*, std::size_t n, std::uint32_t* keys) const noexcept override {
-    for (std::size_t i = 0; i < n; ++i) keys[i] = ~stream_.block(indices[i])[0];
+    kernels::hash(stream_, indices, n, keys);
+    for (std::size_t i = 0; i < n; ++i) keys[i] = ~keys[i];
   }
 
  private:

@@ -1,0 +1,99 @@
+// In the steady state a step allocates nothing: every operator new of this program is counted. With and without a Pool.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "unit/sifters.h"
+#include "unit/specs.h"
+#include "unit/walk.h"
+
+namespace {
+
+std::atomic<long> allocations{0};
+
+void* counted(std::size_t size, std::size_t alignment) {
+  ++allocations;
+  const std::size_t rounded = (size + alignment - 1) / alignment * alignment;
+  void* memory = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+// The array and nothrow forms call these.
+void* operator new(std::size_t size) { return counted(size, alignof(std::max_align_t)); }
+void* operator new(std::size_t size, std::align_val_t alignment) {
+  return counted(size, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace sparsewire {
+namespace {
+
+constexpr std::size_t kSize = 300007;
+constexpr int kWarmUp = 30;
+constexpr int kMeasured = 40;
+
+// A part that drifts slowly and fresh noise, made in place.
+class Gradients {
+ public:
+  Gradients() : drift_(reference::input("normal").make(kSize, 0, 41)), noise_(reference::input("normal").make(kSize + kShifts, 1, 41)), now_(kSize) {}
+
+  Gradient at(int step) {
+    const std::size_t shift = static_cast<std::size_t>(step) * 7919 % kShifts;
+    const float turn = 0.2F * (1 - 0.001F * static_cast<float>(step));
+    for (std::size_t i = 0; i < kSize; ++i) now_[i] = turn * drift_[i] + noise_[i + shift];
+    return Gradient(now_);
+  }
+
+ private:
+  static constexpr std::size_t kShifts = 10007;
+  Numbers drift_;
+  Numbers noise_;
+  Numbers now_;
+};
+
+long allocations_of(const std::string& spec, const std::string& feedback, int threads) {
+  Gradients gradients;
+  Sifter sifter(spec, feedback, {.layout = kSize, .ranks = 4, .pool = pool_of(threads)});
+  SparseVector sent;
+  Numbers update(kSize);
+  long before = 0;
+  for (int step = 0; step < kWarmUp + kMeasured; ++step) {
+    if (step == kWarmUp) before = allocations.load();
+    sifter.sift(gradients.at(step), sent);
+    for (std::size_t i = 0; i < sent.size(); ++i) update[i] = 0.25F * sent.values[i];
+    sifter.observe(sent, std::span(update).first(sent.size()));
+  }
+  return allocations.load() - before;
+}
+
+class Allocations : public ::testing::TestWithParam<std::string> {};  // of this sparsifier
+
+INSTANTIATE_TEST_SUITE_P(Specs, Allocations, ::testing::ValuesIn(every_spec()), spec_as_name);
+
+TEST(AllocationCount, Counts) {
+  const long before = allocations.load();
+  const Numbers numbers(100);
+  EXPECT_EQ(allocations.load(), before + 1);
+}
+
+TEST_P(Allocations, AreNoneInTheSteadyState) {
+  EXPECT_EQ(allocations_of(GetParam(), "ef", 1), 0) << "one thread";
+  EXPECT_EQ(allocations_of(GetParam(), "ef:decay=0.95,scale=lr", 3), 0) << "three threads";
+}
+
+TEST(AllocationsOfFeedback, AreNoneInTheSteadyState) {
+  for (const std::string& feedback : every_feedback()) {
+    EXPECT_EQ(allocations_of("topk:ratio=0.01", feedback, 1), 0) << feedback;
+  }
+}
+
+}  // namespace
+}  // namespace sparsewire

@@ -1,0 +1,247 @@
+// A NaN, an infinity or a sum that overflows: found wherever it is, by the lowest index, whatever the Pool; the memory is
+// as it was, the step does not count, and the next one works.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <optional>
+
+#include "sparsewire/errors.h"
+#include "sparsewire/sifter.h"
+#include "unit/specs.h"
+#include "unit/walk.h"
+
+namespace sparsewire {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr std::uint64_t kFirstStep = 41;
+constexpr int kRank = 3;
+
+// What stands in the gradient, and what in the memory below it.
+struct Trouble {
+  const char* name;
+  float gradient;
+  float memory;
+};
+
+constexpr Trouble kNotANumber = {"NaN", kNaN, 1};
+const std::vector<Trouble>& troubles() {
+  static const std::vector<Trouble> all = {kNotANumber,
+                                           {"infinity", kInfinity, 1},
+                                           {"-infinity", -kInfinity, 0},
+                                           {"overflow", 3e38F, 2e38F},
+                                           {"negative overflow", -3e38F, -2e38F}};
+  return all;
+}
+
+Place place_of(std::size_t n, int threads) {
+  return {.layout = n, .rank = kRank, .ranks = 5, .seed = 1, .first_step = kFirstStep, .pool = pool_of(threads)};
+}
+
+// What `act` throws, and its message holds what its functions say.
+template <class Act>
+std::optional<BadGradient> thrown_by(Act&& act) {
+  try {
+    act();
+  } catch (const BadGradient& error) {
+    const std::string message = error.what();
+    for (const std::uint64_t number : {static_cast<std::uint64_t>(error.rank()), error.step(), error.index()}) {
+      EXPECT_THAT(message, ::testing::HasSubstr(std::to_string(number)));
+    }
+    return error;
+  }
+  return std::nullopt;
+}
+
+class BadGradients : public ::testing::TestWithParam<std::string> {
+ protected:
+  // A good step, one with trouble at `positions` (ascending), the same one without. All but the trouble are numbers that
+  // add without rounding, so the memory must come back exactly.
+  static void expect_taken_back(std::size_t n, const std::vector<std::size_t>& positions, const Trouble& trouble,
+                                int threads) {
+    SCOPED_TRACE(::testing::Message() << trouble.name << " at " << positions.front() << " of " << n << ", " << threads
+                                      << " threads");
+    const Place place = place_of(n, threads);
+    const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(GetParam(), place);
+    const std::unique_ptr<Sparsifier> spared = make_sparsifier(GetParam(), place);
+    const std::vector<Numbers> gradients = reference::sequence(reference::input("exact"), n, 2, 3);
+    Numbers memory(n);
+    Numbers spared_memory(n);
+    SparseVector out;
+    SparseVector spared_out;
+    sparsifier->sift(Gradient(gradients[0]), memory, out);
+    sparsifier->observe(out, made_up_update(out, place));
+    spared->sift(Gradient(gradients[0]), spared_memory, spared_out);
+    spared->observe(spared_out, made_up_update(spared_out, place));
+
+    Numbers bad = gradients[1];
+    for (const std::size_t i : positions) {
+      bad[i] = trouble.gradient;
+      memory[i] = trouble.memory;
+    }
+    const Numbers before = memory;
+    const auto error = thrown_by([&] { sparsifier->sift(Gradient(bad), memory, out); });
+    ASSERT_TRUE(error.has_value());
+    EXPECT_EQ(error->index(), positions.front());
+    EXPECT_EQ(error->rank(), kRank);
+    EXPECT_EQ(error->step(), kFirstStep + 1);
+    EXPECT_EQ(out.size(), 0U);
+    ASSERT_EQ(memory, before);
+    for (const std::size_t i : positions) ASSERT_EQ(bits_of(memory[i]), bits_of(before[i]));
+
+    for (const std::size_t i : positions) memory[i] = spared_memory[i];
+    sparsifier->sift(Gradient(gradients[1]), memory, out);
+    spared->sift(Gradient(gradients[1]), spared_memory, spared_out);
+    EXPECT_TRUE(same_bits(spared_out, out));
+    EXPECT_TRUE(same_bits(spared_memory, memory));
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Specs, BadGradients, ::testing::ValuesIn(every_spec()), spec_as_name);
+
+TEST_P(BadGradients, AreFoundAndTakenBack) {
+  for (const Trouble& trouble : troubles()) {
+    for (const std::size_t i : {0U, 7U, 16U}) ASSERT_NO_FATAL_FAILURE(expect_taken_back(17, {i}, trouble, 1));
+    ASSERT_NO_FATAL_FAILURE(expect_taken_back(1, {0}, trouble, 1));
+    for (const int threads : {1, 3}) ASSERT_NO_FATAL_FAILURE(expect_taken_back(30011, {20001}, trouble, threads));
+  }
+  for (const int threads : {1, 3}) {
+    for (const std::size_t i : {0U, 1U, 16383U, 16384U, 30010U}) {
+      ASSERT_NO_FATAL_FAILURE(expect_taken_back(30011, {i}, kNotANumber, threads));
+    }
+  }
+}
+
+TEST_P(BadGradients, AreReportedByTheLowestIndex) {
+  for (const int threads : {1, 2, 4}) {
+    ASSERT_NO_FATAL_FAILURE(expect_taken_back(30011, {9, 10, 15000, 30010}, kNotANumber, threads));
+    ASSERT_NO_FATAL_FAILURE(expect_taken_back(30011, {29990, 29991, 30010}, troubles()[3], threads));
+  }
+  std::vector<std::size_t> everywhere(1000);
+  std::iota(everywhere.begin(), everywhere.end(), 0U);
+  ASSERT_NO_FATAL_FAILURE(expect_taken_back(1000, everywhere, troubles()[1], 2));
+}
+
+TEST_P(BadGradients, LeaveTheMemoryAsItWasToRounding) {
+  constexpr std::size_t kSize = 5003;
+  for (const char* kind : {"normal", "spread_scales", "near_the_largest", "denormals"}) {
+    SCOPED_TRACE(kind);
+    const std::vector<Numbers> gradients = reference::sequence(reference::input(kind), kSize, 3, 9);
+    const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(GetParam(), place_of(kSize, 1));
+    Numbers memory(kSize);
+    SparseVector out;
+    sparsifier->sift(Gradient(gradients[0]), memory, out);
+    for (const auto& [scale, decay] : {std::pair{1.0F, 1.0F}, {0.3F, 0.95F}}) {
+      const Numbers before = memory;
+      Numbers bad = gradients[1];
+      bad[4000] = kNaN;
+      bad[4500] = -kInfinity;
+      Gradient gradient(bad);
+      gradient.scale = scale;
+      gradient.decay = decay;
+      const auto error = thrown_by([&] { sparsifier->sift(gradient, memory, out); });
+      ASSERT_TRUE(error.has_value());
+      EXPECT_EQ(error->index(), 4000U);
+      EXPECT_TRUE(same_to_rounding(before, memory, bad, decay == 1 ? 0x1p-22 : 0x1p-21));
+      EXPECT_EQ(bits_of(memory[4000]), bits_of(before[4000]));
+      EXPECT_EQ(bits_of(memory[4500]), bits_of(before[4500]));
+    }
+    EXPECT_NO_THROW(sparsifier->sift(Gradient(gradients[1]), memory, out));
+  }
+}
+
+TEST_P(BadGradients, AreFoundAtEverySimdLevel) {
+  for (const std::string& level : kernels::simd_levels()) {
+    SCOPED_TRACE(level);
+    const AtLevel at(level);
+    for (std::size_t i = 0; i < 35; ++i) ASSERT_NO_FATAL_FAILURE(expect_taken_back(35, {i}, kNotANumber, 1));
+  }
+}
+
+TEST_P(BadGradients, AreFoundInHalfPrecision) {
+  constexpr std::size_t kSize = 1000;
+  struct Half {
+    Type type;
+    std::uint16_t one;
+    std::vector<std::uint16_t> bad;
+  };
+  for (const Half& half : {Half{Type::f16, 0x3C00, {0x7C00, 0xFC00, 0x7E01, 0xFC01}},
+                           Half{Type::bf16, 0x3F80, {0x7F80, 0xFF80, 0x7FC1, 0xFF81}}}) {
+    for (const std::uint16_t bad : half.bad) {
+      SCOPED_TRACE(bad);
+      for (const std::size_t index : {std::size_t{0}, std::size_t{555}, kSize - 1}) {
+        const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(GetParam(), place_of(kSize, 1));
+        std::vector<std::uint16_t> gradient(kSize, half.one);
+        gradient[index] = bad;
+        Numbers memory(kSize, 0.5F);
+        SparseVector out;
+        const auto error =
+            thrown_by([&] { sparsifier->sift(Gradient(gradient.data(), half.type, kSize), memory, out); });
+        ASSERT_TRUE(error.has_value());
+        EXPECT_EQ(error->index(), index);
+        EXPECT_EQ(memory, Numbers(kSize, 0.5F));
+        gradient[index] = half.one;
+        EXPECT_NO_THROW(sparsifier->sift(Gradient(gradient.data(), half.type, kSize), memory, out));
+      }
+    }
+  }
+}
+
+TEST_P(BadGradients, IncludeAProductThatOverflows) {
+  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(GetParam(), place_of(40, 1));
+  Numbers memory(40, 1.0F);
+  Numbers gradient(40, 2.0F);
+  gradient[33] = 2e38F;
+  Gradient scaled(gradient);
+  scaled.scale = 4;
+  SparseVector out;
+  const auto error = thrown_by([&] { sparsifier->sift(scaled, memory, out); });
+  ASSERT_TRUE(error.has_value());
+  EXPECT_EQ(error->index(), 33U);
+  EXPECT_EQ(memory, Numbers(40, 1.0F));
+}
+
+TEST_P(BadGradients, AreTakenBackUnderEveryFeedback) {
+  constexpr std::size_t kSize = 3001;
+  for (const char* feedback :
+       {"ef", "ef:decay=0.9,scale=lr", "none", "momentum:m=0.9", "momentum:m=0.5,clip=1"}) {
+    SCOPED_TRACE(feedback);
+    for (const float trouble : {kNaN, kInfinity, -kInfinity}) {
+      Sifter sifter(GetParam(), feedback, place_of(kSize, 1));
+      SparseVector sent;
+      const std::vector<Numbers> gradients = reference::sequence(reference::input("normal"), kSize, 3, 5);
+      sifter.sift(Gradient(gradients[0]), sent, 0.5F);
+      sifter.sift(Gradient(gradients[1]), sent, 0.5F);
+      const Numbers memory(sifter.memory().begin(), sifter.memory().end());
+      const Numbers velocity(sifter.velocity().begin(), sifter.velocity().end());
+      const Ledger ledger = sifter.ledger();
+      Numbers bad = gradients[2];
+      bad[1234] = trouble;
+      bad[2000] = kNaN;
+      const auto error = thrown_by([&] { sifter.sift(Gradient(bad), sent, 0.5F); });
+      ASSERT_TRUE(error.has_value());
+      EXPECT_EQ(error->index(), 1234U);
+      EXPECT_EQ(error->step(), kFirstStep + 2);
+      EXPECT_EQ(sent.size(), 0U);
+
+      Numbers moved = gradients[2];  // what may have come and gone
+      for (std::size_t i = 0; i < velocity.size(); ++i) moved[i] = std::fabs(velocity[i]) + std::fabs(moved[i]);
+      EXPECT_TRUE(same_to_rounding(memory, sifter.memory(), moved, 0x1p-20));
+      EXPECT_TRUE(same_to_rounding(velocity, sifter.velocity(), moved, 0x1p-20));
+      EXPECT_EQ(sifter.ledger().step, ledger.step);
+      EXPECT_EQ(sifter.ledger().total_error, ledger.total_error);
+
+      sifter.sift(Gradient(gradients[2]), sent, 0.5F);
+      EXPECT_EQ(sifter.ledger().step, ledger.step + 1);
+      for (const float x : sifter.memory()) ASSERT_TRUE(std::isfinite(x));
+      for (const float x : sifter.velocity()) ASSERT_TRUE(std::isfinite(x));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sparsewire

@@ -1,0 +1,246 @@
+// A sparsifier with its memory: the feedbacks, the ledger, rounding losses, and taking a step back. Uses a Pool too.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "reference/feedback.h"
+#include "sparsewire/errors.h"
+#include "unit/sifters.h"
+#include "unit/specs.h"
+#include "unit/walk.h"
+
+namespace sparsewire {
+namespace {
+
+constexpr std::size_t kSize = 3001;
+constexpr int kSteps = 8;
+
+Place somewhere(std::size_t n, int threads = 1) {
+  return {.layout = n, .rank = 1, .ranks = 4, .seed = 6, .pool = pool_of(threads)};
+}
+
+float lr_of(int step) { return step < 3 ? 0.5F : 0.125F; }
+
+class EveryFeedback : public ::testing::TestWithParam<std::string> {};  // of this sparsifier
+
+INSTANTIATE_TEST_SUITE_P(Specs, EveryFeedback, ::testing::ValuesIn(every_spec()), spec_as_name);
+
+void expect_books(const reference::Books& expected, const Ledger& ledger, double accumulated_norm2) {
+  EXPECT_EQ(ledger.step, expected.step);
+  EXPECT_EQ(ledger.entries, expected.entries);
+  EXPECT_NEAR(ledger.sent_norm2, expected.sent_norm2, 1e-12 * expected.sent_norm2);
+  EXPECT_NEAR(ledger.memory_norm2, expected.memory_norm2, 1e-11 * accumulated_norm2);
+  EXPECT_GE(ledger.memory_norm2, 0);
+  if (expected.memory_norm2 == 0) {
+    EXPECT_EQ(ledger.memory_norm2, 0);
+  }
+  EXPECT_NEAR(ledger.total_error, expected.total_error, 1e-10 * expected.total_error + 1e-11 * accumulated_norm2);
+}
+
+void expect_reference(const std::string& spec, const std::string& feedback, const reference::Input& input, int threads) {
+  const Place place = somewhere(kSize, threads);
+  Sifter sifter(spec, feedback, place);
+  reference::Feedback slow(spec, feedback, plain(place));
+  SparseVector sent;
+  for (int step = 0; step < kSteps; ++step) {
+    SCOPED_TRACE("step " + std::to_string(step));
+    const Numbers gradient = input.make(kSize, step, 21);
+    sifter.sift(Gradient(gradient), sent, lr_of(step));
+    const reference::Round expected = slow.sift(gradient, lr_of(step));
+    ASSERT_TRUE(same_bits(expected.out, sent));
+    ASSERT_TRUE(same_bits(slow.memory(), sifter.memory()));
+    ASSERT_TRUE(same_bits(slow.velocity(), sifter.velocity()));
+    expect_books(slow.books(), sifter.ledger(), expected.accumulated_norm2);
+  }
+}
+
+TEST_P(EveryFeedback, AgreesWithTheReference) {
+  for (const std::string& feedback : every_feedback()) {
+    for (const char* kind : {"normal", "exact", "few_non_zeros"}) {
+      for (const int threads : {1, 3}) {
+        SCOPED_TRACE(feedback + " on " + kind + " with " + std::to_string(threads) + " threads");
+        ASSERT_NO_FATAL_FAILURE(expect_reference(GetParam(), feedback, reference::input(kind), threads));
+      }
+    }
+  }
+}
+
+TEST_P(EveryFeedback, TakesAStepBackToRounding) {
+  for (const std::string& feedback : every_feedback()) {
+    Sifter sifter(GetParam(), feedback, somewhere(kSize));
+    SparseVector sent;
+    for (int step = 0; step < kSteps; ++step) {
+      SCOPED_TRACE(feedback + ", step " + std::to_string(step));
+      const Numbers memory = copy(sifter.memory());
+      const Numbers velocity = copy(sifter.velocity());
+      const Ledger ledger = sifter.ledger();
+      const Numbers gradient = reference::input("normal").make(kSize, step, 22);
+      sifter.sift(Gradient(gradient), sent, 0.5F);
+      const std::size_t count = sent.size();
+      sifter.undo(Gradient(gradient), sent, 0.5F);
+
+      Numbers moved = gradient;
+      for (std::size_t i = 0; i < velocity.size(); ++i) moved[i] = std::fabs(moved[i]) + std::fabs(velocity[i]);
+      ASSERT_TRUE(same_to_rounding(memory, sifter.memory(), moved, 0x1p-20));
+      ASSERT_TRUE(same_to_rounding(velocity, sifter.velocity(), moved, 0x1p-20));
+      EXPECT_EQ(sifter.ledger().step, ledger.step);
+      EXPECT_NEAR(sifter.ledger().total_error, ledger.total_error, 1e-9 * (1 + ledger.total_error));
+
+      sifter.sift(Gradient(gradient), sent, 0.5F);
+      EXPECT_EQ(sent.size(), count) << "the step did not count";
+      EXPECT_EQ(sifter.ledger().step, ledger.step + 1);
+    }
+  }
+}
+
+TEST(Sifter, IgnoresTheScaleOfItsGradient) {
+  Sifter sifter("topk:k=1", "ef", {.layout = 2});
+  const Numbers numbers = {3, 2};
+  Gradient gradient(numbers);
+  gradient.scale = 10;
+  gradient.decay = 0.1F;
+  SparseVector sent;
+  sifter.sift(gradient, sent, 7);
+  EXPECT_EQ(sent.values, (Numbers{3}));
+  sifter.sift(gradient, sent, 7);
+  EXPECT_EQ(sent.values, (Numbers{4}));
+}
+
+TEST(Sifter, HoldsLearningRateTimesGradientWhenTold) {
+  Sifter sifter("topk:k=1", "ef:scale=lr", {.layout = 2});
+  const Numbers gradient = {4, 2};
+  SparseVector sent;
+  sifter.sift(Gradient(gradient), sent, 0.5F);
+  EXPECT_EQ(sent.values, (Numbers{2}));
+  sifter.sift(Gradient(gradient), sent, 0.25F);  // 1 and 1 + 0.5
+  EXPECT_EQ(sent.indices, (std::vector<std::uint32_t>{1}));
+  EXPECT_EQ(sent.values, (Numbers{1.5F}));
+}
+
+TEST(Sifter, MeasuresTheRuleInUnitsOfTheFirstLearningRate) {
+  Sifter sifter("threshold:ratio=0.04,rule=sqrt", "ef:scale=lr", {.layout = 100});  // k = 4: lambda = lr/4
+  Numbers gradient(100);
+  gradient[3] = 0.25F;
+  gradient[4] = 0.249F;
+  SparseVector sent;
+  sifter.sift(Gradient(gradient), sent, 0.5F);
+  EXPECT_EQ(sent.indices, (std::vector<std::uint32_t>{3}));
+  Sifter raw("threshold:ratio=0.04,rule=sqrt", "ef", {.layout = 100});
+  raw.sift(Gradient(gradient), sent, 0.5F);
+  EXPECT_EQ(sent.indices, (std::vector<std::uint32_t>{3})) << "the memory holds the gradient";
+}
+
+TEST(Sifter, KeepsWhatRoundingTook) {
+  Sifter sifter("topk:k=2", "ef", {.layout = 4});
+  const Numbers gradient = {1, 3.25F, -5.5F, 2};
+  SparseVector sent;
+  sifter.sift(Gradient(gradient), sent);
+  SparseVector received = sent;
+  received.values = {3, -6};
+  sifter.keep_rounding_loss(sent, received);
+  EXPECT_EQ(copy(sifter.memory()), (Numbers{1, 0.25F, 0.5F, 2}));
+  sifter.keep_rounding_loss(sent, sent);
+  EXPECT_EQ(copy(sifter.memory()), (Numbers{1, 0.25F, 0.5F, 2}));
+}
+
+TEST(Sifter, KeepsWhatRoundingTookOfAFullVector) {
+  Sifter sifter("dense", "ef", {.layout = 3});
+  const Numbers gradient = {1.5F, -2.25F, 3};
+  SparseVector sent;
+  sifter.sift(Gradient(gradient), sent);
+  ASSERT_TRUE(sent.is_full());
+  SparseVector received = sent;
+  received.values = {1, -2, 3};
+  sifter.keep_rounding_loss(sent, received);
+  EXPECT_EQ(copy(sifter.memory()), (Numbers{0.5F, -0.25F, 0}));
+}
+
+TEST(Sifter, DropsRoundingLossesWithoutFeedback) {
+  Sifter sifter("topk:k=1", "none", {.layout = 2});
+  const Numbers gradient = {1, 2.5F};
+  SparseVector sent;
+  sifter.sift(Gradient(gradient), sent);
+  SparseVector received = sent;
+  received.values = {2};
+  sifter.keep_rounding_loss(sent, received);
+  EXPECT_EQ(copy(sifter.memory()), (Numbers{0, 0}));
+}
+
+TEST(Sifter, ShowsTheMemoryOfATensorByItsName) {
+  Sifter sifter("topk:k=1", "ef", {.layout = layout_of({2, 0, 3})});
+  const Numbers gradient = {1, 2, 3, 4, 9};
+  SparseVector sent;
+  sifter.sift(Gradient(gradient), sent);
+  EXPECT_EQ(copy(sifter.memory("t0")), (Numbers{1, 2}));
+  EXPECT_EQ(copy(sifter.memory("t1")), (Numbers{}));
+  EXPECT_EQ(copy(sifter.memory("t2")), (Numbers{3, 4, 0}));
+  EXPECT_EQ(sifter.memory("t2").data(), sifter.memory().data() + 2);
+  EXPECT_THROW(sifter.memory("t3"), UsageError);
+  EXPECT_EQ(sifter.layout().dim(), 5U);
+  EXPECT_TRUE(sifter.velocity().empty());
+}
+
+TEST(Sifter, ObservesForItsSparsifier) {
+  Sifter sifter("regtopk:k=1,mu=1", "ef", {.layout = 2, .ranks = 2});
+  const Numbers gradient = {10, 1};
+  SparseVector sent;
+  sifter.sift(Gradient(gradient), sent);
+  sifter.observe(sent, Numbers{0});
+  sifter.sift(Gradient(gradient), sent);
+  EXPECT_EQ(sent.indices, (std::vector<std::uint32_t>{1}));
+}
+
+TEST(Sifter, PutsTheVoteOfItsSparsifierForward) {
+  Sifter sifter("threshold:ratio=0.5,calibrate=1", "none", {.layout = 4});
+  const Numbers gradient = {4, 3, 2, 1};
+  SparseVector sent;
+  sifter.sift(Gradient(gradient), sent);
+  float* lambda = sifter.vote();
+  ASSERT_NE(lambda, nullptr);
+  EXPECT_EQ(*lambda, 3.0F);
+  *lambda = 1.5F;
+  sifter.sift(Gradient(gradient), sent);
+  EXPECT_EQ(sent.size(), 3U);
+}
+
+TEST(Sifter, RefusesSizesThatDiffer) {
+  for (const char* feedback : {"ef", "none", "momentum:m=0.9,clip=1"}) {
+    Sifter sifter("topk:k=1", feedback, {.layout = 10});
+    SparseVector sent;
+    EXPECT_THROW(sifter.sift(Gradient(Numbers(9, 1.0F)), sent), UsageError);
+    EXPECT_THROW(sifter.sift(Gradient(Numbers(11, 1.0F)), sent), UsageError);
+    EXPECT_EQ(copy(sifter.memory()), Numbers(10));
+    EXPECT_EQ(sifter.ledger().step, 0U);
+  }
+}
+
+TEST(Sifter, CanBeMovedWithAllItHolds) {
+  Sifter first("topk:k=1", "ef", {.layout = 2});
+  const Numbers gradient = {3, 2};
+  SparseVector sent;
+  first.sift(Gradient(gradient), sent);
+  Sifter second = std::move(first);
+  EXPECT_EQ(copy(second.memory()), (Numbers{0, 2}));
+  EXPECT_EQ(second.ledger().step, 1U);
+}
+
+// Sum of what was sent plus what stays == sum of what came in, with numbers that add without rounding.
+TEST_P(EveryFeedback, LosesNothingOverManySteps) {
+  Sifter sifter(GetParam(), "ef", somewhere(kSize));
+  Numbers came(kSize);
+  Numbers sent_in_all(kSize);
+  SparseVector sent;
+  for (int step = 0; step < 30; ++step) {
+    const Numbers gradient = reference::exact_numbers(kSize, step, 23);
+    sifter.sift(Gradient(gradient), sent);
+    for (std::size_t i = 0; i < kSize; ++i) came[i] += gradient[i];
+    for (std::size_t i = 0; i < sent.size(); ++i) sent_in_all[sent.index(i)] += sent.values[i];
+    sifter.observe(sent, made_up_update(sent, somewhere(kSize)));
+  }
+  for (std::size_t i = 0; i < kSize; ++i) sent_in_all[i] += sifter.memory()[i];
+  EXPECT_EQ(sent_in_all, came);
+}
+
+}  // namespace
+}  // namespace sparsewire

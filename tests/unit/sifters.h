@@ -1,0 +1,19 @@
+// What the tests of Sifters share: every feedback there is, and a look at the memory.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "reference/inputs.h"
+#include "sparsewire/sifter.h"
+
+namespace sparsewire {
+
+inline std::vector<std::string> every_feedback() {
+  return {"ef", "ef:decay=0.95", "ef:scale=lr", "ef:decay=0.5,scale=lr", "none", "momentum:m=0.9", "momentum:m=0.5,clip=3"};
+}
+
+inline reference::Numbers copy(std::span<const float> numbers) { return {numbers.begin(), numbers.end()}; }
+
+}  // namespace sparsewire
