@@ -13,9 +13,10 @@
 
 namespace sparsewire::bench {
 
-// The plain loop. On 25 million entries unrolling it by 8 or writing it with 64-byte vectors took the same time to 1 %,
-// prefetching by hand 6 % more.
-SPARSEWIRE_WIDE void add(float* __restrict memory, const float* __restrict gradient, std::size_t count) noexcept {
+// The plain loop, the fastest of those tried on 25 million entries: with 64-byte vectors, each of which lies across two
+// cache lines of a std::vector, it took 10 % longer; unrolled by 8, aligned by hand or with the next page prefetched no
+// less; prefetched a fixed way ahead 6 % longer.
+SPARSEWIRE_HALF_WIDE void add(float* __restrict memory, const float* __restrict gradient, std::size_t count) noexcept {
   for (std::size_t i = 0; i < count; ++i) memory[i] += gradient[i];
 }
 

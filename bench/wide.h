@@ -1,4 +1,5 @@
 // SPARSEWIRE_WIDE before a plain loop: compiled once for each level of x86-64, and the widest the machine has is run.
+// SPARSEWIRE_HALF_WIDE: the same, with vectors of at most 32 bytes.
 //
 // Only g++ knows these names, and sanitizers cannot run before main, where the choice is made. Elsewhere: one version.
 #pragma once
@@ -6,6 +7,8 @@
 #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define SPARSEWIRE_WIDE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#define SPARSEWIRE_HALF_WIDE __attribute__((target_clones("arch=x86-64-v3", "default")))
 #else
 #define SPARSEWIRE_WIDE
+#define SPARSEWIRE_HALF_WIDE
 #endif

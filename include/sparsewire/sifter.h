@@ -87,8 +87,8 @@ class Sifter {
   // Everything that decides later steps, in a versioned, checksummed form: docs/state_format.md.
   std::vector<std::byte> save() const;
   // Goes on where save() left off, bit for bit. The tensors may come in another order, and may be some of those saved:
-  // they are found by name. Throws UsageError if the bytes are broken, or from another sparsifier or feedback; then
-  // nothing has changed.
+  // they are found by name. Throws UsageError if the bytes are broken, or were saved under other specs; then nothing has
+  // changed. (Who wants to go on under another spec copies memory() by hand.)
   void load(std::span<const std::byte> bytes);
 
  private:

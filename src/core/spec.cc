@@ -21,7 +21,6 @@ std::string Range::text() const {
 Spec::Spec(std::string_view spec) {
   const std::size_t colon = spec.find(':');
   name_ = spec.substr(0, colon);
-  if (name_.empty()) throw UsageError(text("'", spec, "' is not a spec: write name:key=value,key=value"));
   if (colon == std::string_view::npos) return;
   std::string_view rest = spec.substr(colon + 1);
   while (true) {

@@ -20,7 +20,7 @@ Feedback parse_feedback(std::string_view text_of_spec) {
         static_cast<float>(spec.number("m", {.min = 0, .max = 1, .above_min = true, .below_max = true}).value_or(0.9));
     feedback.clip = static_cast<float>(spec.number("clip", {.min = 0, .above_min = true}).value_or(0));
   } else {
-    throw UsageError(text("[", spec.name(), "] is not a feedback; there are ef, none, momentum"));
+    throw UsageError(text("'", spec.name(), "' is not a feedback; there are ef, none, momentum"));
   }
   spec.finish();
   return feedback;

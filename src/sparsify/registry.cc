@@ -51,7 +51,7 @@ std::unique_ptr<Sparsifier> make_sparsifier(std::string_view spec_text, const Pl
     }
     names += text(names.empty() ? "" : ", ", entry.info.name);
   }
-  throw UsageError(text("[", spec.name(), "] is not a sparsifier; there are ", names));
+  throw UsageError(text("'", spec.name(), "' is not a sparsifier; there are ", names));
 }
 
 }  // namespace sparsewire

@@ -1,9 +1,9 @@
 #include "sparsewire/sifter.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <unordered_map>
+#include <optional>
+#include <utility>
 
 #include "core/spec.h"
 #include "core/state.h"
@@ -17,6 +17,8 @@ namespace sparsewire {
 
 struct Sifter::Parts {
   Place place;
+  std::string sparsifier_spec;
+  std::string feedback_spec;
   std::string name;  // of the sparsifier
   Feedback feedback;
   std::unique_ptr<Sparsifier> sparsifier;
@@ -33,7 +35,8 @@ struct Sifter::Parts {
 
   Gradient accumulate_velocity(Gradient gradient);
   float clip_factor(const Gradient& gradient);
-  void transfer(State& state, std::vector<float>& all_memory, std::vector<float>& all_velocity);
+  Layout transfer_head(State& state);
+  void transfer_body(State& state, std::vector<float>& all_memory, std::vector<float>& all_velocity);
 };
 
 namespace {
@@ -86,6 +89,8 @@ Sifter::Sifter(std::string_view sparsifier, std::string_view feedback, Place pla
     : parts_(std::make_unique<Parts>()) {
   Parts& p = *parts_;
   p.feedback = parse_feedback(feedback);
+  p.sparsifier_spec = sparsifier;
+  p.feedback_spec = feedback;
   p.name = Spec(sparsifier).name();
   p.sparsifier = make_sparsifier(sparsifier, place);
   p.memory.resize(place.layout.dim());
@@ -202,7 +207,7 @@ std::span<float> Sifter::memory(std::string_view name) {
   return memory().subspan(tensor->begin, tensor->size);
 }
 
-void Sifter::Parts::transfer(State& state, std::vector<float>& all_memory, std::vector<float>& all_velocity) {
+void Sifter::Parts::transfer_body(State& state, std::vector<float>& all_memory, std::vector<float>& all_velocity) {
   state.array("memory", all_memory);
   state.array("velocity", all_velocity);
   state.value("ledger_step", ledger.step);
@@ -213,29 +218,32 @@ void Sifter::Parts::transfer(State& state, std::vector<float>& all_memory, std::
   sparsifier->transfer(state);
 }
 
+// The specs and the layout: what says whether a state fits. Returns the layout.
+Layout Sifter::Parts::transfer_head(State& state) {
+  std::string saved_sparsifier = sparsifier_spec;
+  std::string saved_feedback = feedback_spec;
+  state.string("sparsifier", saved_sparsifier);
+  state.string("feedback", saved_feedback);
+  if (saved_sparsifier != sparsifier_spec || saved_feedback != feedback_spec) {
+    throw UsageError(text("[state] was saved by '", saved_sparsifier, "' with feedback '", saved_feedback,
+                          "', this is '", sparsifier_spec, "' with '", feedback_spec, "'"));
+  }
+  return transfer_layout(state, place.layout);
+}
+
 std::vector<std::byte> Sifter::save() const {
   Parts& p = *parts_;  // transfer() both reads and writes; here it only reads
   State state;
-  state.string("sparsifier", p.name);
-  state.value("feedback", p.feedback.kind);
-  transfer_layout(state, p.place.layout);
-  p.transfer(state, p.memory, p.velocity);
+  p.transfer_head(state);
+  p.transfer_body(state, p.memory, p.velocity);
   return std::move(state).bytes();
 }
 
 void Sifter::load(std::span<const std::byte> bytes) {
   Parts& p = *parts_;
   State state(bytes);
-  std::string name;
-  state.string("sparsifier", name);
-  Feedback::Kind kind{};
-  state.value("feedback", kind);
-  if (name != p.name || kind != p.feedback.kind) {
-    throw UsageError(text("[state] was saved by ", name, name == p.name ? " with another feedback" : "", ", this is ",
-                          p.name));
-  }
+  const Layout saved = p.transfer_head(state);
   const Layout& layout = p.place.layout;
-  const Layout saved = transfer_layout(state, layout);
   check_tensors(saved, layout);
   const bool moved = saved != layout;
   if (moved) {
@@ -248,26 +256,22 @@ void Sifter::load(std::span<const std::byte> bytes) {
     };
   }
   const std::vector<std::byte> before = save();
+  std::vector<float> memory;
+  std::vector<float> velocity;
   try {
-    std::vector<float> memory;
-    std::vector<float> velocity;
-    p.transfer(state, memory, velocity);
+    p.transfer_body(state, memory, velocity);
     state.finish();
     if (memory.size() != saved.dim() || velocity.size() != (p.velocity.empty() ? 0 : saved.dim())) {
       throw UsageError("[state] the memory does not fit the tensors");
     }
-    p.memory = moved ? rearrange(memory, saved, layout) : std::move(memory);
-    if (!velocity.empty()) p.velocity = moved ? rearrange(velocity, saved, layout) : std::move(velocity);
-  } catch (...) {
+  } catch (...) {  // all or nothing
     State back(before);
-    std::vector<float> ignored;
-    back.string("sparsifier", name);
-    back.value("feedback", kind);
-    transfer_layout(back, layout);
-    std::vector<float> ignored_too;
-    p.transfer(back, ignored, ignored_too);
+    p.transfer_head(back);
+    p.transfer_body(back, memory, velocity);
     throw;
   }
+  p.memory = moved ? rearrange(memory, saved, layout) : std::move(memory);
+  if (!velocity.empty()) p.velocity = moved ? rearrange(velocity, saved, layout) : std::move(velocity);
 }
 
 }  // namespace sparsewire

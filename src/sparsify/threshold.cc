@@ -93,7 +93,6 @@ class Threshold final : public UnitSparsifier {
     state.value("lambda", lambda_);
     state.value("rule_pending", rule_);
     state.value("voting", voting_);
-    state.value("calibrate", calibrate_);
     state.value("measured_steps", measured_steps_);
     state.array("measured", measured_);
   }

@@ -27,6 +27,11 @@ double norm2(const Unit& unit, const Candidates& chosen) {
 }
 
 void append(SparseVector& out, const Candidates& chosen) {
+  if (const std::size_t size = out.size() + chosen.size(); size > out.values.capacity()) {
+    const std::size_t room = std::max(size, out.values.capacity() * 3 / 2);  // the steady state allocates nothing
+    out.indices.reserve(room);
+    out.values.reserve(room);
+  }
   out.indices.insert(out.indices.end(), chosen.indices(), chosen.indices() + chosen.size());
   out.values.insert(out.values.end(), chosen.values(), chosen.values() + chosen.size());
 }

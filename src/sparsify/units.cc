@@ -37,12 +37,14 @@ std::vector<Stretch> stretches(const Layout& layout, const Cut& cut) {
 
 std::vector<Unit> make_units(const Layout& layout, const Cut& cut) {
   std::vector<Unit> units;
-  const bool one = cut.scope == Scope::model && cut.chunk == 0;
+  const std::size_t most = cut.chunk == 0 ? layout.dim() : cut.chunk;  // entries to a unit
   for (const Stretch& stretch : stretches(layout, cut)) {
-    const std::size_t step = cut.chunk == 0 ? stretch.size : cut.chunk;
-    for (std::size_t done = 0; done < stretch.size; done += step) {
-      if (units.empty() || !one) units.emplace_back();
-      extend(units.back(), stretch.begin + done, std::min(step, stretch.size - done));
+    bool fresh = cut.scope == Scope::layer;  // a unit never reaches into the next layer
+    for (std::size_t done = 0; done < stretch.size; fresh = false) {
+      if (units.empty() || fresh || units.back().size == most) units.emplace_back();
+      const std::size_t size = std::min(most - units.back().size, stretch.size - done);
+      extend(units.back(), stretch.begin + done, size);
+      done += size;
     }
   }
   Unit small;
