@@ -37,8 +37,11 @@ void add_list(CLI::App& program) {
   CLI::App* const command = program.add_subcommand("list", "Sparsifiers, with an example each");
   command->footer("Examples:\n  sparsewire list\n  sparsewire list --json choices.json");
   const auto json = std::make_shared<std::string>();  // filled in when the program parses, after this returns
-  command->add_option("--json", *json, "Write the list to FILE instead")->type_name("FILE");
-  command->callback([json] { json->empty() ? print_table() : write_json(*json); });
+  command->add_option("--json", *json, "Also write the list to FILE")->type_name("FILE");
+  command->callback([json] {
+    print_table();
+    if (!json->empty()) write_json(*json);
+  });
 }
 
 }  // namespace sparsewire::cli

@@ -1,4 +1,5 @@
 // sparsewire: the program. Exit codes: 0 done, 1 failed, 2 wrong usage.
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 
@@ -21,6 +22,13 @@ int run(int argc, char** argv) {
     return fmt::format("{}: {}\nTry '{} --help'.\n", app->get_name(), error.what(), app->get_name());
   });
   sparsewire::cli::add_list(program);
+  // CLI11 would only say that a sub-command is required.
+  const auto commands = program.get_subcommands([](const CLI::App*) { return true; });
+  const auto is_named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
+  if (argc > 1 && argv[1][0] != '-' && std::none_of(commands.begin(), commands.end(), is_named)) {
+    fmt::print(stderr, "sparsewire: there is no command '{}'\nTry 'sparsewire --help'.\n", argv[1]);
+    return kWrongUsage;
+  }
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

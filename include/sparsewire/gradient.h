@@ -1,9 +1,11 @@
 // A gradient as it comes out of the trainer: borrowed memory in one of three number formats.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <span>
+#include <ranges>
+#include <type_traits>
 
 namespace sparsewire {
 
@@ -23,8 +25,11 @@ struct Gradient {
   Gradient() = default;
   Gradient(const void* numbers, Type number_type, std::size_t count) noexcept
       : data(numbers), type(number_type), size(count) {}
-  // NOLINTNEXTLINE(google-explicit-constructor): a span of floats is a gradient.
-  Gradient(std::span<const float> numbers) noexcept : data(numbers.data()), size(numbers.size()) {}
+  // Floats that lie side by side (a span, a vector, an array) are a gradient.
+  template <std::ranges::contiguous_range Floats>
+    requires std::same_as<std::remove_cv_t<std::ranges::range_value_t<Floats>>, float>
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  Gradient(const Floats& floats) noexcept : data(std::ranges::data(floats)), size(std::ranges::size(floats)) {}
 };
 
 }  // namespace sparsewire

@@ -345,6 +345,23 @@ std::size_t accumulate_into(const Gradient& gradient, std::size_t first, std::si
   });
 }
 
+template <class T>
+void sum_squares_typed(const Gradient& gradient, std::size_t first, std::size_t n, double* lanes) {
+  const T* numbers = static_cast<const T*>(gradient.data) + first;
+  Sums sums(lanes);
+  const std::size_t whole = n / kLanes * kLanes;
+  for (std::size_t i = 0; i < whole; i += kWidth) add_squares(load(numbers + i), i / kWidth % kVectors, sums.at);
+  sums.store(lanes);
+  for (std::size_t i = whole; i < n; ++i) {
+    const double wide = as_float(numbers, i);
+    lanes[i % kLanes] += wide * wide;
+  }
+}
+
+void sum_squares(const Gradient& gradient, std::size_t first, std::size_t n, double* lanes) {
+  with_type(gradient.type, [&]<class T>(T*) { sum_squares_typed<T>(gradient, first, n, lanes); });
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace sparsewire::kernels
@@ -356,6 +373,7 @@ namespace {
 HWY_EXPORT(accumulate_and_take);
 HWY_EXPORT(take);
 HWY_EXPORT(accumulate_into);
+HWY_EXPORT(sum_squares);
 }  // namespace
 
 Taken accumulate_and_take(const Gradient& gradient, std::size_t first, std::size_t n, float* memory,
@@ -371,6 +389,10 @@ std::size_t take(std::size_t first, std::size_t n, float* memory, std::uint32_t 
 std::size_t accumulate_into(const Gradient& gradient, std::size_t first, std::size_t n, const float* memory, float* all,
                             double* lanes) noexcept {
   return HWY_DYNAMIC_DISPATCH(accumulate_into)(gradient, first, n, memory, all, lanes);
+}
+
+void sum_squares(const Gradient& gradient, std::size_t first, std::size_t n, double* lanes) noexcept {
+  HWY_DYNAMIC_DISPATCH(sum_squares)(gradient, first, n, lanes);
 }
 
 void subtract(const Gradient& gradient, std::size_t first, std::size_t n, float* memory) noexcept {

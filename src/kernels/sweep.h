@@ -55,6 +55,9 @@ std::size_t take(std::size_t first, std::size_t n, float* memory, std::uint32_t 
 std::size_t accumulate_into(const Gradient& gradient, std::size_t first, std::size_t n, const float* memory, float* all,
                             double* lanes) noexcept;
 
+// lanes += gradient*gradient over [first, first + n), as it is: scale and decay do not count.
+void sum_squares(const Gradient& gradient, std::size_t first, std::size_t n, double* lanes) noexcept;
+
 // Takes accumulation back, to rounding: memory[i] = (memory[i] - scale*gradient[i]) / decay.
 void subtract(const Gradient& gradient, std::size_t first, std::size_t n, float* memory) noexcept;
 

@@ -1,6 +1,7 @@
 #include "sparsewire/sifter.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -113,9 +114,10 @@ Sifter& Sifter::operator=(Sifter&&) noexcept = default;
 float Sifter::Parts::clip_factor(const Gradient& gradient) {
   if (feedback.clip == 0) return 1.0F;
   double norm2 = 0;
-  for (std::size_t i = 0; i < gradient.size; ++i) {
-    const double number = kernels::number_at(gradient, i);
-    norm2 += number * number;
+  for (const Block& block : whole.blocks) {
+    std::array<double, kernels::kLanes> lanes{};
+    kernels::sum_squares(gradient, block.begin, block.size, lanes.data());
+    norm2 += kernels::sum_lanes(lanes.data());
   }
   const double limit = feedback.clip / std::sqrt(static_cast<double>(place.ranks));
   const double factor = limit / std::sqrt(norm2);

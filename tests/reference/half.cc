@@ -18,8 +18,8 @@ float from_bits(std::uint16_t bits, int exponent_bits, int fraction_bits) {
                          : static_cast<float>(sign * std::numeric_limits<double>::infinity());
   }
   const double unit = std::ldexp(1.0, -fraction_bits);
-  const double magnitude = exponent == 0 ? std::ldexp(fraction * unit, 1 - bias)
-                                         : std::ldexp(1.0 + fraction * unit, exponent - bias);
+  const double magnitude =
+      exponent == 0 ? std::ldexp(fraction * unit, 1 - bias) : std::ldexp(1.0 + fraction * unit, exponent - bias);
   return static_cast<float>(sign * magnitude);
 }
 
@@ -32,9 +32,15 @@ std::vector<float> widen(const Gradient& gradient) {
   std::vector<float> wide(gradient.size);
   for (std::size_t i = 0; i < gradient.size; ++i) {
     switch (gradient.type) {
-      case Type::f32: wide[i] = static_cast<const float*>(gradient.data)[i]; break;
-      case Type::f16: wide[i] = from_f16(static_cast<const std::uint16_t*>(gradient.data)[i]); break;
-      case Type::bf16: wide[i] = from_bf16(static_cast<const std::uint16_t*>(gradient.data)[i]); break;
+      case Type::f32:
+        wide[i] = static_cast<const float*>(gradient.data)[i];
+        break;
+      case Type::f16:
+        wide[i] = from_f16(static_cast<const std::uint16_t*>(gradient.data)[i]);
+        break;
+      case Type::bf16:
+        wide[i] = from_bf16(static_cast<const std::uint16_t*>(gradient.data)[i]);
+        break;
     }
   }
   return wide;

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <iterator>
 #include <numeric>
-#include <set>
 #include <stdexcept>
 #include <utility>
 
@@ -58,8 +57,8 @@ class RTopK final : public PerUnit {
   Entries choose_in(const Unit& unit, std::uint64_t /*number*/, const std::vector<float>& magnitude) override {
     const std::uint64_t n = unit.entries.size();
     const double multiple = std::floor(keys_.number("r", 2) * static_cast<double>(unit.k) + 0.5);
-    const std::uint64_t wanted = keys_.has("r_ratio") ? k_of(keys_.number("r_ratio", 0), n)
-                                                      : static_cast<std::uint64_t>(multiple);
+    const std::uint64_t wanted =
+        keys_.has("r_ratio") ? k_of(keys_.number("r_ratio", 0), n) : static_cast<std::uint64_t>(multiple);
     Entries pool = largest(unit.entries, magnitude, magnitude, std::min(n, std::max(unit.k, wanted)));
     const Stream random = stream();
     std::vector<std::pair<std::uint32_t, std::uint32_t>> by_hash;
@@ -77,20 +76,22 @@ class RandomK final : public PerUnit {
   using PerUnit::PerUnit;
 
  private:
-  // The first `count` distinct positions below n of a unit's sequence of draws.
-  std::set<std::uint64_t> draw(std::uint64_t number, std::uint64_t n, std::uint64_t count) const {
+  // The first `count` distinct positions below n of a unit's sequence of draws, marked.
+  std::vector<bool> draw(std::uint64_t number, std::uint64_t n, std::uint64_t count) const {
     Stream random = stream();
     random.seed += number * 0x9E3779B97F4A7C15U;
-    std::set<std::uint64_t> positions;
-    for (std::uint32_t block = 0; positions.size() < count; ++block) {
+    std::vector<bool> drawn(n);
+    for (std::uint32_t block = 0; count > 0; ++block) {
       const Counter words = random.block(block);
       for (const std::size_t half : {std::size_t{0}, std::size_t{2}}) {
-        if (positions.size() == count) break;
         const std::uint64_t u = (std::uint64_t{words[half + 1]} << 32U) | words[half];
-        positions.insert(high_of_product(u, n));
+        const std::uint64_t position = high_of_product(u, n);
+        if (count == 0 || drawn[position]) continue;
+        drawn[position] = true;
+        --count;
       }
     }
-    return positions;
+    return drawn;
   }
 
   // floor(u*n / 2^64) for n < 2^32, in two halves.
@@ -103,10 +104,10 @@ class RandomK final : public PerUnit {
   Entries choose_in(const Unit& unit, std::uint64_t number, const std::vector<float>& /*magnitude*/) override {
     const std::uint64_t n = unit.entries.size();
     const bool draws_the_rest = 2 * unit.k > n;
-    const std::set<std::uint64_t> drawn = draw(number, n, draws_the_rest ? n - unit.k : unit.k);
+    const std::vector<bool> drawn = draw(number, n, draws_the_rest ? n - unit.k : unit.k);
     Entries chosen;
     for (std::uint64_t p = 0; p < n; ++p) {
-      if (drawn.contains(p) != draws_the_rest) chosen.push_back(unit.entries[p]);
+      if (drawn[p] != draws_the_rest) chosen.push_back(unit.entries[p]);
     }
     return chosen;
   }
@@ -127,7 +128,7 @@ class Dense final : public Reference {
 }  // namespace
 
 std::vector<float> accumulated(std::span<const float> memory, std::span<const float> gradient, float scale,
-                              float decay) {
+                               float decay) {
   std::vector<float> a(memory.size());
   for (std::size_t i = 0; i < a.size(); ++i) {
     const float kept = decay * memory[i];
@@ -147,8 +148,9 @@ std::vector<std::uint32_t> largest(const std::vector<std::uint32_t>& among, cons
                                    const std::vector<float>& score, std::uint64_t count) {
   Entries best = non_zero(among, a);
   if (count >= best.size()) return best;
-  std::nth_element(best.begin(), best.begin() + static_cast<std::ptrdiff_t>(count), best.end(),
-                   [&](std::uint32_t i, std::uint32_t j) { return score[i] != score[j] ? score[i] > score[j] : i < j; });
+  std::nth_element(
+      best.begin(), best.begin() + static_cast<std::ptrdiff_t>(count), best.end(),
+      [&](std::uint32_t i, std::uint32_t j) { return score[i] != score[j] ? score[i] > score[j] : i < j; });
   best.resize(count);
   return best;
 }

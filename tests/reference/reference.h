@@ -25,7 +25,8 @@ struct Round {
 };
 
 // fl(fl(decay*memory) + fl(scale*gradient)).
-std::vector<float> accumulated(std::span<const float> memory, std::span<const float> gradient, float scale, float decay);
+std::vector<float> accumulated(std::span<const float> memory, std::span<const float> gradient, float scale,
+                               float decay);
 
 // Those of `among` where a is not zero.
 std::vector<std::uint32_t> non_zero(const std::vector<std::uint32_t>& among, const std::vector<float>& a);

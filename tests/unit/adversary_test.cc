@@ -1,5 +1,5 @@
-// Exact Top-k guesses its threshold from the last step. Here every guess is wrong, and the answer must not be: the memory
-// is carried over all steps, with one thread and with a Pool of three.
+// Exact Top-k guesses its threshold from the last step. Here every guess is wrong, and the answer must not be: the
+// memory is carried over all steps, with one thread and with a Pool of three.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,8 @@ void expect_exact(const std::string& spec, const Attack& attack, int steps = kSt
   std::vector<Numbers> gradients;
   for (int step = 0; step < steps; ++step) {
     Numbers gradient(n);
-    for (std::size_t i = 0; i < n; ++i) gradient[i] = attack(step, i, normal[(i + 31 * static_cast<std::size_t>(step)) % n]);
+    for (std::size_t i = 0; i < n; ++i)
+      gradient[i] = attack(step, i, normal[(i + 31 * static_cast<std::size_t>(step)) % n]);
     gradients.push_back(std::move(gradient));
   }
   const Machine best = machines().front();
@@ -37,9 +38,8 @@ TEST(TopKUnderAttack, IsExactWhenTheScaleJumpsUpAndDownEveryStep) {
 }
 
 TEST(TopKUnderAttack, IsExactWhenTheScaleKeepsRisingAndThenFalls) {
-  expect_exact("topk:ratio=0.01", [](int step, std::size_t, float x) {
-    return x * power_of_100(step < 12 ? step - 6 : 17 - step);
-  });
+  expect_exact("topk:ratio=0.01",
+               [](int step, std::size_t, float x) { return x * power_of_100(step < 12 ? step - 6 : 17 - step); });
 }
 
 TEST(TopKUnderAttack, IsExactWhenAllAreEqual) {
@@ -53,9 +53,8 @@ TEST(TopKUnderAttack, IsExactWhenAllAreEqualWithTurningSigns) {
 }
 
 TEST(TopKUnderAttack, IsExactWithFewerThanKNonZeros) {
-  expect_exact("topk:ratio=0.01", [](int step, std::size_t i, float x) {
-    return i % 1000 == static_cast<std::size_t>(step) ? x : 0.0F;
-  });
+  expect_exact("topk:ratio=0.01",
+               [](int step, std::size_t i, float x) { return i % 1000 == static_cast<std::size_t>(step) ? x : 0.0F; });
 }
 
 TEST(TopKUnderAttack, IsExactWhenNothingAlternatesWithEverything) {
@@ -64,7 +63,8 @@ TEST(TopKUnderAttack, IsExactWhenNothingAlternatesWithEverything) {
 
 TEST(TopKUnderAttack, IsExactWhenSorted) {
   expect_exact("topk:ratio=0.001", [](int, std::size_t i, float) { return static_cast<float>(i) * 1e-5F; });
-  expect_exact("topk:ratio=0.001", [](int, std::size_t i, float) { return static_cast<float>(kSize - i) * -1e-5F; }, 8);
+  expect_exact(
+      "topk:ratio=0.001", [](int, std::size_t i, float) { return static_cast<float>(kSize - i) * -1e-5F; }, 8);
 }
 
 TEST(TopKUnderAttack, IsExactWhenTheOrderTurnsRoundEveryStep) {
@@ -75,12 +75,14 @@ TEST(TopKUnderAttack, IsExactWhenTheOrderTurnsRoundEveryStep) {
 
 TEST(TopKUnderAttack, IsExactWhenEveryStepTakesBackTheLast) {
   const Numbers fixed = reference::input("normal").make(kSize, 0, 52);
-  expect_exact("topk:ratio=0.001", [&](int step, std::size_t i, float) { return step % 2 == 0 ? fixed[i] : -fixed[i]; });
+  expect_exact("topk:ratio=0.001",
+               [&](int step, std::size_t i, float) { return step % 2 == 0 ? fixed[i] : -fixed[i]; });
 }
 
 TEST(TopKUnderAttack, IsExactWhenItJumpsToDenormalsAndBack) {
   expect_exact("topk:ratio=0.001", [](int step, std::size_t, float x) { return step % 3 == 0 ? x : x * 1e-40F; });
-  expect_exact("topk:ratio=0.01", [](int, std::size_t, float x) { return x * 1e-42F; }, 6);
+  expect_exact(
+      "topk:ratio=0.01", [](int, std::size_t, float x) { return x * 1e-42F; }, 6);
 }
 
 TEST(TopKUnderAttack, IsExactWhenAllPileUpWithinAFewUlps) {
@@ -109,9 +111,12 @@ TEST(TopKUnderAttack, IsExactForOneAndForAll) {
 TEST(TopKUnderAttack, IsExactInTheSparsifiersThatStandOnIt) {
   for (const char* spec : {"rtopk:ratio=0.001,r=2", "regtopk:ratio=0.001,mu=1", "threshold:ratio=0.01,calibrate=12",
                            "topk:ratio=0.01,chunk=4096"}) {
-    expect_exact(spec, [](int step, std::size_t, float x) { return x * power_of_100(step % 2); }, 14);
-    expect_exact(spec, [](int step, std::size_t, float x) { return step % 4 == 3 ? x : 0.0F; }, 8);
-    expect_exact(spec, [](int, std::size_t, float) { return 0.75F; }, 8);
+    expect_exact(
+        spec, [](int step, std::size_t, float x) { return x * power_of_100(step % 2); }, 14);
+    expect_exact(
+        spec, [](int step, std::size_t, float x) { return step % 4 == 3 ? x : 0.0F; }, 8);
+    expect_exact(
+        spec, [](int, std::size_t, float) { return 0.75F; }, 8);
   }
 }
 

@@ -38,12 +38,15 @@ namespace {
 
 constexpr std::size_t kSize = 300007;
 constexpr int kWarmUp = 30;
-constexpr int kMeasured = 40;
+constexpr int kMeasured = 30;
 
 // A part that drifts slowly and fresh noise, made in place.
 class Gradients {
  public:
-  Gradients() : drift_(reference::input("normal").make(kSize, 0, 41)), noise_(reference::input("normal").make(kSize + kShifts, 1, 41)), now_(kSize) {}
+  Gradients()
+      : drift_(reference::input("normal").make(kSize, 0, 41)),
+        noise_(reference::input("normal").make(kSize + kShifts, 1, 41)),
+        now_(kSize) {}
 
   Gradient at(int step) {
     const std::size_t shift = static_cast<std::size_t>(step) * 7919 % kShifts;

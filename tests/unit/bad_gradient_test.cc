@@ -1,5 +1,5 @@
-// A NaN, an infinity or a sum that overflows: found wherever it is, by the lowest index, whatever the Pool; the memory is
-// as it was, the step does not count, and the next one works.
+// A NaN, an infinity or a sum that overflows: found wherever it is, by the lowest index, whatever the Pool; the memory
+// is as it was, the step does not count, and the next one works.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,8 +38,14 @@ const std::vector<Trouble>& troubles() {
   return all;
 }
 
-Place place_of(std::size_t n, int threads) {
-  return {.layout = n, .rank = kRank, .ranks = 5, .seed = 1, .first_step = kFirstStep, .pool = pool_of(threads)};
+Place place_of(Layout layout, int threads, Scope scope = Scope::model) {
+  return {.layout = std::move(layout),
+          .scope = scope,
+          .rank = kRank,
+          .ranks = 5,
+          .seed = 1,
+          .first_step = kFirstStep,
+          .pool = pool_of(threads)};
 }
 
 // What `act` throws, and its message holds what its functions say.
@@ -59,15 +65,14 @@ std::optional<BadGradient> thrown_by(Act&& act) {
 
 class BadGradients : public ::testing::TestWithParam<std::string> {
  protected:
-  // A good step, one with trouble at `positions` (ascending), the same one without. All but the trouble are numbers that
-  // add without rounding, so the memory must come back exactly.
-  static void expect_taken_back(std::size_t n, const std::vector<std::size_t>& positions, const Trouble& trouble,
-                                int threads) {
-    SCOPED_TRACE(::testing::Message() << trouble.name << " at " << positions.front() << " of " << n << ", " << threads
-                                      << " threads");
-    const Place place = place_of(n, threads);
-    const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(GetParam(), place);
-    const std::unique_ptr<Sparsifier> spared = make_sparsifier(GetParam(), place);
+  // A good step, one with trouble at `positions` (ascending), the same one without. All but the trouble are numbers
+  // that add without rounding, so the memory must come back exactly.
+  static void expect_taken_back(const std::string& spec, const Place& place, const std::vector<std::size_t>& positions,
+                                const Trouble& trouble) {
+    const std::size_t n = place.layout.dim();
+    SCOPED_TRACE(::testing::Message() << spec << ": " << trouble.name << " at " << positions.front() << " of " << n);
+    const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(spec, place);
+    const std::unique_ptr<Sparsifier> spared = make_sparsifier(spec, place);
     const std::vector<Numbers> gradients = reference::sequence(reference::input("exact"), n, 2, 3);
     Numbers memory(n);
     Numbers spared_memory(n);
@@ -99,6 +104,12 @@ class BadGradients : public ::testing::TestWithParam<std::string> {
     EXPECT_TRUE(same_bits(spared_out, out));
     EXPECT_TRUE(same_bits(spared_memory, memory));
   }
+
+  static void expect_taken_back(std::size_t n, const std::vector<std::size_t>& positions, const Trouble& trouble,
+                                int threads) {
+    SCOPED_TRACE(std::to_string(threads) + " threads");
+    expect_taken_back(GetParam(), place_of(n, threads), positions, trouble);
+  }
 };
 
 INSTANTIATE_TEST_SUITE_P(Specs, BadGradients, ::testing::ValuesIn(every_spec()), spec_as_name);
@@ -124,6 +135,27 @@ TEST_P(BadGradients, AreReportedByTheLowestIndex) {
   std::vector<std::size_t> everywhere(1000);
   std::iota(everywhere.begin(), everywhere.end(), 0U);
   ASSERT_NO_FATAL_FAILURE(expect_taken_back(1000, everywhere, troubles()[1], 2));
+}
+
+// Small tensors, which go dense, between large ones: the lowest index counts, in whichever they lie.
+TEST_P(BadGradients, AreFoundInEveryTensor) {
+  const Layout layout = layout_of({100, 5, 0, 200, 3, 4, 300, 7});
+  std::vector<std::string> specs = {GetParam()};
+  if (GetParam() != "dense") specs.push_back(with(GetParam(), "dense_below=10"));
+  for (const std::string& spec : specs) {
+    for (const Scope scope : {Scope::model, Scope::layer}) {
+      const Place place = place_of(layout, 1, scope);
+      for (const std::size_t i : {0U, 99U, 100U, 104U, 105U, 304U, 305U, 308U, 311U, 312U, 611U, 612U, 618U}) {
+        ASSERT_NO_FATAL_FAILURE(expect_taken_back(spec, place, {i}, kNotANumber));
+        if (i < 618) {
+          ASSERT_NO_FATAL_FAILURE(expect_taken_back(spec, place, {i, 618}, kNotANumber));
+        }
+        if (i < 400) {
+          ASSERT_NO_FATAL_FAILURE(expect_taken_back(spec, place, {i, 400, 401}, troubles()[3]));
+        }
+      }
+    }
+  }
 }
 
 TEST_P(BadGradients, LeaveTheMemoryAsItWasToRounding) {
@@ -207,8 +239,7 @@ TEST_P(BadGradients, IncludeAProductThatOverflows) {
 
 TEST_P(BadGradients, AreTakenBackUnderEveryFeedback) {
   constexpr std::size_t kSize = 3001;
-  for (const char* feedback :
-       {"ef", "ef:decay=0.9,scale=lr", "none", "momentum:m=0.9", "momentum:m=0.5,clip=1"}) {
+  for (const char* feedback : {"ef", "ef:decay=0.9,scale=lr", "none", "momentum:m=0.9", "momentum:m=0.5,clip=1"}) {
     SCOPED_TRACE(feedback);
     for (const float trouble : {kNaN, kInfinity, -kInfinity}) {
       Sifter sifter(GetParam(), feedback, place_of(kSize, 1));

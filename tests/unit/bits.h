@@ -21,8 +21,8 @@ inline ::testing::AssertionResult same_bits(std::span<const float> expected, std
   }
   for (std::size_t i = 0; i < expected.size(); ++i) {
     if (bits_of(expected[i]) != bits_of(actual[i])) {
-      return ::testing::AssertionFailure() << std::hexfloat << "at " << i << ": " << actual[i] << " instead of "
-                                           << expected[i];
+      return ::testing::AssertionFailure()
+             << std::hexfloat << "at " << i << ": " << actual[i] << " instead of " << expected[i];
     }
   }
   return ::testing::AssertionSuccess();
@@ -44,8 +44,8 @@ inline ::testing::AssertionResult same_bits(const SparseVector& expected, const 
   }
   for (std::size_t i = 0; i < expected.indices.size(); ++i) {
     if (expected.indices[i] != actual.indices[i]) {
-      return ::testing::AssertionFailure() << "index " << i << " is " << actual.indices[i] << " instead of "
-                                           << expected.indices[i];
+      return ::testing::AssertionFailure()
+             << "index " << i << " is " << actual.indices[i] << " instead of " << expected.indices[i];
     }
   }
   return same_bits(std::span(expected.values), std::span(actual.values));

@@ -1,4 +1,6 @@
 // The reference itself, against cases worked out by hand. Uses nothing of the library.
+#include "reference/reference.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,7 +10,6 @@
 #include "reference/half.h"
 #include "reference/inputs.h"
 #include "reference/philox.h"
-#include "reference/reference.h"
 
 namespace sparsewire::reference {
 namespace {
@@ -36,7 +37,8 @@ TEST(ReferencePhilox, GivesThePublishedKnownAnswers) {
 
 TEST(ReferencePhilox, PutsIndexStepRankAndRoleIntoTheCounter) {
   const Stream stream{0x299f31d0a4093822U, (std::uint64_t{0x12} << 32U) | 0x85a308d3U, 0x13198a2e, 3};
-  EXPECT_EQ(stream.block(0x243f6a88), philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03000012}, {0xa4093822, 0x299f31d0}));
+  EXPECT_EQ(stream.block(0x243f6a88),
+            philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03000012}, {0xa4093822, 0x299f31d0}));
 }
 
 TEST(ReferenceHalf, WidensByTheDefinition) {

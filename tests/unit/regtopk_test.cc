@@ -18,10 +18,13 @@ class Team {
       : n_(n), weights_(std::move(weights)) {
     const int ranks = static_cast<int>(weights_.size());
     for (int rank = 0; rank < ranks; ++rank) {
-      places_.push_back({.layout = n, .scope = scope, .rank = rank, .ranks = ranks,
+      places_.push_back({.layout = n,
+                         .scope = scope,
+                         .rank = rank,
+                         .ranks = ranks,
                          .weight = weights_[static_cast<std::size_t>(rank)]});
-      workers_.push_back({make_sparsifier(spec, places_.back()), reference::make(spec, plain(places_.back())),
-                          Numbers(n), {}});
+      workers_.push_back(
+          {make_sparsifier(spec, places_.back()), reference::make(spec, plain(places_.back())), Numbers(n), {}});
     }
   }
 
@@ -90,8 +93,9 @@ TEST(RegTopK, IsTopKBeforeItHasObservedAnything) {
 }
 
 TEST(RegTopK, AgreesWithTheFormulaInAClosedLoop) {
-  for (const char* spec : {"regtopk:ratio=0.05,mu=1", "regtopk:ratio=0.05,mu=4,form=a", "regtopk:ratio=0.05,mu=2,form=b",
-                           "regtopk:ratio=0.5,mu=1,form=b", "regtopk:ratio=0.1,mu=0.3,q=1.5", "regtopk:k=1,mu=1"}) {
+  for (const char* spec :
+       {"regtopk:ratio=0.05,mu=1", "regtopk:ratio=0.05,mu=4,form=a", "regtopk:ratio=0.05,mu=2,form=b",
+        "regtopk:ratio=0.5,mu=1,form=b", "regtopk:ratio=0.1,mu=0.3,q=1.5", "regtopk:k=1,mu=1"}) {
     for (const std::vector<double>& weights :
          {std::vector<double>{0.5, 0.5}, {0.25, 0.25, 0.25, 0.25}, {0.5, 0.2, 0.3}, {1.0}}) {
       SCOPED_TRACE(std::string(spec) + " on " + std::to_string(weights.size()) + " workers");

@@ -24,7 +24,8 @@ Numbers numbers() { return reference::input("heavy_tailed").make(kSize, 0, 17); 
 std::vector<std::size_t> ranks_by_magnitude(const Numbers& p) {
   std::vector<std::size_t> order(p.size());
   std::iota(order.begin(), order.end(), 0U);
-  std::sort(order.begin(), order.end(), [&](std::size_t i, std::size_t j) { return std::fabs(p[i]) > std::fabs(p[j]); });
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t i, std::size_t j) { return std::fabs(p[i]) > std::fabs(p[j]); });
   std::vector<std::size_t> rank(p.size());
   for (std::size_t i = 0; i < order.size(); ++i) rank[order[i]] = i;
   return rank;
@@ -123,8 +124,8 @@ TEST(RTopK, HasTheExpectedErrorOfTheIdentity) {
 }
 
 TEST(RTopK, AgreesWithTheReferenceForEveryR) {
-  for (const char* keys : {"k=1,r=1", "k=1,r=300", "k=5,r=1.3", "k=100,r=2", "k=100,r=2.57", "k=257,r=1", "k=40,r_ratio=0.5",
-                           "k=40,r_ratio=1", "ratio=0.1,r=5,warmup_from=0.4,warmup_steps=3",
+  for (const char* keys : {"k=1,r=1", "k=1,r=300", "k=5,r=1.3", "k=100,r=2", "k=100,r=2.57", "k=257,r=1",
+                           "k=40,r_ratio=0.5", "k=40,r_ratio=1", "ratio=0.1,r=5,warmup_from=0.4,warmup_steps=3",
                            "ratio=0.1,r_ratio=0.2,warmup_from=0.4,warmup_steps=3"}) {
     for (const char* kind : {"normal", "few_values", "few_non_zeros", "all_equal"}) {
       const std::string spec = std::string("rtopk:") + keys;

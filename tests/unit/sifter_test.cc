@@ -38,7 +38,8 @@ void expect_books(const reference::Books& expected, const Ledger& ledger, double
   EXPECT_NEAR(ledger.total_error, expected.total_error, 1e-10 * expected.total_error + 1e-11 * accumulated_norm2);
 }
 
-void expect_reference(const std::string& spec, const std::string& feedback, const reference::Input& input, int threads) {
+void expect_reference(const std::string& spec, const std::string& feedback, const reference::Input& input,
+                      int threads) {
   const Place place = somewhere(kSize, threads);
   Sifter sifter(spec, feedback, place);
   reference::Feedback slow(spec, feedback, plain(place));

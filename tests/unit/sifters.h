@@ -11,7 +11,8 @@
 namespace sparsewire {
 
 inline std::vector<std::string> every_feedback() {
-  return {"ef", "ef:decay=0.95", "ef:scale=lr", "ef:decay=0.5,scale=lr", "none", "momentum:m=0.9", "momentum:m=0.5,clip=3"};
+  return {"ef",   "ef:decay=0.95",  "ef:scale=lr",          "ef:decay=0.5,scale=lr",
+          "none", "momentum:m=0.9", "momentum:m=0.5,clip=3"};
 }
 
 inline reference::Numbers copy(std::span<const float> numbers) { return {numbers.begin(), numbers.end()}; }

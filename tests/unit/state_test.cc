@@ -121,7 +121,8 @@ TEST_P(SavedState, IsRefusedWhenCutOffAnywhereOrOneBitIsWrong) {
   step_of(sifter, 9);
   for (std::size_t size = 0; size < saved.size(); ++size) {
     SCOPED_TRACE("cut to " + std::to_string(size));
-    ASSERT_NO_FATAL_FAILURE(expect_refused(sifter, Bytes(saved.begin(), saved.begin() + static_cast<std::ptrdiff_t>(size))));
+    ASSERT_NO_FATAL_FAILURE(
+        expect_refused(sifter, Bytes(saved.begin(), saved.begin() + static_cast<std::ptrdiff_t>(size))));
   }
   for (std::size_t bit = 0; bit < 8 * saved.size(); ++bit) {
     SCOPED_TRACE("bit " + std::to_string(bit));

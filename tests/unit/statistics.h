@@ -29,9 +29,7 @@ class Inclusion {
   // How far the counts lie from even ones, in standard deviations of the chi-square that they should follow.
   double unevenness() const { return chi_square(single_, taken_ / entries()); }
   // The same for pairs; they depend on each other, so this one spreads about twice as far.
-  double unevenness_of_pairs() const {
-    return chi_square(pair_, taken_ / entries() * (taken_ - 1) / (entries() - 1));
-  }
+  double unevenness_of_pairs() const { return chi_square(pair_, taken_ / entries() * (taken_ - 1) / (entries() - 1)); }
 
  private:
   double entries() const { return static_cast<double>(single_.size()); }

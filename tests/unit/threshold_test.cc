@@ -60,9 +60,9 @@ TEST(Threshold, FollowsTheRuleOfOneOverTwiceTheRootOfK) {
 }
 
 TEST(Threshold, MeasuresLambdaOverTheFirstStepsAndHoldsIt) {
-  for (const char* spec : {"threshold:ratio=0.05,calibrate=1", "threshold:ratio=0.05,calibrate=7",
-                           "threshold:ratio=0.05,calibrate=20", "threshold:ratio=0.05,calibrate=31",
-                           "threshold:ratio=0.05"}) {
+  for (const char* spec :
+       {"threshold:ratio=0.05,calibrate=1", "threshold:ratio=0.05,calibrate=7", "threshold:ratio=0.05,calibrate=20",
+        "threshold:ratio=0.05,calibrate=31", "threshold:ratio=0.05"}) {
     for (const char* kind : {"drifting", "few_values", "few_non_zeros", "sign_flips"}) {
       ASSERT_NO_FATAL_FAILURE(check_input(spec, reference::input(kind), {.layout = kSize}, 40));
     }
