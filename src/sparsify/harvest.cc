@@ -95,24 +95,21 @@ void Harvest::walk(const Unit& unit, Part& part, Piece piece) noexcept {
   }
 }
 
-namespace {
-
-template <class Parts, class Work>
-void for_each_part(Pool* pool, Parts& parts, Work work) {
-  if (pool == nullptr) {
-    work(parts[0]);
+// Waking the pool costs more than a block does: a unit of one is handled here.
+template <class Work>
+void Harvest::for_each_part(const Unit& unit, Work work) {
+  if (pool_ == nullptr || unit.blocks.size() <= 1) {
+    for (Part& part : parts_) work(part);
   } else {
-    pool->run([&](int thread) { work(parts[static_cast<std::size_t>(thread)]); });
+    pool_->run([&](int thread) { work(parts_[static_cast<std::size_t>(thread)]); });
   }
 }
-
-}  // namespace
 
 std::optional<std::size_t> Harvest::take_all(const Unit& unit, const Gradient& gradient, float* memory,
                                              std::uint32_t threshold, Candidates& found) {
   divide(unit, threshold);
   for (bool full = true; full;) {
-    for_each_part(pool_, parts_, [&](Part& part) {
+    for_each_part(unit, [&](Part& part) {
       part.full = false;
       walk(unit, part, [&](std::size_t first, std::size_t n) {
         if (part.bad != kernels::kNoneBad) return false;
@@ -179,7 +176,7 @@ std::optional<std::size_t> Harvest::take_best(const Unit& unit, const Gradient& 
                                               const Score& score, std::uint32_t& threshold, Candidates& found) {
   divide(unit, threshold);
   reserve_limited(unit, k);
-  for_each_part(pool_, parts_, [&](Part& part) {
+  for_each_part(unit, [&](Part& part) {
     walk_limited(unit, &gradient, memory, k, score, part, [&](std::size_t first, std::size_t n) {
       const kernels::Taken taken =
           kernels::accumulate_and_take(gradient, first, n, memory, part.threshold, part.found.next_index(),
@@ -197,7 +194,7 @@ void Harvest::take_more(const Unit& unit, float* memory, std::size_t k, const Sc
                         Candidates& found) {
   divide(unit, threshold);
   reserve_limited(unit, k);
-  for_each_part(pool_, parts_, [&](Part& part) {
+  for_each_part(unit, [&](Part& part) {
     part.resampled = true;  // no look ahead: this pass has to find what the guesses missed
     walk_limited(unit, nullptr, memory, k, score, part, [&](std::size_t first, std::size_t n) {
       part.found.added(
@@ -212,7 +209,7 @@ std::optional<std::size_t> Harvest::take_at(const Unit& unit, const Gradient& gr
                                             std::span<const std::uint32_t> positions, Candidates& found) {
   divide(unit, kernels::kInfinityKey);
   for (Part& part : parts_) part.found.reserve(positions.size() + kPiece);
-  for_each_part(pool_, parts_, [&](Part& part) {
+  for_each_part(unit, [&](Part& part) {
     std::size_t before = 0;  // entries of the unit before this part's first block
     for (std::size_t b = 0; b < part.first_block; ++b) before += unit.blocks[b].size;
     const std::uint32_t* next = std::lower_bound(positions.data(), positions.data() + positions.size(), before);
@@ -250,7 +247,7 @@ std::optional<std::size_t> Harvest::finish(const Unit& unit, const Gradient& gra
     for (std::size_t b = 0; b < unit.blocks.size(); ++b) norm2_ += block_norm2_[b];
     return std::nullopt;
   }
-  for_each_part(pool_, parts_, [&](Part& part) {
+  for_each_part(unit, [&](Part& part) {
     part.found.put_back(memory);
     for (std::size_t b = part.first_block; b < part.block; ++b) {
       kernels::subtract(gradient, unit.blocks[b].begin, unit.blocks[b].size, memory);
@@ -268,7 +265,7 @@ void Harvest::collect(Candidates& found) {
 
 void Harvest::subtract(const Unit& unit, const Gradient& gradient, float* memory) {
   divide(unit, kernels::kInfinityKey);
-  for_each_part(pool_, parts_, [&](Part& part) {
+  for_each_part(unit, [&](Part& part) {
     for (std::size_t b = part.first_block; b < part.end_block; ++b) {
       kernels::subtract(gradient, unit.blocks[b].begin, unit.blocks[b].size, memory);
     }

@@ -67,6 +67,8 @@ class Harvest {
   };
 
   void divide(const Unit& unit, std::uint32_t threshold);
+  template <class Work>
+  void for_each_part(const Unit& unit, Work work);
   // Calls piece(first, n) for the entries from where the part stands until it returns false.
   template <class Piece>
   void walk(const Unit& unit, Part& part, Piece piece) noexcept;

@@ -141,7 +141,7 @@ std::vector<Numbers> sequence(const Input& input, std::size_t n, int steps, std:
 }
 
 std::vector<std::size_t> small_lengths() { return {0, 1, 2, 3, 15, 16, 17, 63, 64, 65, 1023, 1024, 1025}; }
-std::vector<std::size_t> large_lengths() { return {4099, 8191, 8193, 65535, 65537}; }
+std::vector<std::size_t> large_lengths() { return {4099, 8191, 8193, 65535, 65536, 65537}; }
 
 Numbers exact_numbers(std::size_t n, int step, std::uint64_t seed) {
   Random random = random_of(seed, step);

@@ -15,7 +15,7 @@ class RegTopK final : public Reference {
  public:
   RegTopK(std::string_view spec, const Setting& setting)
       : Reference(spec, setting),
-        mu_(keys_.number("mu", 1)),
+        mu_(keys_.number("mu", 4)),
         q_(keys_.number("q", 1e30)),
         weight_(keys_.number("weight", setting.weight != 0 ? setting.weight : 1.0 / setting.ranks)),
         form_b_(keys_.word("form", "a") == "b") {}

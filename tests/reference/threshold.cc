@@ -35,7 +35,7 @@ class Threshold final : public Reference {
       chosen = largest(in_unit, a, magnitudes(a), k);
       record(chosen, a, k);
     } else {
-      if (std::isnan(lambda_)) lambda_ = by_rule(a.size(), scale);
+      if (std::isnan(lambda_)) lambda_ = by_rule(in_unit.size(), scale);
       for (const std::uint32_t i : non_zero(in_unit, a)) {
         if (std::fabs(a[i]) >= lambda_) chosen.push_back(i);
       }

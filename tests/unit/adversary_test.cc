@@ -109,8 +109,8 @@ TEST(TopKUnderAttack, IsExactForOneAndForAll) {
 
 // The same attacks on those that share the guess.
 TEST(TopKUnderAttack, IsExactInTheSparsifiersThatStandOnIt) {
-  for (const char* spec : {"rtopk:ratio=0.001,r=2", "regtopk:ratio=0.001,mu=1", "threshold:ratio=0.01,calibrate=12",
-                           "topk:ratio=0.01,chunk=4096"}) {
+  for (const char* spec : {"rtopk:ratio=0.001,r=2", "regtopk:ratio=0.001,mu=1", "regtopk:ratio=0.01,mu=0.5,q=0.3",
+                           "threshold:ratio=0.01,calibrate=12", "topk:ratio=0.01,chunk=4096"}) {
     expect_exact(
         spec, [](int step, std::size_t, float x) { return x * power_of_100(step % 2); }, 14);
     expect_exact(
