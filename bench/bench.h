@@ -1,8 +1,8 @@
 // What the benches of one run share: the size, one gradient, the threads, and memories that really carried over many
 // steps. Everything is made at its first use, so that a filter that selects one bench pays for no other.
 //
-// All large arrays, ours and those of a Sifter, are std::vectors: pages of the same kind for the floor and for what
-// stands on it. Where transparent huge pages are set to `always` all of them have them, with `madvise` none.
+// The floor's memory is allocated as a Sifter's is, on large pages where the system has them; the gradient, which is the
+// trainer's, is a std::vector.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "core/pages.h"
 #include "sparsewire/pool.h"
 
 namespace sparsewire::bench {
@@ -64,7 +65,7 @@ class Bench {
  private:
   Settings settings_;
   std::vector<float> gradient_;
-  std::vector<float> floor_memory_;
+  LongVector floor_memory_;  // as a Sifter's memory is
   std::map<double, Warm> warm_;
   std::map<int, std::unique_ptr<Pool>> pools_;
 };

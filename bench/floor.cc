@@ -74,7 +74,7 @@ void register_floor(Bench& bench, const std::string& name, int threads, Kernel k
 }
 
 void time_nth_element(Bench& bench, double ratio, benchmark::State& state) {
-  bench.running(nth_element_name(ratio, bench.n()));
+  bench.running(nth_element_name(ratio));
   const Warm& warm = bench.warm(ratio);
   fill_gradient(warm.step, bench.gradient());
   std::vector<float> magnitudes(bench.n());
@@ -90,27 +90,31 @@ void time_nth_element(Bench& bench, double ratio, benchmark::State& state) {
 
 }  // namespace
 
-std::string floor_add_name(int threads, std::size_t n) { return fmt::format("floor/add/threads:{}/n:{}", threads, n); }
+namespace {
 
-std::string floor_memcpy_name(int threads, std::size_t n) {
-  return fmt::format("floor/memcpy/threads:{}/n:{}", threads, n);
+std::string on_threads(const char* name, int threads) {
+  return threads == 1 ? name : fmt::format("{}/threads:{}", name, threads);
 }
 
-std::string nth_element_name(double ratio, std::size_t n) {
-  return fmt::format("yardstick/nth_element/ratio:{}/n:{}", ratio, n);
+}  // namespace
+
+std::string floor_add_name(int threads) { return on_threads("floor/add", threads); }
+std::string floor_memcpy_name(int threads) { return on_threads("floor/memcpy", threads); }
+std::string nth_element_name(double ratio) {
+  return ratio == kRatios[0] ? "yardstick/nth_element" : fmt::format("yardstick/nth_element/ratio:{}", ratio);
 }
 
 void register_floors(Bench& bench) {
   for (const int threads : {1, 2}) {
-    register_floor(bench, floor_add_name(threads, bench.n()), threads, add, 12,
+    register_floor(bench, floor_add_name(threads), threads, add, 12,
                    [](float memory, float gradient) { return memory + gradient; });
   }
   for (const int threads : {1, 2}) {
-    register_floor(bench, floor_memcpy_name(threads, bench.n()), threads, copy, 8,
+    register_floor(bench, floor_memcpy_name(threads), threads, copy, 8,
                    [](float, float gradient) { return gradient; });
   }
   for (const double ratio : kRatios) {
-    benchmark::RegisterBenchmark(nth_element_name(ratio, bench.n()).c_str(), [&bench, ratio](benchmark::State& state) {
+    benchmark::RegisterBenchmark(nth_element_name(ratio).c_str(), [&bench, ratio](benchmark::State& state) {
       time_nth_element(bench, ratio, state);
     })->Unit(benchmark::kMillisecond);
   }

@@ -7,13 +7,13 @@
 
 namespace sparsewire::bench {
 
-// "floor/add/threads:1/n:25000000": memory += gradient, 12 bytes an entry through the memory system.
-std::string floor_add_name(int threads, std::size_t n);
-// "floor/memcpy/threads:1/n:25000000": gradient to memory, 8 bytes an entry.
-std::string floor_memcpy_name(int threads, std::size_t n);
-// "yardstick/nth_element/ratio:0.001/n:25000000": the standard library's selection of the k-th magnitude alone, without
-// the addition before and the moves after it.
-std::string nth_element_name(double ratio, std::size_t n);
+// "floor/add", or "floor/add/threads:2": memory += gradient, 12 bytes an entry through the memory system.
+std::string floor_add_name(int threads);
+// "floor/memcpy", or "floor/memcpy/threads:2": gradient to memory, 8 bytes an entry.
+std::string floor_memcpy_name(int threads);
+// "yardstick/nth_element" at the first of kRatios, "yardstick/nth_element/ratio:R" at the others: the standard library's
+// selection of the k-th magnitude alone, without the addition before and the moves after it.
+std::string nth_element_name(double ratio);
 
 // `bench` must outlive the run.
 void register_floors(Bench& bench);

@@ -35,7 +35,7 @@ constexpr const char* kHelp = R"(sparsewire_bench: times one step of every spars
   --help              this
 
 Benches are named
-  floor/add/threads:T/n:N    floor/memcpy/threads:T/n:N    yardstick/nth_element/ratio:R/n:N
+  floor/add[/threads:2]    floor/memcpy[/threads:2]    yardstick/nth_element[/ratio:0.01]
   step/SPARSIFIER/ratio:R/case:steady|first|jump|equal|sparse|sorted/threads:T/n:N
 Every answer is checked at full size before it is timed; a wrong one is an error, not a number, and the exit code is 1.
 

@@ -53,7 +53,7 @@ struct Pair {
 };
 
 std::vector<Pair> thread_pairs(std::size_t n) {
-  std::vector<Pair> pairs = {{"memory += gradient", floor_add_name(1, n), floor_add_name(2, n), false}};
+  std::vector<Pair> pairs = {{"memory += gradient", floor_add_name(1), floor_add_name(2), false}};
   for (const Bar& bar : bars()) {
     const bool is_timed_twice = bar.step.sparsifier == "topk" || bar.step.sparsifier == "threshold";
     if (!is_timed_twice || bar.step.situation != Case::steady) continue;
@@ -68,24 +68,24 @@ using Cells = std::vector<std::vector<std::string>>;
 
 std::string held(bool is_held) { return is_held ? "held" : "MISSED"; }
 
-Cells floor_cells(const Times& times, std::size_t n) {
+Cells floor_cells(const Times& times) {
   Cells cells = {{"floors and yardsticks", "measured, ms", "times memory += gradient"}};
-  const std::optional<double> add = times.median(floor_add_name(1, n));
+  const std::optional<double> add = times.median(floor_add_name(1));
   const auto line = [&](const std::string& label, const std::string& name) {
     const std::optional<double> time = times.median(name);
     if (time && add) cells.push_back({label, fmt::format("{:.2f}", *time), fmt::format("{:.2f}", *time / *add)});
   };
-  line("memory += gradient", floor_add_name(1, n));
-  line("memcpy", floor_memcpy_name(1, n));
+  line("memory += gradient", floor_add_name(1));
+  line("memcpy", floor_memcpy_name(1));
   for (const double ratio : kRatios) {
-    line(fmt::format("std::nth_element alone, {:g} %", 100 * ratio), nth_element_name(ratio, n));
+    line(fmt::format("std::nth_element alone, {:g} %", 100 * ratio), nth_element_name(ratio));
   }
   return cells;
 }
 
 Cells bar_cells(const Times& times, const Bench& bench) {
   Cells cells = {{"step", "at most", "measured, ms", "times memory += gradient", ""}};
-  const std::optional<double> add = times.median(floor_add_name(1, bench.n()));
+  const std::optional<double> add = times.median(floor_add_name(1));
   for (const Bar& bar : bars()) {
     const std::string limit = bar.times_add > 0 ? fmt::format("{:.2f}", bar.times_add) : "";
     const std::string name = bar.step.text(bench.n());
@@ -194,15 +194,15 @@ std::size_t Times::repetitions() const {
 }
 
 std::string table_filter(std::size_t n) {
-  std::string names = floor_memcpy_name(1, n);
-  for (const double ratio : kRatios) names += "|" + nth_element_name(ratio, n);
+  std::string names = floor_memcpy_name(1);
+  for (const double ratio : kRatios) names += "|" + nth_element_name(ratio);
   for (const Bar& bar : bars()) names += "|" + bar.step.text(n);
   for (const Pair& pair : thread_pairs(n)) names += "|" + pair.one + "|" + pair.two;
   return "^(" + names + ")$";
 }
 
 std::string table(const Times& times, const Bench& bench, Form form) {
-  return machine(times, bench) + grid(floor_cells(times, bench.n()), form) + grid(bar_cells(times, bench), form) +
+  return machine(times, bench) + grid(floor_cells(times), form) + grid(bar_cells(times, bench), form) +
          grid(thread_cells(times, bench.n()), form);
 }
 

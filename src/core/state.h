@@ -30,8 +30,8 @@ class State {
     static_assert(std::is_trivially_copyable_v<T>);
     field(name, std::as_writable_bytes(std::span(&value, 1)));
   }
-  template <class T>
-  void array(std::string_view name, std::vector<T>& values) {
+  template <class T, class Allocator>
+  void array(std::string_view name, std::vector<T, Allocator>& values) {
     static_assert(std::is_trivially_copyable_v<T>);
     if (!saving_) values.resize(next_size(name, sizeof(T)));
     field(name, std::as_writable_bytes(std::span(values)));

@@ -46,8 +46,8 @@ Kth kth_largest(const std::uint32_t* keys, std::size_t n, std::size_t k, std::ui
 }
 
 // Both sides are written for every candidate, and only one of the two places moves on: no branch to mispredict.
-std::size_t split(Kth kth, std::size_t k, std::size_t n, std::uint32_t* indices, float* values, std::uint32_t* keys,
-                  std::uint32_t* lost_indices, float* lost_values) noexcept {
+std::size_t split(Kth kth, std::size_t k, std::size_t n, std::uint32_t* indices, float* values,
+                  const std::uint32_t* keys, std::uint32_t* lost_indices, float* lost_values) noexcept {
   std::size_t equals_left = k - kth.above;
   std::size_t stay = 0;
   std::size_t lost = 0;
@@ -63,7 +63,6 @@ std::size_t split(Kth kth, std::size_t k, std::size_t n, std::uint32_t* indices,
     lost += 1 - wins;
     indices[stay] = index;
     values[stay] = value;
-    keys[stay] = key;
     stay += wins;
   }
   return stay;

@@ -17,8 +17,8 @@ Kth kth_largest(const std::uint32_t* keys, std::size_t n, std::size_t k, std::ui
 
 // Splits candidates, which are in the order of their indices: those with a key above kth.key, and the first k - kth.above
 // with exactly that key, move to the front in their order; the others go to `lost_indices` and `lost_values`.
-// Returns how many stayed: k. REQUIRES: room for n - k + 1 entries in each of the two.
-std::size_t split(Kth kth, std::size_t k, std::size_t n, std::uint32_t* indices, float* values, std::uint32_t* keys,
-                  std::uint32_t* lost_indices, float* lost_values) noexcept;
+// The keys stay where they are. Returns how many stayed: k. REQUIRES: room for n - k + 1 entries in each of the two.
+std::size_t split(Kth kth, std::size_t k, std::size_t n, std::uint32_t* indices, float* values,
+                  const std::uint32_t* keys, std::uint32_t* lost_indices, float* lost_values) noexcept;
 
 }  // namespace sparsewire::kernels

@@ -25,8 +25,9 @@ class Dense final : public Sparsifier {
 
   Sifted sift(Gradient gradient, std::span<float> memory, SparseVector& out) override {
     check_size(gradient, memory);
-    out.clear(place_.layout.dim());
-    out.values.resize(gradient.size);
+    out.dim = place_.layout.dim();
+    out.indices.clear();
+    out.values.resize(gradient.size);  // not cleared first: that would fill it with zeros in every step
     for_each_block([&](std::size_t b, const Block& block) {
       std::array<double, kernels::kLanes> lanes{};
       bad_[b] = kernels::accumulate_into(gradient, block.begin, block.size, memory.data(), out.values.data(),

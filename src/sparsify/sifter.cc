@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/pages.h"
 #include "core/spec.h"
 #include "core/state.h"
 #include "core/text.h"
@@ -23,12 +24,12 @@ struct Sifter::Parts {
   std::string name;  // of the sparsifier
   Feedback feedback;
   std::unique_ptr<Sparsifier> sparsifier;
-  std::vector<float> memory;
+  LongVector memory;
   Ledger ledger;
   Ledger ledger_before;  // for undo
 
   // DGC only.
-  std::vector<float> velocity;
+  LongVector velocity;
   std::vector<float> masked;  // velocities that were cleared in the last step, for undo
   Unit whole;
   Harvest harvest{nullptr};
@@ -37,14 +38,14 @@ struct Sifter::Parts {
   Gradient accumulate_velocity(Gradient gradient);
   float clip_factor(const Gradient& gradient);
   Layout transfer_head(State& state);
-  void transfer_body(State& state, std::vector<float>& all_memory, std::vector<float>& all_velocity);
+  void transfer_body(State& state, LongVector& all_memory, LongVector& all_velocity);
 };
 
 namespace {
 
 // The tensors of `to`, found by name among those of `from`, as numbers.
-std::vector<float> rearrange(const std::vector<float>& numbers, const Layout& from, const Layout& to) {
-  std::vector<float> result(to.dim());
+LongVector rearrange(const LongVector& numbers, const Layout& from, const Layout& to) {
+  LongVector result(to.dim());
   for (const Tensor& tensor : to.tensors()) {
     const float* source = numbers.data() + from.find(tensor.name)->begin;
     std::copy_n(source, tensor.size, result.data() + tensor.begin);
@@ -129,18 +130,19 @@ Gradient Sifter::Parts::accumulate_velocity(Gradient gradient) {
   gradient.decay = feedback.momentum;
   const auto bad = harvest.take_all(whole, gradient, velocity.data(), kernels::kInfinityKey, nothing);
   if (bad) throw_bad_gradient(name, place, ledger.step, gradient, velocity, *bad);
-  return std::span<const float>(velocity);
+  return velocity;
 }
 
 void Sifter::sift(Gradient gradient, SparseVector& sent, float lr) {
   Parts& p = *parts_;
-  sent.clear(p.place.layout.dim());
   if (gradient.size != p.memory.size()) {
+    sent.clear(p.memory.size());
     throw UsageError(text("[", p.name, "] a gradient of ", gradient.size, " entries does not fit a layout of ",
                           p.memory.size()));
   }
   Sifted sifted;
   if (p.feedback.kind == Feedback::Kind::momentum) {
+    sent.clear(p.memory.size());  // empty if the velocity is refused
     gradient.scale = p.clip_factor(gradient);
     const Gradient velocity = p.accumulate_velocity(gradient);
     try {
@@ -209,7 +211,7 @@ std::span<float> Sifter::memory(std::string_view name) {
   return memory().subspan(tensor->begin, tensor->size);
 }
 
-void Sifter::Parts::transfer_body(State& state, std::vector<float>& all_memory, std::vector<float>& all_velocity) {
+void Sifter::Parts::transfer_body(State& state, LongVector& all_memory, LongVector& all_velocity) {
   state.array("memory", all_memory);
   state.array("velocity", all_velocity);
   state.value("ledger_step", ledger.step);
@@ -258,8 +260,8 @@ void Sifter::load(std::span<const std::byte> bytes) {
     };
   }
   const std::vector<std::byte> before = save();
-  std::vector<float> memory;
-  std::vector<float> velocity;
+  LongVector memory;
+  LongVector velocity;
   try {
     p.transfer_body(state, memory, velocity);
     state.finish();

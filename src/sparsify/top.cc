@@ -9,7 +9,7 @@ namespace {
 // How many candidates the guess should let through: enough that there are hardly ever too few, few enough to sort out.
 double wanted(std::size_t k) {
   const auto count = static_cast<double>(k);
-  return count + std::max(0.25 * count, 4 * std::sqrt(count) + 8);
+  return count + std::max(0.12 * count, 4 * std::sqrt(count) + 8);
 }
 
 }  // namespace

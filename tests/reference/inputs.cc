@@ -145,7 +145,10 @@ std::vector<std::size_t> large_lengths() { return {4099, 8191, 8193, 65535, 6553
 
 Numbers exact_numbers(std::size_t n, int step, std::uint64_t seed) {
   Random random = random_of(seed, step);
-  return fill(n, [&](std::size_t) { return (static_cast<double>(random.below(1025)) - 512) / 64; });
+  return fill(n, [&](std::size_t i) {
+    const double unit = i * 2654435761U % 10 == 3 ? 1.0 : 1.0 / 64;
+    return unit * (static_cast<double>(random.below(1025)) - 512);
+  });
 }
 
 Numbers drifting(std::size_t n, int step, std::uint64_t seed) {

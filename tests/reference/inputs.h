@@ -44,7 +44,7 @@ std::vector<std::size_t> small_lengths();  // up to 1025
 std::vector<std::size_t> large_lengths();  // 4099 to 65537
 constexpr std::size_t kOddLarge = 200003;
 
-// Multiples of 1/64 up to 8 in magnitude: thousands of them add and subtract without rounding.
+// Multiples of 1/64 up to 8 in magnitude, up to 512 at some entries: hundreds of them add without rounding.
 Numbers exact_numbers(std::size_t n, int step, std::uint64_t seed);
 
 // A drifting part plus noise, scales spread over the entries: what training looks like.

@@ -273,5 +273,27 @@ TEST_P(BadGradients, AreTakenBackUnderEveryFeedback) {
   }
 }
 
+// The velocity is a fine number, but the memory that collects it overflows.
+TEST_P(BadGradients, AreTakenBackFromAVelocityThatWasGood) {
+  Sifter sifter(GetParam(), "momentum:m=0.5", place_of(300, 1));
+  SparseVector sent;
+  sifter.sift(Gradient(reference::exact_numbers(300, 0, 1)), sent);
+  sifter.memory()[200] = 2e38F;
+  const Numbers memory(sifter.memory().begin(), sifter.memory().end());
+  const Numbers velocity(sifter.velocity().begin(), sifter.velocity().end());
+  Numbers bad = reference::exact_numbers(300, 1, 1);
+  bad[200] = 3e38F;
+  const auto error = thrown_by([&] { sifter.sift(Gradient(bad), sent); });
+  ASSERT_TRUE(error.has_value());
+  EXPECT_EQ(error->index(), 200U);
+  EXPECT_EQ(error->step(), kFirstStep + 1);
+  EXPECT_TRUE(same_bits(memory, sifter.memory()));
+  for (std::size_t i = 0; i < velocity.size(); ++i) {
+    if (i == 200) continue;  // 3e38 came and went
+    EXPECT_EQ(sifter.velocity()[i], velocity[i]) << i;
+  }
+  EXPECT_TRUE(std::isfinite(sifter.velocity()[200]));
+}
+
 }  // namespace
 }  // namespace sparsewire

@@ -144,14 +144,18 @@ void expect_no_trace(const std::string& spec, const Place& place) {
   const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(spec, place);
   Numbers memory(n);
   SparseVector out;
-  const Numbers mistake = reference::exact_numbers(n, 99, 6);
+  const Numbers numbers = reference::exact_numbers(n, 99, 6);
   for (std::size_t t = 0; t < straight.size(); ++t) {
     SCOPED_TRACE("step " + std::to_string(t));
     const Numbers before = memory;
-    sparsifier->sift(Gradient(mistake), memory, out);
-    sparsifier->undo(Gradient(mistake), memory, out);
-    ASSERT_EQ(memory, before);
-    ASSERT_EQ(sparsifier->vote(), nullptr);
+    for (const float scale : {0.0F, 0.5F, 8.0F}) {
+      Gradient mistake(numbers);
+      mistake.scale = scale;
+      sparsifier->sift(mistake, memory, out);
+      sparsifier->undo(mistake, memory, out);
+      ASSERT_EQ(memory, before);
+      ASSERT_EQ(sparsifier->vote(), nullptr);
+    }
     sparsifier->sift(Gradient(gradients[t]), memory, out);
     ASSERT_TRUE(same_bits(straight[t].out, out));
     ASSERT_TRUE(same_bits(straight[t].memory, memory));

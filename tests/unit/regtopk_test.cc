@@ -145,6 +145,25 @@ TEST(RegTopK, BreaksTiesOfScoresByTheLowerIndex) {
   EXPECT_EQ(out.indices, (Indices{2, 5})) << "of two equal scores the lower index, after the one with factor 1";
 }
 
+TEST(RegTopK, TreatsAnEntryThatWasRoundedToZeroAsNotSent) {
+  for (const char* form : {"a", "b"}) {
+    for (const float update : {0.0F, -1.0F}) {  // -1 would be a factor of 0 in form b
+      const std::string spec = std::string("regtopk:k=1,mu=1,form=") + form;
+      const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(spec, {.layout = 3, .ranks = 2});
+      Numbers memory(3);
+      SparseVector out;
+      const Numbers first = {0, 4, 0};
+      sparsifier->sift(Gradient(first), memory, out);
+      ASSERT_EQ(out.indices, (Indices{1}));
+      out.values = {0};  // what the receivers decoded
+      sparsifier->observe(out, Numbers{update});
+      const Numbers second = {1.75F, 2, 1};
+      sparsifier->sift(Gradient(second), memory, out);
+      EXPECT_EQ(out.indices, (Indices{1})) << "it counts by its magnitude";
+    }
+  }
+}
+
 TEST(RegTopK, ForgetsARoundThatWasNotObserved) {
   const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier("regtopk:k=1,mu=1", {.layout = 2, .ranks = 2});
   Numbers memory(2);

@@ -13,7 +13,6 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-constexpr std::size_t kSize = 1200;
 constexpr int kBefore = 3;
 constexpr int kAfter = 5;
 
@@ -101,6 +100,20 @@ TEST_P(SavedState, IsRefusedByAnotherSparsifierOrFeedback) {
   for (const char* feedback : {"none", "momentum:m=0.9"}) {
     Sifter other(GetParam(), feedback, three_tensors());
     EXPECT_THROW(other.load(saved), UsageError);
+  }
+}
+
+TEST(SavedStateOfThreshold, HoldsAnOpenVote) {
+  for (const bool voted : {false, true}) {
+    Sifter original("threshold:ratio=0.5,calibrate=1", "ef", {.layout = 4});
+    const Numbers gradient = {4, 3, 2, 1};
+    SparseVector sent;
+    original.sift(Gradient(gradient), sent);
+    if (voted) *original.vote() = 2.5F;
+    Sifter restored("threshold:ratio=0.5,calibrate=1", "ef", {.layout = 4});
+    restored.load(original.save());
+    ASSERT_NE(restored.vote(), nullptr) << "no step came between";
+    EXPECT_EQ(*restored.vote(), voted ? 2.5F : 3.0F);
   }
 }
 
