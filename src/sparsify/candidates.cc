@@ -1,7 +1,6 @@
 #include "sparsify/candidates.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "kernels/select.h"
 #include "kernels/sweep.h"
@@ -40,20 +39,18 @@ void Candidates::append(const Candidates& others) {
   size_ += others.size_;
 }
 
-void Candidates::merge(const Candidates& others, Candidates& scratch) {
-  scratch.reserve(size_ + others.size_);
-  std::size_t a = 0;
-  std::size_t b = 0;
-  std::size_t out = 0;
-  while (a < size_ || b < others.size_) {
-    const bool mine = b == others.size_ || (a < size_ && indices_[a] < others.indices_[b]);
-    scratch.indices_[out] = mine ? indices_[a] : others.indices_[b];
-    scratch.values_[out] = mine ? values_[a] : others.values_[b];
-    mine ? ++a : ++b;
-    ++out;
+// From the back, so that it needs no other room.
+void Candidates::merge(const Candidates& others) {
+  reserve(size_ + others.size_);
+  std::size_t mine = size_;
+  std::size_t theirs = others.size_;
+  size_ += theirs;
+  for (std::size_t to = size_; theirs > 0; --to) {
+    const bool take_theirs = mine == 0 || indices_[mine - 1] < others.indices_[theirs - 1];
+    indices_[to - 1] = take_theirs ? others.indices_[theirs - 1] : indices_[mine - 1];
+    values_[to - 1] = take_theirs ? others.values_[theirs - 1] : values_[mine - 1];
+    take_theirs ? --theirs : --mine;
   }
-  scratch.size_ = out;
-  std::swap(*this, scratch);
 }
 
 std::uint32_t Candidates::keep_best(std::size_t k, float* memory) noexcept {

@@ -38,7 +38,7 @@ class Candidates {
 
   void append(const Candidates& others);
   // Joins two lists, both in the order of their indices.
-  void merge(const Candidates& others, Candidates& scratch);
+  void merge(const Candidates& others);
 
   void rank(const Score& score) noexcept { score.rank(indices_.data(), values_.data(), size_, keys_.data()); }
 

@@ -159,9 +159,12 @@ void Harvest::walk_limited(const Unit& unit, const Gradient* gradient, float* me
   });
 }
 
-void Harvest::reserve_limited(const Unit& unit, std::size_t k) {
+// `found` must hold what it has after a pass that fell short, and what a second one brings.
+void Harvest::reserve_limited(const Unit& unit, std::size_t k, Candidates& found) {
+  const std::size_t room = room_for(k, unit.size);
+  found.reserve(k + room);
   for (Part& part : parts_) {
-    part.found.reserve(room_for(k, unit.size));
+    part.found.reserve(room);
     part.sampled.reserve(sample_size(unit.size));
   }
 }
@@ -175,7 +178,7 @@ std::uint32_t Harvest::sure() const noexcept {
 std::optional<std::size_t> Harvest::take_best(const Unit& unit, const Gradient& gradient, float* memory, std::size_t k,
                                               const Score& score, std::uint32_t& threshold, Candidates& found) {
   divide(unit, threshold);
-  reserve_limited(unit, k);
+  reserve_limited(unit, k, found);
   for_each_part(unit, [&](Part& part) {
     walk_limited(unit, &gradient, memory, k, score, part, [&](std::size_t first, std::size_t n) {
       const kernels::Taken taken =
@@ -193,7 +196,7 @@ std::optional<std::size_t> Harvest::take_best(const Unit& unit, const Gradient& 
 void Harvest::take_more(const Unit& unit, float* memory, std::size_t k, const Score& score, std::uint32_t threshold,
                         Candidates& found) {
   divide(unit, threshold);
-  reserve_limited(unit, k);
+  reserve_limited(unit, k, found);
   for_each_part(unit, [&](Part& part) {
     part.resampled = true;  // no look ahead: this pass has to find what the guesses missed
     walk_limited(unit, nullptr, memory, k, score, part, [&](std::size_t first, std::size_t n) {
@@ -202,7 +205,12 @@ void Harvest::take_more(const Unit& unit, float* memory, std::size_t k, const Sc
       return true;
     });
   });
-  collect(found);
+  for (Part& part : parts_) {
+    if (part.found.size() == 0) continue;
+    found.merge(part.found);
+    found.rank(score);
+    found.keep_best(k, memory);
+  }
 }
 
 std::optional<std::size_t> Harvest::take_at(const Unit& unit, const Gradient& gradient, float* memory,

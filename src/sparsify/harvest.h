@@ -31,7 +31,8 @@ class Harvest {
   std::optional<std::size_t> take_best(const Unit& unit, const Gradient& gradient, float* memory, std::size_t k,
                                        const Score& score, std::uint32_t& threshold, Candidates& found);
 
-  // take_best without a gradient, for entries that an earlier pass left; `threshold` is kept to.
+  // For when that was not enough: adds the entries that it left in the memory at or above `threshold` to those in
+  // `found`, and keeps the k best. REQUIRES: `found` is ranked.
   void take_more(const Unit& unit, float* memory, std::size_t k, const Score& score, std::uint32_t threshold,
                  Candidates& found);
 
@@ -77,7 +78,7 @@ class Harvest {
                     Part& part, Take take) noexcept;
   void tighten(const Unit& unit, const Gradient* gradient, float* memory, std::size_t k, const Score& score,
                Part& part) noexcept;
-  void reserve_limited(const Unit& unit, std::size_t k);
+  void reserve_limited(const Unit& unit, std::size_t k, Candidates& found);
   std::optional<std::size_t> finish(const Unit& unit, const Gradient& gradient, float* memory, Candidates& found);
   std::uint32_t sure() const noexcept;
   void collect(Candidates& found);

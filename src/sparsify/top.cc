@@ -36,8 +36,8 @@ std::optional<std::size_t> Top::take(std::size_t u, const Unit& unit, const Grad
   for (bool sampled = false; threshold > kernels::kLowestKey && !enough(); sampled = true) {
     const std::uint32_t lower = sampled ? kernels::kLowestKey : harvest_.sample(unit, nullptr, memory, k);
     threshold = std::min(threshold - 1, lower);
-    harvest_.take_more(unit, memory, k, score, threshold, more_);
-    best.merge(more_, scratch_);
+    best.keep_best(k, memory);
+    harvest_.take_more(unit, memory, k, score, threshold, best);
     best.rank(score);
   }
   kth_ = best.keep_best(k, memory);

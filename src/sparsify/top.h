@@ -40,8 +40,6 @@ class Top {
 
   std::vector<Guess> guesses_;  // for each unit
   Harvest harvest_;
-  Candidates more_;
-  Candidates scratch_;
   std::uint32_t kth_ = 0;
 };
 
