@@ -17,7 +17,7 @@ for argument in "$@"; do
   esac
 done
 
-passed=0 failed=0
+passed=0 failed=0 finished=false
 
 # step PRESET WHAT COMMAND...    runs the command; its output is shown only when it fails
 step() {
@@ -41,8 +41,8 @@ count() {
 }
 
 sum_up() {
-  local status=$?
-  if ((status && !failed)); then failed=1; fi  # what did not build did not pass
+  # What did not build, or was interrupted, did not pass.
+  if ! $finished && ((failed == 0)); then failed=1; fi
   echo "$passed passed, $failed failed"
 }
 trap sum_up EXIT
@@ -64,3 +64,4 @@ for preset in "${presets[@]}"; do
   count "build/$preset-test.log"
   $tests_ok
 done
+finished=true

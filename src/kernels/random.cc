@@ -59,16 +59,17 @@ HWY_INLINE Long multiply(Long a, std::uint32_t b) { return hn::MulEven(hn::BitCa
 
 HWY_INLINE Blocks blocks_at(const Stream& stream, const std::uint32_t* numbers) {
   const PhiloxBlock counter = stream.counter(0);
-  auto key = stream.key();
+  Long key0 = hn::Set(kLongs, stream.key()[0]);
+  Long key1 = hn::Set(kLongs, stream.key()[1]);
   Blocks blocks{hn::PromoteTo(kLongs, hn::LoadU(kHalfInts, numbers)), hn::Set(kLongs, counter[1]),
                 hn::Set(kLongs, counter[2]), hn::Set(kLongs, counter[3])};
   for (int round = 0; round < kPhiloxRounds; ++round) {
     const Long p0 = multiply(blocks.word0, kPhiloxMultipliers[0]);
     const Long p1 = multiply(blocks.word2, kPhiloxMultipliers[1]);
-    blocks = {hn::Xor(hn::Xor(hn::ShiftRight<32>(p1), blocks.word1), hn::Set(kLongs, key[0])), p1,
-              hn::Xor(hn::Xor(hn::ShiftRight<32>(p0), blocks.word3), hn::Set(kLongs, key[1])), p0};
-    key[0] += kPhiloxKeySteps[0];
-    key[1] += kPhiloxKeySteps[1];
+    blocks = {hn::Xor(hn::Xor(hn::ShiftRight<32>(p1), blocks.word1), key0), p1,
+              hn::Xor(hn::Xor(hn::ShiftRight<32>(p0), blocks.word3), key1), p0};
+    key0 = hn::Add(key0, hn::Set(kLongs, kPhiloxKeySteps[0]));
+    key1 = hn::Add(key1, hn::Set(kLongs, kPhiloxKeySteps[1]));
   }
   return blocks;
 }
@@ -93,10 +94,11 @@ void draw_positions(const Stream& stream, std::uint64_t first, std::size_t count
                     std::uint32_t* positions) {
   std::size_t i = 0;
   if (first % 2 != 0 && count > 0) positions[i++] = position_at(stream, first, n);
+  std::uint32_t numbers[kWidth];
+  for (std::size_t b = 0; b < kWidth; ++b) numbers[b] = static_cast<std::uint32_t>((first + i) / 2 + b);
   for (; i + 2 * kWidth <= count; i += 2 * kWidth) {
-    std::uint32_t numbers[kWidth];
-    for (std::size_t b = 0; b < kWidth; ++b) numbers[b] = static_cast<std::uint32_t>((first + i) / 2 + b);
     store_positions(blocks_at(stream, numbers), n, positions + i);
+    for (std::size_t b = 0; b < kWidth; ++b) numbers[b] += static_cast<std::uint32_t>(kWidth);
   }
   for (; i < count; ++i) positions[i] = position_at(stream, first + i, n);
 }

@@ -9,9 +9,10 @@
 namespace sparsewire {
 namespace {
 
-// Entries given to a kernel at a time: room is checked between pieces, and a piece stays in the second-level cache
-// until Random-k has picked its entries from it.
+// Entries given to a kernel at a time: room is checked between pieces.
 constexpr std::size_t kPiece = 8192;
+// Random-k picks its entries from a piece when the kernel is done with it, while it is in the first-level cache.
+constexpr std::size_t kSmallPiece = 2048;
 
 constexpr std::size_t kSampleLeast = 4096;
 constexpr std::size_t kSampleMost = 65536;  // two cache misses each: about a tenth of the time of a pass over 25M
@@ -82,11 +83,11 @@ void Harvest::divide(const Unit& unit, std::uint32_t threshold) {
 }
 
 template <class Piece>
-void Harvest::walk(const Unit& unit, Part& part, Piece piece) noexcept {
+void Harvest::walk(const Unit& unit, Part& part, std::size_t most, Piece piece) noexcept {
   for (; part.block < part.end_block; ++part.block, part.offset = 0) {
     const Block& block = unit.blocks[part.block];
     while (part.offset < block.size) {
-      const std::size_t n = std::min(kPiece, block.size - part.offset);
+      const std::size_t n = std::min(most, block.size - part.offset);
       if (!piece(block.begin + part.offset, n)) return;
       part.offset += n;
     }
@@ -111,7 +112,7 @@ std::optional<std::size_t> Harvest::take_all(const Unit& unit, const Gradient& g
   for (bool full = true; full;) {
     for_each_part(unit, [&](Part& part) {
       part.full = false;
-      walk(unit, part, [&](std::size_t first, std::size_t n) {
+      walk(unit, part, kPiece, [&](std::size_t first, std::size_t n) {
         if (part.bad != kernels::kNoneBad) return false;
         part.full = part.found.capacity() < part.found.size() + n;
         if (part.full) return false;
@@ -153,7 +154,7 @@ void Harvest::tighten(const Unit& unit, const Gradient* gradient, float* memory,
 template <class Take>
 void Harvest::walk_limited(const Unit& unit, const Gradient* gradient, float* memory, std::size_t k, const Score& score,
                            Part& part, Take take) noexcept {
-  walk(unit, part, [&](std::size_t first, std::size_t n) {
+  walk(unit, part, kPiece, [&](std::size_t first, std::size_t n) {
     if (part.found.capacity() < part.found.size() + n) tighten(unit, gradient, memory, k, score, part);
     return take(first, n);
   });
@@ -222,7 +223,7 @@ std::optional<std::size_t> Harvest::take_at(const Unit& unit, const Gradient& gr
     for (std::size_t b = 0; b < part.first_block; ++b) before += unit.blocks[b].size;
     const std::uint32_t* next = std::lower_bound(positions.data(), positions.data() + positions.size(), before);
     const std::uint32_t* const end = positions.data() + positions.size();
-    walk(unit, part, [&](std::size_t first, std::size_t n) {
+    walk(unit, part, kSmallPiece, [&](std::size_t first, std::size_t n) {
       part.bad = kernels::accumulate_and_take(gradient, first, n, memory, kernels::kInfinityKey,
                                               part.found.next_index(), part.found.next_value(), part.lanes.data())
                      .bad;
