@@ -1,11 +1,11 @@
 // sparsewire list: what there is to choose from, with an example each.
+#include <fmt/core.h>
+
 #include <fstream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
-
-#include <fmt/core.h>
-#include <nlohmann/json.hpp>
 
 #include "commands.h"
 #include "sparsewire/sparsifier.h"

@@ -1,10 +1,10 @@
 // sparsewire: the program. Exit codes: 0 done, 1 failed, 2 wrong usage.
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <exception>
-
-#include <CLI/CLI.hpp>
-#include <fmt/core.h>
 
 #include "commands.h"
 #include "sparsewire/errors.h"

@@ -27,9 +27,11 @@ struct Gradient {
       : data(numbers), type(number_type), size(count) {}
   // Floats that lie side by side (a span, a vector, an array) are a gradient.
   template <std::ranges::contiguous_range Floats>
-    requires std::same_as<std::remove_cv_t<std::ranges::range_value_t<Floats>>, float>
-  // NOLINTNEXTLINE(google-explicit-constructor)
-  Gradient(const Floats& floats) noexcept : data(std::ranges::data(floats)), size(std::ranges::size(floats)) {}
+  requires std::same_as < std::remove_cv_t<std::ranges::range_value_t<Floats>>,
+  float >
+      // NOLINTNEXTLINE(google-explicit-constructor)
+      Gradient(const Floats& floats) noexcept : data(std::ranges::data(floats)),
+  size(std::ranges::size(floats)) {}
 };
 
 }  // namespace sparsewire

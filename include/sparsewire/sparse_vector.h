@@ -20,9 +20,7 @@ struct SparseVector {
   bool is_full() const noexcept { return indices.empty() && dim != 0 && values.size() == dim; }
 
   // The index of the entry `i`, for both forms.
-  std::uint32_t index(std::size_t i) const noexcept {
-    return is_full() ? static_cast<std::uint32_t>(i) : indices[i];
-  }
+  std::uint32_t index(std::size_t i) const noexcept { return is_full() ? static_cast<std::uint32_t>(i) : indices[i]; }
 
   // Forgets the entries, keeps the storage.
   void clear(std::uint64_t new_dim) noexcept {

@@ -52,9 +52,9 @@ class Sparsifier {
   // memory <- decay*memory + scale*gradient; then moves the chosen entries from `memory` to `out`, indices ascending.
   // REQUIRES: gradient.size == memory.size() == layout.dim(); memory is finite.
   // ENSURES: per coordinate, what was there plus what came in == what stays + what is sent, exactly.
-  // Throws UsageError if the sizes differ, BadGradient if a sum is not finite: then the memory is as it was, to rounding,
-  // and the step does not count.
-  // COST: one pass over memory and gradient in the steady state, which allocates nothing.
+  // Throws UsageError if the sizes differ, BadGradient if a sum is not finite: then the memory is as it was, to
+  // rounding, and the step does not count. COST: one pass over memory and gradient in the steady state, which allocates
+  // nothing.
   virtual Sifted sift(Gradient gradient, std::span<float> memory, SparseVector& out) = 0;
 
   // Takes the last sift back: `sent` into the memory, the gradient out of it, to rounding; the step does not count.

@@ -1,7 +1,8 @@
 // Storage for vectors as long as a model: on large pages where the system has them.
 //
-// A pass over 25M floats touches 24,000 pages of 4 KiB; with pages of 2 MiB it was 15 % faster, for `memory += gradient`
-// and for a sift alike (docs/benchmarks.md). It starts on a cache line, so that no vector store straddles two.
+// A pass over 25M floats touches 24,000 pages of 4 KiB; with pages of 2 MiB it was 15 % faster, for `memory +=
+// gradient` and for a sift alike (docs/benchmarks.md). It starts on a cache line, so that no vector store straddles
+// two.
 #pragma once
 
 #include <cstddef>

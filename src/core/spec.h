@@ -1,4 +1,5 @@
-// Spec strings: `name:key=value,key=value`, flat. One way to write every choice, on the command line, in C++ and in Python.
+// Spec strings: `name:key=value,key=value`, flat. One way to write every choice, on the command line, in C++ and in
+// Python.
 #pragma once
 
 #include <cstdint>

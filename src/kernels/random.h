@@ -8,8 +8,8 @@
 
 namespace sparsewire::kernels {
 
-// Draws number `first` to `first + count - 1` of the stream, each a position in [0, n): the high half of the 64-bit draw
-// times n. Draw 2b is (word 1, word 0) of block b, draw 2b + 1 is (word 3, word 2). REQUIRES: n < 2^32.
+// Draws number `first` to `first + count - 1` of the stream, each a position in [0, n): the high half of the 64-bit
+// draw times n. Draw 2b is (word 1, word 0) of block b, draw 2b + 1 is (word 3, word 2). REQUIRES: n < 2^32.
 void draw_positions(const Stream& stream, std::uint64_t first, std::size_t count, std::size_t n,
                     std::uint32_t* positions) noexcept;
 

@@ -8,7 +8,7 @@
 namespace sparsewire::kernels {
 namespace {
 
-constexpr int kDigitBits = 11;  // 2048 counters of 4 bytes stay in the first-level cache
+constexpr int kDigitBits = 11;     // 2048 counters of 4 bytes stay in the first-level cache
 constexpr std::size_t kFew = 512;  // below this, clearing and walking the counters costs more than it saves
 
 }  // namespace

@@ -1,10 +1,10 @@
 #include "kernels/simd.h"
 
+#include <hwy/highway.h>
+
 #include <algorithm>
 #include <cctype>
 #include <mutex>
-
-#include <hwy/highway.h>
 
 #include "core/environment.h"
 #include "core/text.h"
@@ -19,7 +19,8 @@ std::string name_of(std::int64_t target) {
   return name;
 }
 
-// Compiled in and able to run here. What the processor can do does not change, so a forced level is left out of account.
+// Compiled in and able to run here. What the processor can do does not change, so a forced level is left out of
+// account.
 std::int64_t runnable() {
   static const std::int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
   return targets;

@@ -271,9 +271,8 @@ Taken accumulate_and_take(const Gradient& gradient, std::size_t first, std::size
                           std::uint32_t threshold, std::uint32_t* indices, float* values, double* lanes) {
   const bool plain = gradient.scale == 1.0F && gradient.decay == 1.0F;
   return with_type(gradient.type, [&]<class T>(T*) {
-    return plain
-               ? accumulate_and_take_typed<T, true>(gradient, first, n, memory, threshold, indices, values, lanes)
-               : accumulate_and_take_typed<T, false>(gradient, first, n, memory, threshold, indices, values, lanes);
+    return plain ? accumulate_and_take_typed<T, true>(gradient, first, n, memory, threshold, indices, values, lanes)
+                 : accumulate_and_take_typed<T, false>(gradient, first, n, memory, threshold, indices, values, lanes);
   });
 }
 
@@ -317,8 +316,7 @@ std::size_t accumulate_into_typed(const Gradient& gradient, std::size_t first, s
   Sums sums(lanes);
   const std::size_t whole = n / kLanes * kLanes;
   for (std::size_t i = first; i < first + whole; i += kWidth) {
-    const Float a =
-        hn::Add(hn::Mul(decay, hn::LoadU(kFloats, memory + i)), hn::Mul(scale, load(numbers + i)));
+    const Float a = hn::Add(hn::Mul(decay, hn::LoadU(kFloats, memory + i)), hn::Mul(scale, load(numbers + i)));
     hn::StoreU(a, kFloats, all + i);
     top = hn::Max(top, hn::And(hn::BitCast(kInts, a), hn::Set(kInts, 0x7FFFFFFF)));
     add_squares(a, (i - first) / kWidth % kVectors, sums.at);
@@ -340,9 +338,8 @@ std::size_t accumulate_into_typed(const Gradient& gradient, std::size_t first, s
 
 std::size_t accumulate_into(const Gradient& gradient, std::size_t first, std::size_t n, const float* memory, float* all,
                             double* lanes) {
-  return with_type(gradient.type, [&]<class T>(T*) {
-    return accumulate_into_typed<T>(gradient, first, n, memory, all, lanes);
-  });
+  return with_type(gradient.type,
+                   [&]<class T>(T*) { return accumulate_into_typed<T>(gradient, first, n, memory, all, lanes); });
 }
 
 template <class T>
@@ -402,8 +399,7 @@ void subtract(const Gradient& gradient, std::size_t first, std::size_t n, float*
 }
 
 float number_at(const Gradient& gradient, std::size_t i) noexcept {
-  return with_type(gradient.type,
-                   [&]<class T>(T*) { return as_float(static_cast<const T*>(gradient.data), i); });
+  return with_type(gradient.type, [&]<class T>(T*) { return as_float(static_cast<const T*>(gradient.data), i); });
 }
 
 double sum_lanes(const double* lanes) noexcept {

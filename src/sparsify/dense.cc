@@ -30,8 +30,8 @@ class Dense final : public Sparsifier {
     out.values.resize(gradient.size);  // not cleared first: that would fill it with zeros in every step
     for_each_block([&](std::size_t b, const Block& block) {
       std::array<double, kernels::kLanes> lanes{};
-      bad_[b] = kernels::accumulate_into(gradient, block.begin, block.size, memory.data(), out.values.data(),
-                                         lanes.data());
+      bad_[b] =
+          kernels::accumulate_into(gradient, block.begin, block.size, memory.data(), out.values.data(), lanes.data());
       norm2_[b] = kernels::sum_lanes(lanes.data());
     });
     Sifted sifted;
@@ -42,7 +42,8 @@ class Dense final : public Sparsifier {
       }
       sifted.accumulated_norm2 += norm2_[b];
     }
-    for_each_block([&](std::size_t, const Block& block) { std::fill_n(memory.data() + block.begin, block.size, 0.0F); });
+    for_each_block(
+        [&](std::size_t, const Block& block) { std::fill_n(memory.data() + block.begin, block.size, 0.0F); });
     sifted.sent_norm2 = sifted.accumulated_norm2;
     ++step_;
     return sifted;

@@ -31,7 +31,8 @@ void radix_sort(std::uint32_t* keys, std::size_t n, std::uint32_t* scratch, std:
   if (from != keys) std::copy_n(from, n, keys);
 }
 
-// Drops what stands twice in a sorted list. Every entry is written and the place moves on or not: no branch to mispredict.
+// Drops what stands twice in a sorted list. Every entry is written and the place moves on or not: no branch to
+// mispredict.
 std::size_t drop_equals(std::uint32_t* sorted, std::size_t n) {
   std::size_t kept = std::min<std::size_t>(n, 1);
   for (std::size_t i = 1; i < n; ++i) {
@@ -65,8 +66,8 @@ void merge(std::uint32_t* runs, std::size_t middle, std::size_t end, std::uint32
 
 }  // namespace
 
-// Draws k; then, for those that came twice, as many again, until k are distinct. There never are more than k, so it ends
-// with the first k distinct ones. The later draws are few: they are kept apart until the end.
+// Draws k; then, for those that came twice, as many again, until k are distinct. There never are more than k, so it
+// ends with the first k distinct ones. The later draws are few: they are kept apart until the end.
 void Draw::distinct(const Stream& stream, std::size_t k, std::size_t n) {
   std::uint32_t* const drawn = drawn_.data();
   kernels::draw_positions(stream, 0, k, n, drawn);

@@ -116,9 +116,8 @@ std::optional<std::size_t> Harvest::take_all(const Unit& unit, const Gradient& g
         if (part.bad != kernels::kNoneBad) return false;
         part.full = part.found.capacity() < part.found.size() + n;
         if (part.full) return false;
-        const kernels::Taken taken =
-            kernels::accumulate_and_take(gradient, first, n, memory, threshold, part.found.next_index(),
-                                         part.found.next_value(), part.lanes.data());
+        const kernels::Taken taken = kernels::accumulate_and_take(
+            gradient, first, n, memory, threshold, part.found.next_index(), part.found.next_value(), part.lanes.data());
         part.found.added(taken.count);
         part.bad = taken.bad;
         return part.bad == kernels::kNoneBad;

@@ -70,7 +70,8 @@ class Harvest {
   void divide(const Unit& unit, std::uint32_t threshold);
   template <class Work>
   void for_each_part(const Unit& unit, Work work);
-  // Calls piece(first, n) for the entries from where the part stands, at most so many at a time, until it returns false.
+  // Calls piece(first, n) for the entries from where the part stands, at most so many at a time, until it returns
+  // false.
   template <class Piece>
   void walk(const Unit& unit, Part& part, std::size_t most, Piece piece) noexcept;
   template <class Take>

@@ -75,7 +75,8 @@ class RegTopK final : public UnitSparsifier {
         top_(units(), place.pool) {}
 
   void observe(const SparseVector& sent, std::span<const float> update_at_sent) override {
-    if (update_at_sent.size() != sent.size()) throw UsageError("[regtopk] observe needs one update for each entry sent");
+    if (update_at_sent.size() != sent.size())
+      throw UsageError("[regtopk] observe needs one update for each entry sent");
     score_.echoes.clear();
     for (std::size_t i = 0; i < sent.size(); ++i) {
       if (sent.values[i] == 0) continue;  // rounded away by the codec: nothing was sent

@@ -74,8 +74,6 @@ class RTopK final : public UnitSparsifier {
 
 }  // namespace
 
-std::unique_ptr<Sparsifier> make_rtopk(Spec& spec, const Place& place) {
-  return std::make_unique<RTopK>(spec, place);
-}
+std::unique_ptr<Sparsifier> make_rtopk(Spec& spec, const Place& place) { return std::make_unique<RTopK>(spec, place); }
 
 }  // namespace sparsewire

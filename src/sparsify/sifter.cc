@@ -137,8 +137,8 @@ void Sifter::sift(Gradient gradient, SparseVector& sent, float lr) {
   Parts& p = *parts_;
   if (gradient.size != p.memory.size()) {
     sent.clear(p.memory.size());
-    throw UsageError(text("[", p.name, "] a gradient of ", gradient.size, " entries does not fit a layout of ",
-                          p.memory.size()));
+    throw UsageError(
+        text("[", p.name, "] a gradient of ", gradient.size, " entries does not fit a layout of ", p.memory.size()));
   }
   Sifted sifted;
   if (p.feedback.kind == Feedback::Kind::momentum) {
@@ -188,7 +188,8 @@ void Sifter::undo(Gradient gradient, const SparseVector& sent, float lr) {
 void Sifter::keep_rounding_loss(const SparseVector& sent, const SparseVector& received) {
   Parts& p = *parts_;
   if (sent.indices != received.indices || sent.size() != received.size()) {
-    throw UsageError(text("[", p.name, "] the ", received.size(), " entries received are not the ", sent.size(), " sent"));
+    throw UsageError(
+        text("[", p.name, "] the ", received.size(), " entries received are not the ", sent.size(), " sent"));
   }
   if (p.feedback.kind == Feedback::Kind::none) return;
   for (std::size_t i = 0; i < sent.size(); ++i) p.memory[sent.index(i)] += sent.values[i] - received.values[i];

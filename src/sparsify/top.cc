@@ -27,8 +27,8 @@ std::optional<std::size_t> Top::take(std::size_t u, const Unit& unit, const Grad
   const auto enough = [&] {
     if (best.size() < k) return false;
     const std::uint32_t* keys = best.keys();
-    return static_cast<std::size_t>(std::count_if(keys, keys + best.size(),
-                                                  [&](std::uint32_t key) { return key >= threshold; })) >= k;
+    return static_cast<std::size_t>(
+               std::count_if(keys, keys + best.size(), [&](std::uint32_t key) { return key >= threshold; })) >= k;
   };
   const bool sufficed = enough();
   const bool clean = guessed && threshold == tried;

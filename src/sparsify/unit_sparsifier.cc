@@ -10,7 +10,8 @@
 namespace sparsewire {
 namespace {
 
-// ||chosen||^2 with the same lanes and blocks as the sums of the pass: if all that is not zero was chosen, the bits agree.
+// ||chosen||^2 with the same lanes and blocks as the sums of the pass: if all that is not zero was chosen, the bits
+// agree.
 double norm2(const Unit& unit, const Candidates& chosen) {
   double sum = 0;
   std::size_t c = 0;
@@ -74,9 +75,8 @@ Sifted UnitSparsifier::sift(Gradient gradient, std::span<float> memory, SparseVe
   Sifted sifted;
   for (std::size_t u = 0; u < units_.size(); ++u) {
     const Unit& unit = units_[u];
-    const auto bad = unit.dense
-                         ? harvest().take_all(unit, gradient, memory.data(), kernels::kLowestKey, chosen_)
-                         : sift_unit(u, unit, gradient, memory.data(), chosen_);
+    const auto bad = unit.dense ? harvest().take_all(unit, gradient, memory.data(), kernels::kLowestKey, chosen_)
+                                : sift_unit(u, unit, gradient, memory.data(), chosen_);
     if (bad) refuse(*bad, u, gradient, memory, out);
     sifted.accumulated_norm2 += harvest().accumulated_norm2();
     sifted.sent_norm2 += norm2(unit, chosen_);

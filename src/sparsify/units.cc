@@ -22,8 +22,8 @@ std::vector<Stretch> stretches(const Layout& layout, const Cut& cut) {
   std::vector<Stretch> found;
   for (const Tensor& tensor : layout.tensors()) {
     if (tensor.size == 0 || tensor.size < cut.dense_below) continue;
-    const bool joins = cut.scope == Scope::model && !found.empty() &&
-                       found.back().begin + found.back().size == tensor.begin;
+    const bool joins =
+        cut.scope == Scope::model && !found.empty() && found.back().begin + found.back().size == tensor.begin;
     if (joins) {
       found.back().size += tensor.size;
     } else {
