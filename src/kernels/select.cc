@@ -34,7 +34,7 @@ Kth kth_largest(const std::uint32_t* keys, std::size_t n, std::size_t k, std::ui
     for (std::size_t i = 0; i < n; ++i) {
       const std::uint32_t key = keys[i];  // scratch may be where the keys are
       scratch[kept] = key;
-      kept += (key - low) >> shift == bucket ? 1 : 0;
+      kept += static_cast<std::size_t>((key - low) >> shift == bucket);
     }
     keys = scratch;
     n = kept;
