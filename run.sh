@@ -23,9 +23,10 @@ build() (
   source tools/packages.sh
   need_packages "${build_packages[@]}"
   mkdir -p build
+  [[ -e build/release/build.ninja ]] || echo "-- building, two minutes or so (build/run.log)" >&2
   if ! configure_and_build "$@" > build/run.log 2>&1 < /dev/null; then
-    tail -n 100 build/run.log
-    echo "run.sh: the build failed (all of it in build/run.log)"
+    tail -n 100 build/run.log >&2
+    echo "run.sh: the build failed (all of it in build/run.log)" >&2
     exit 1
   fi
 )

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -20,15 +21,19 @@ void print_table() {
   }
 }
 
-void write_json(const std::string& path) {
+std::string as_json() {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const SparsifierInfo& info : sparsifiers()) {
     rows.push_back({{"name", info.name}, {"keeps", info.summary}, {"example", info.example}});
   }
+  return nlohmann::ordered_json{{"sparsifiers", rows}}.dump(2) + '\n';
+}
+
+void write_file(const std::string& path, const std::string& content) {
   std::ofstream file(path);
-  file << nlohmann::ordered_json{{"sparsifiers", rows}}.dump(2) << '\n';
+  file << content;
   file.close();
-  if (!file) throw std::runtime_error("cannot write " + path);
+  if (!file) throw std::runtime_error("cannot write '" + path + "'");
 }
 
 }  // namespace
@@ -36,11 +41,17 @@ void write_json(const std::string& path) {
 void add_list(CLI::App& program) {
   CLI::App* const command = program.add_subcommand("list", "Sparsifiers, with an example each");
   command->footer("Examples:\n  sparsewire list\n  sparsewire list --json choices.json");
-  const auto json = std::make_shared<std::string>();  // filled in when the program parses, after this returns
-  command->add_option("--json", *json, "Also write the list to FILE")->type_name("FILE");
+  const auto json =
+      std::make_shared<std::optional<std::string>>();  // filled in when the program parses, after this returns
+  command->add_option("--json", *json, "Also write the list to FILE; - is standard output, without the table")
+      ->type_name("FILE");
   command->callback([json] {
+    if (*json == "-") {
+      fmt::print("{}", as_json());
+      return;
+    }
     print_table();
-    if (!json->empty()) write_json(*json);
+    if (json->has_value()) write_file(**json, as_json());
   });
 }
 

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <iostream>
+#include <stdexcept>
+#include <string_view>
 
 #include "commands.h"
 #include "sparsewire/errors.h"
@@ -23,17 +26,23 @@ int run(int argc, char** argv) {
   });
   sparsewire::cli::add_list(program);
   // CLI11 would only say that a sub-command is required.
+  const std::string_view first = argc > 1 ? argv[1] : "--help";
   const auto commands = program.get_subcommands([](const CLI::App*) { return true; });
-  const auto is_named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
-  if (argc > 1 && argv[1][0] != '-' && std::none_of(commands.begin(), commands.end(), is_named)) {
-    fmt::print(stderr, "sparsewire: there is no command '{}'\nTry 'sparsewire --help'.\n", argv[1]);
+  const bool known =
+      first == "-h" || first == "--help" || first == "--version" ||
+      std::any_of(commands.begin(), commands.end(), [&](auto* command) { return command->get_name() == first; });
+  if (!known) {
+    fmt::print(stderr, "sparsewire: there is no {} '{}'\nTry 'sparsewire --help'.\n",
+               first.starts_with('-') ? "option" : "command", first);
     return kWrongUsage;
   }
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return program.exit(error) == 0 ? 0 : kWrongUsage;  // --help and --version arrive here too
+    if (program.exit(error) != 0) return kWrongUsage;  // --help and --version arrive here too
   }
+  std::cout.flush();
+  if (std::fflush(stdout) != 0 || !std::cout) throw std::runtime_error("cannot write standard output");
   return 0;
 }
 

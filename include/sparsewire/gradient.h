@@ -11,6 +11,11 @@ namespace sparsewire {
 
 enum class Type : std::uint8_t { f32, bf16, f16 };
 
+// Floats that lie side by side: a span, a vector, an array.
+template <class T>
+concept FloatRange = std::ranges::contiguous_range<T> && std::same_as < std::remove_cv_t<std::ranges::range_value_t<T>>,
+float > ;
+
 // Borrowed; must outlive the call it is passed to. bf16 and f16 are given as their 16-bit patterns.
 //
 // `scale` and `decay` say how it enters the memory: memory <- decay*memory + scale*gradient. A Sifter
@@ -25,13 +30,9 @@ struct Gradient {
   Gradient() = default;
   Gradient(const void* numbers, Type number_type, std::size_t count) noexcept
       : data(numbers), type(number_type), size(count) {}
-  // Floats that lie side by side (a span, a vector, an array) are a gradient.
-  template <std::ranges::contiguous_range Floats>
-  requires std::same_as < std::remove_cv_t<std::ranges::range_value_t<Floats>>,
-  float >
-      // NOLINTNEXTLINE(google-explicit-constructor)
-      Gradient(const Floats& floats) noexcept : data(std::ranges::data(floats)),
-  size(std::ranges::size(floats)) {}
+  template <FloatRange Floats>
+  // NOLINTNEXTLINE(google-explicit-constructor): floats are a gradient.
+  Gradient(const Floats& floats) noexcept : data(std::ranges::data(floats)), size(std::ranges::size(floats)) {}
 };
 
 }  // namespace sparsewire

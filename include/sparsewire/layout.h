@@ -2,8 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,7 +22,7 @@ class Layout {
   // One unnamed tensor.
   // NOLINTNEXTLINE(google-explicit-constructor): a number of entries is a layout.
   Layout(std::uint64_t dim);
-  // REQUIRES: names differ; fewer than 2^32 entries in all.
+  // REQUIRES: names differ and hold no zero byte; fewer than 2^32 entries in all.
   // Throws UsageError.
   explicit Layout(std::vector<Tensor> tensors);
 

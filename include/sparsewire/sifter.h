@@ -24,9 +24,8 @@ namespace sparsewire {
 //   ef:decay=0.95,scale=lr     they wait in the memory, which fades by `decay` a step (default 1); scale=lr: the memory
 //                              holds lr*gradient (then w -= update), default scale=1: it holds the gradient
 //   none                       they are dropped
-//   momentum:m=0.9,clip=1      DGC's correction: the memory collects a velocity, which is cleared where an entry is
-//   sent;
-//                              clip: the local gradient's norm is cut to clip/sqrt(ranks), off by default
+//   momentum:m=0.9,clip=1      DGC's correction: the memory collects a velocity, cleared where an entry is sent; clip:
+//                              the local gradient's norm is cut to clip/sqrt(ranks), off by default
 struct Feedback {
   enum class Kind : std::uint8_t { ef, none, momentum };
   Kind kind = Kind::ef;
@@ -57,9 +56,9 @@ class Sifter {
   Sifter(Sifter&&) noexcept;
   Sifter& operator=(Sifter&&) noexcept;
 
-  // One step of error feedback: `sent` becomes what is worth sending, the rest stays. `gradient.scale` and `.decay`
-  // are ignored: the feedback decides. Throws UsageError, BadGradient: then the step does not count, the memory is as
-  // it was, to rounding, and `sent` is empty.
+  // One step of error feedback: `sent` becomes what is worth sending, the rest stays. `lr` counts with scale=lr only.
+  // `gradient.scale` and `.decay` are ignored: the feedback decides. Throws UsageError, BadGradient: then the step does
+  // not count, the memory is as it was, to rounding, and `sent` is empty.
   void sift(Gradient gradient, SparseVector& sent, float lr = 1.0F);
 
   // Takes the last sift back, to rounding: for a step that failed on another rank.
@@ -87,9 +86,9 @@ class Sifter {
 
   // Everything that decides later steps, in a versioned, checksummed form: docs/state_format.md.
   std::vector<std::byte> save() const;
-  // Goes on where save() left off, bit for bit. The tensors may come in another order, and may be some of those saved:
-  // they are found by name. Throws UsageError if the bytes are broken, or were saved under other specs; then nothing
-  // has changed. (Who wants to go on under another spec copies memory() by hand.)
+  // Goes on where save() left off, bit for bit, in the same Place (which is not saved). The tensors may come in another
+  // order, and may be some of those saved: they are found by name. Throws UsageError if the bytes are broken, or were
+  // saved under other specs; then nothing has changed. (Who wants to go on under another spec copies memory() by hand.)
   void load(std::span<const std::byte> bytes);
 
  private:

@@ -69,7 +69,7 @@ class Sparsifier {
   // replaces it by the median over them. Null when there is none, which is almost always.
   virtual float* vote() { return nullptr; }
 
-  // Saves or restores everything that decides later steps, bit for bit (state.h).
+  // Saves or restores everything that decides later steps, bit for bit. Internal: Sifter::save and load call it.
   virtual void transfer(State& state) = 0;
 };
 
@@ -83,7 +83,7 @@ struct SparsifierInfo {
   std::string_view example;  // a spec that works
 };
 
-// Every sparsifier there is, in the order of sparsifiers.def.
+// Every sparsifier there is.
 std::span<const SparsifierInfo> sparsifiers() noexcept;
 
 }  // namespace sparsewire

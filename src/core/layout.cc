@@ -14,6 +14,9 @@ Layout::Layout(std::vector<Tensor> tensors) : tensors_(std::move(tensors)) {
   constexpr std::uint64_t kMost = (std::uint64_t{1} << 32) - 1;  // indices have 32 bits in memory
   std::unordered_set<std::string_view> names;
   for (Tensor& tensor : tensors_) {
+    if (tensor.name.find('\0') != std::string::npos) {  // a saved state ends names with it
+      throw UsageError(text("[layout] the name of tensor '", tensor.name.c_str(), "...' holds a zero byte"));
+    }
     if (!names.insert(tensor.name).second) {
       throw UsageError(text("[layout] two tensors are called '", tensor.name, "'"));
     }

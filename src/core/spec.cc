@@ -92,7 +92,10 @@ void Spec::finish() const {
     for (const std::string& name : asked_) valid += text(valid.empty() ? "" : ", ", name);
     fail(text("unknown key '", key, "'; ", valid.empty() ? "it takes none" : "valid are " + valid));
   }
+  if (!complaint_.empty()) fail(complaint_);
 }
+
+void Spec::complain_later(const std::string& message) { complaint_ = message; }
 
 void Spec::fail(const std::string& message) const { throw UsageError(text("[", name_, "] ", message)); }
 

@@ -44,6 +44,10 @@ class Spec {
   // One of `words`, or the first of them.
   std::string choice(std::string_view key, std::initializer_list<std::string_view> words);
 
+  // A complaint about what is missing: thrown by finish(), after unknown keys, of which a missing one often is the
+  // reason.
+  void complain_later(const std::string& message);
+
   // Refuses keys that were not asked for, and names those that were.
   void finish() const;
 
@@ -56,6 +60,7 @@ class Spec {
   std::string name_;
   std::vector<std::pair<std::string, std::string>> given_;
   std::vector<std::string> asked_;
+  std::string complaint_;
 };
 
 }  // namespace sparsewire

@@ -13,11 +13,13 @@
 namespace sparsewire::kernels {
 namespace {
 
-std::string name_of(std::int64_t target) {
-  std::string name = hwy::TargetName(target);
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+std::string lower_case(std::string name) {
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return name;
 }
+
+std::string name_of(std::int64_t target) { return lower_case(hwy::TargetName(target)); }
 
 // Compiled in and able to run here. What the processor can do does not change, so a forced level is left out of
 // account.
@@ -51,14 +53,15 @@ std::string simd_level() {
 }
 
 void force_simd(std::string_view level) {
+  const std::string wanted_name = lower_case(std::string(level));
   std::int64_t wanted = 0;
   std::string valid = "auto";
   for (const std::int64_t target : targets_slowest_first()) {
     const std::string name = name_of(target);
-    if (name == level) wanted = target;
+    if (name == wanted_name) wanted = target;
     valid += ", " + name;
   }
-  if (wanted == 0 && level != "auto") {
+  if (wanted == 0 && wanted_name != "auto") {
     throw UsageError(text("SPARSEWIRE_SIMD=", level, " is not one of ", valid));
   }
   hwy::SetSupportedTargetsForTest(wanted);  // 0: whatever the processor has

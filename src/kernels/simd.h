@@ -7,7 +7,7 @@
 
 namespace sparsewire::kernels {
 
-// The levels that this build holds and this machine can run, slowest first ("emu128", "ssse3", "sse4", "avx2", "avx3",
+// The levels that this build holds and this machine can run, slowest first ("scalar", "ssse3", "sse4", "avx2", "avx3",
 // ...).
 std::vector<std::string> simd_levels();
 

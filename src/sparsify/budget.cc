@@ -17,7 +17,7 @@ Budget::Budget(Spec& spec, std::size_t model_size, bool per_unit, std::size_t li
   const auto ratio = spec.number("ratio", kRatioRange);
   const auto k = spec.integer("k", 1, limit);
   if (ratio.has_value() == k.has_value()) {
-    spec.fail(ratio ? "takes ratio= or k=, not both" : "needs ratio= in (0, 1] or k= at least 1");
+    spec.complain_later(ratio ? "takes ratio= or k=, not both" : "needs ratio= in (0, 1] or k= at least 1");
   }
   ratio_ = ratio.value_or(0);
   k_ = k.value_or(0);

@@ -135,7 +135,7 @@ Gradient Sifter::Parts::accumulate_velocity(Gradient gradient) {
 
 void Sifter::sift(Gradient gradient, SparseVector& sent, float lr) {
   Parts& p = *parts_;
-  if (gradient.size != p.memory.size()) {
+  if (gradient.size != p.memory.size() || (gradient.data == nullptr && gradient.size != 0)) {
     sent.clear(p.memory.size());
     throw UsageError(
         text("[", p.name, "] a gradient of ", gradient.size, " entries does not fit a layout of ", p.memory.size()));
@@ -155,6 +155,10 @@ void Sifter::sift(Gradient gradient, SparseVector& sent, float lr) {
     p.masked.clear();
     for (std::size_t i = 0; i < sent.size(); ++i) p.masked.push_back(std::exchange(p.velocity[sent.index(i)], 0.0F));
   } else {
+    if (p.feedback.scale_by_lr && !std::isfinite(lr)) {
+      sent.clear(p.memory.size());
+      throw UsageError(text("[ef] lr=", lr, " is not a finite number"));
+    }
     gradient.decay = p.feedback.decay;
     gradient.scale = p.feedback.scale_by_lr ? lr : 1.0F;
     sifted = p.sparsifier->sift(gradient, p.memory, sent);

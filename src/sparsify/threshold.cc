@@ -27,16 +27,15 @@ class Threshold final : public UnitSparsifier {
     const auto lambda = spec.number("lambda", {.min = 0, .max = kLargest});
     const auto ratio = spec.number("ratio", kRatioRange);
     if (lambda.has_value() == ratio.has_value()) {
-      spec.fail(lambda ? "takes lambda= or ratio=, not both" : "needs lambda= at least 0 or ratio= in (0, 1]");
+      spec.complain_later(lambda ? "takes lambda= or ratio=, not both"
+                                 : "needs lambda= at least 0 or ratio= in (0, 1]");
     }
     const bool by_rule = spec.choice("rule", {"calibrate", "sqrt"}) == "sqrt";
     const auto calibrate = spec.integer("calibrate", 1, std::uint64_t{1} << 32);
     if (lambda && (spec.has("rule") || calibrate)) spec.fail("rule= and calibrate= go with ratio=, not with lambda=");
     if (by_rule && calibrate) spec.fail("takes rule=sqrt or calibrate=, not both");
-    if (lambda) {
-      lambda_ = static_cast<float>(*lambda);
-      return;
-    }
+    if (lambda) lambda_ = static_cast<float>(*lambda);
+    if (lambda || !ratio) return;
     k_ = count_of(*ratio, sparse_size());
     if (by_rule) {
       rule_ = true;
