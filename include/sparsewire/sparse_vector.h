@@ -1,6 +1,7 @@
 // The entries of a vector that travel: the one value type every stage hands to the next.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -21,6 +22,14 @@ struct SparseVector {
 
   // The index of the entry `i`, for both forms.
   std::uint32_t index(std::size_t i) const noexcept { return is_full() ? static_cast<std::uint32_t>(i) : indices[i]; }
+
+  // Full, or as many indices as values, ascending and below dim. COST: a look at every index.
+  bool is_valid() const noexcept {
+    if (is_full()) return true;
+    const auto does_not_ascend = [](std::uint32_t a, std::uint32_t b) { return a >= b; };
+    return indices.size() == values.size() && (indices.empty() || indices.back() < dim) &&
+           std::adjacent_find(indices.begin(), indices.end(), does_not_ascend) == indices.end();
+  }
 
   // Forgets the entries, keeps the storage.
   void clear(std::uint64_t new_dim) noexcept {

@@ -65,6 +65,13 @@ void State::string(std::string_view name, std::string& value) {
   if (!saving_) value.assign(letters.begin(), letters.end());
 }
 
+void State::flag(std::string_view name, bool& value) {
+  std::uint8_t byte = value ? 1 : 0;
+  this->value(name, byte);
+  if (byte > 1) throw UsageError(text("[state] field '", name, "' is neither 0 nor 1"));
+  value = byte != 0;
+}
+
 std::vector<std::byte> State::bytes() && {
   const std::uint64_t size = written_.size() - kHeader;
   std::memcpy(written_.data() + 8, &size, sizeof size);

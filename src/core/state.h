@@ -37,6 +37,7 @@ class State {
     field(name, std::as_writable_bytes(std::span(values)));
   }
   void string(std::string_view name, std::string& value);
+  void flag(std::string_view name, bool& value);
 
   // When the tensors lie elsewhere now than when the state was saved: where flat index `index` went, or nothing if its
   // tensor is gone. Null when nothing moved.

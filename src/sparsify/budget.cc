@@ -15,7 +15,7 @@ std::size_t count_of(double ratio, std::size_t n) noexcept {
 Budget::Budget(Spec& spec, std::size_t model_size, bool per_unit, std::size_t limit)
     : model_size_(model_size), per_unit_(per_unit) {
   const auto ratio = spec.number("ratio", kRatioRange);
-  const auto k = spec.integer("k", 1, limit);
+  const auto k = spec.integer("k", 1, std::max<std::size_t>(1, limit));  // with nothing to choose from, any k will do
   if (ratio.has_value() == k.has_value()) {
     spec.complain_later(ratio ? "takes ratio= or k=, not both" : "needs ratio= in (0, 1] or k= at least 1");
   }

@@ -51,6 +51,7 @@ class Dense final : public Sparsifier {
 
   void undo(Gradient gradient, std::span<float> memory, const SparseVector& sent) override {
     check_size(gradient, memory);
+    if (step_ == place_.first_step) throw UsageError("[dense] there is no step to undo");
     std::copy(sent.values.begin(), sent.values.end(), memory.begin());
     kernels::subtract(gradient, 0, gradient.size, memory.data());
     --step_;

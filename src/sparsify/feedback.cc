@@ -4,21 +4,26 @@
 #include "sparsewire/sifter.h"
 
 namespace sparsewire {
+namespace {
+
+// What a step that is taken back divides by: not so small that the quotient overflows.
+constexpr Range kFactorRange{.min = 1e-6, .max = 1};
+
+}  // namespace
 
 Feedback parse_feedback(std::string_view text_of_spec) {
   Spec spec(text_of_spec);
   Feedback feedback;
   if (spec.name() == "ef") {
     feedback.kind = Feedback::Kind::ef;
-    feedback.decay = static_cast<float>(spec.number("decay", kRatioRange).value_or(1));
+    feedback.decay = static_cast<float>(spec.number("decay", kFactorRange).value_or(1));
     feedback.scale_by_lr = spec.choice("scale", {"1", "lr"}) == "lr";
   } else if (spec.name() == "none") {
     feedback.kind = Feedback::Kind::none;
   } else if (spec.name() == "momentum") {
     feedback.kind = Feedback::Kind::momentum;
-    feedback.momentum =
-        static_cast<float>(spec.number("m", {.min = 0, .max = 1, .above_min = true, .below_max = true}).value_or(0.9));
-    feedback.clip = static_cast<float>(spec.number("clip", {.min = 0, .above_min = true}).value_or(0));
+    feedback.momentum = static_cast<float>(spec.number("m", {.min = kFactorRange.min, .max = 0.999999}).value_or(0.9));
+    feedback.clip = static_cast<float>(spec.number("clip", {.min = 1e-30, .max = 1e30}).value_or(0));
   } else {
     throw UsageError(text("'", spec.name(), "' is not a feedback; there are ef, none, momentum"));
   }

@@ -124,10 +124,15 @@ std::optional<std::size_t> Harvest::take_all(const Unit& unit, const Gradient& g
       });
     });
     full = false;
-    for (Part& part : parts_) {  // here, not on the pool's threads: this may throw
-      if (!part.full) continue;
-      full = true;
-      part.found.reserve(2 * part.found.size() + 2 * kPiece);
+    try {
+      for (Part& part : parts_) {  // here, not on the pool's threads: this may throw
+        if (!part.full) continue;
+        full = true;
+        part.found.reserve(2 * part.found.size() + 2 * kPiece);
+      }
+    } catch (...) {
+      take_back(unit, gradient, memory);
+      throw;
     }
   }
   return finish(unit, gradient, memory, found);
@@ -205,6 +210,12 @@ void Harvest::take_more(const Unit& unit, float* memory, std::size_t k, const Sc
       return true;
     });
   });
+  try {
+    for (const Part& part : parts_) found.reserve(k + part.found.size());
+  } catch (...) {
+    for (Part& part : parts_) part.found.put_back(memory);
+    throw;
+  }
   for (Part& part : parts_) {
     if (part.found.size() == 0) continue;
     found.merge(part.found);
@@ -250,11 +261,23 @@ std::optional<std::size_t> Harvest::finish(const Unit& unit, const Gradient& gra
   std::size_t bad = kernels::kNoneBad;
   for (const Part& part : parts_) bad = std::min(bad, part.bad);
   if (bad == kernels::kNoneBad) {
-    collect(found);
+    try {
+      collect(found);
+    } catch (...) {
+      take_back(unit, gradient, memory);
+      throw;
+    }
     norm2_ = 0;
     for (std::size_t b = 0; b < unit.blocks.size(); ++b) norm2_ += block_norm2_[b];
     return std::nullopt;
   }
+  take_back(unit, gradient, memory);
+  found.clear();
+  return bad;
+}
+
+// Everything as it was before the pass, to rounding, however far it got.
+void Harvest::take_back(const Unit& unit, const Gradient& gradient, float* memory) {
   for_each_part(unit, [&](Part& part) {
     part.found.put_back(memory);
     for (std::size_t b = part.first_block; b < part.block; ++b) {
@@ -262,11 +285,13 @@ std::optional<std::size_t> Harvest::finish(const Unit& unit, const Gradient& gra
     }
     if (part.offset != 0) kernels::subtract(gradient, unit.blocks[part.block].begin, part.offset, memory);
   });
-  found.clear();
-  return bad;
 }
 
+// Makes room first: what throws must not have moved anything.
 void Harvest::collect(Candidates& found) {
+  std::size_t size = 0;
+  for (const Part& part : parts_) size += part.found.size();
+  parts_[0].found.reserve(size);
   std::swap(found, parts_[0].found);
   for (std::size_t p = 1; p < parts_.size(); ++p) found.append(parts_[p].found);
 }

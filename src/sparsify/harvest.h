@@ -81,6 +81,7 @@ class Harvest {
                Part& part) noexcept;
   void reserve_limited(const Unit& unit, std::size_t k, Candidates& found);
   std::optional<std::size_t> finish(const Unit& unit, const Gradient& gradient, float* memory, Candidates& found);
+  void take_back(const Unit& unit, const Gradient& gradient, float* memory);
   std::uint32_t sure() const noexcept;
   void collect(Candidates& found);
 

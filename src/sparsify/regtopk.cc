@@ -75,8 +75,9 @@ class RegTopK final : public UnitSparsifier {
         top_(units(), place.pool) {}
 
   void observe(const SparseVector& sent, std::span<const float> update_at_sent) override {
-    if (update_at_sent.size() != sent.size())
-      throw UsageError("[regtopk] observe needs one update for each entry sent");
+    if (!sent.is_valid() || update_at_sent.size() != sent.size()) {
+      throw UsageError("[regtopk] observe needs entries in ascending order and one update for each");
+    }
     score_.echoes.clear();
     for (std::size_t i = 0; i < sent.size(); ++i) {
       if (sent.values[i] == 0) continue;  // rounded away by the codec: nothing was sent
@@ -110,7 +111,7 @@ class RegTopK final : public UnitSparsifier {
   void rewind() override { heard_ = heard_before_; }
 
   void transfer_more(State& state) override {
-    state.value("heard", heard_);
+    state.flag("heard", heard_);
     state.array("echoes", score_.echoes);
     if (!state.moved) return;
     std::vector<Echo> kept;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 
 #include "core/pages.h"
@@ -26,7 +27,8 @@ struct Sifter::Parts {
   std::unique_ptr<Sparsifier> sparsifier;
   LongVector memory;
   Ledger ledger;
-  Ledger ledger_before;  // for undo
+  Ledger ledger_before;   // for undo
+  bool can_undo = false;  // a step was taken, and nothing came after it
 
   // DGC only.
   LongVector velocity;
@@ -36,6 +38,10 @@ struct Sifter::Parts {
   Candidates nothing;
 
   Gradient accumulate_velocity(Gradient gradient);
+  Sifted sift(Gradient gradient, SparseVector& sent, float lr);
+  Sifted sift_velocity(Gradient gradient, SparseVector& sent);
+  Gradient scaled(Gradient gradient, float lr) const;
+  void check(const SparseVector& entries, const char* what) const;
   float clip_factor(const Gradient& gradient);
   Layout transfer_head(State& state);
   void transfer_body(State& state, LongVector& all_memory, LongVector& all_velocity);
@@ -43,12 +49,19 @@ struct Sifter::Parts {
 
 namespace {
 
-// The tensors of `to`, found by name among those of `from`, as numbers.
-LongVector rearrange(const LongVector& numbers, const Layout& from, const Layout& to) {
+using Names = std::unordered_map<std::string_view, const Tensor*>;
+
+Names names_of(const Layout& layout) {
+  Names names;
+  for (const Tensor& tensor : layout.tensors()) names.emplace(tensor.name, &tensor);
+  return names;
+}
+
+// The numbers of the tensors of `to`, found by name among `from`.
+LongVector rearrange(const LongVector& numbers, const Names& from, const Layout& to) {
   LongVector result(to.dim());
   for (const Tensor& tensor : to.tensors()) {
-    const float* source = numbers.data() + from.find(tensor.name)->begin;
-    std::copy_n(source, tensor.size, result.data() + tensor.begin);
+    std::copy_n(numbers.data() + from.at(tensor.name)->begin, tensor.size, result.data() + tensor.begin);
   }
   return result;
 }
@@ -71,16 +84,17 @@ Layout transfer_layout(State& state, const Layout& layout) {
     tensors.push_back({names.substr(at, end - at), size});
     at = end + 1;
   }
+  if (at != names.size()) throw UsageError("[state] has more tensor names than tensors");
   return Layout(std::move(tensors));
 }
 
 // Does the saved layout hold every tensor that is wanted?
-void check_tensors(const Layout& saved, const Layout& wanted) {
+void check_tensors(const Names& saved, const Layout& wanted) {
   for (const Tensor& tensor : wanted.tensors()) {
-    const Tensor* const found = saved.find(tensor.name);
-    if (found == nullptr || found->size != tensor.size) {
+    const auto found = saved.find(tensor.name);
+    if (found == saved.end() || found->second->size != tensor.size) {
       throw UsageError(text("[state] tensor '", tensor.name, "' of ", tensor.size, " entries ",
-                            found == nullptr ? "was not saved" : text("was saved with ", found->size)));
+                            found == saved.end() ? "was not saved" : text("was saved with ", found->second->size)));
     }
   }
 }
@@ -133,73 +147,111 @@ Gradient Sifter::Parts::accumulate_velocity(Gradient gradient) {
   return velocity;
 }
 
+// A step of DGC: the velocity is what is sifted, and is cleared where an entry is sent.
+Sifted Sifter::Parts::sift_velocity(Gradient gradient, SparseVector& sent) {
+  gradient.scale = clip_factor(gradient);
+  const Gradient total = accumulate_velocity(gradient);
+  Sifted sifted;
+  bool taken = false;
+  try {
+    sifted = sparsifier->sift(total, memory, sent);
+    taken = true;
+    masked.reserve(sent.size());
+  } catch (...) {
+    if (taken) sparsifier->undo(total, memory, sent);
+    gradient.decay = feedback.momentum;
+    harvest.subtract(whole, gradient, velocity.data());
+    throw;
+  }
+  masked.clear();
+  for (std::size_t i = 0; i < sent.size(); ++i) masked.push_back(std::exchange(velocity[sent.index(i)], 0.0F));
+  return sifted;
+}
+
 void Sifter::sift(Gradient gradient, SparseVector& sent, float lr) {
   Parts& p = *parts_;
-  if (gradient.size != p.memory.size() || (gradient.data == nullptr && gradient.size != 0)) {
+  p.can_undo = false;
+  try {
+    if (gradient.size != p.memory.size() || (gradient.data == nullptr && gradient.size != 0)) {
+      throw UsageError(text("[", p.name, "] a gradient of ", gradient.data == nullptr ? 0 : gradient.size,
+                            " entries does not fit a layout of ", p.memory.size()));
+    }
+    p.ledger_before = p.ledger;
+    const Sifted sifted = p.sift(gradient, sent, lr);
+    p.ledger.step += 1;
+    p.ledger.entries = sent.size();
+    p.ledger.sent_norm2 = sifted.sent_norm2;
+    p.ledger.memory_norm2 = sifted.accumulated_norm2 - sifted.sent_norm2;
+    p.ledger.total_error += p.ledger.memory_norm2;
+  } catch (...) {
     sent.clear(p.memory.size());
-    throw UsageError(
-        text("[", p.name, "] a gradient of ", gradient.size, " entries does not fit a layout of ", p.memory.size()));
+    throw;
   }
-  Sifted sifted;
-  if (p.feedback.kind == Feedback::Kind::momentum) {
-    sent.clear(p.memory.size());  // empty if the velocity is refused
-    gradient.scale = p.clip_factor(gradient);
-    const Gradient velocity = p.accumulate_velocity(gradient);
-    try {
-      sifted = p.sparsifier->sift(velocity, p.memory, sent);
-    } catch (const BadGradient&) {
-      gradient.decay = p.feedback.momentum;
-      p.harvest.subtract(p.whole, gradient, p.velocity.data());
-      throw;
-    }
-    p.masked.clear();
-    for (std::size_t i = 0; i < sent.size(); ++i) p.masked.push_back(std::exchange(p.velocity[sent.index(i)], 0.0F));
-  } else {
-    if (p.feedback.scale_by_lr && !std::isfinite(lr)) {
-      sent.clear(p.memory.size());
-      throw UsageError(text("[ef] lr=", lr, " is not a finite number"));
-    }
-    gradient.decay = p.feedback.decay;
-    gradient.scale = p.feedback.scale_by_lr ? lr : 1.0F;
-    sifted = p.sparsifier->sift(gradient, p.memory, sent);
-    if (p.feedback.kind == Feedback::Kind::none) std::fill(p.memory.begin(), p.memory.end(), 0.0F);
-  }
-  p.ledger_before = p.ledger;
-  p.ledger.step += 1;
-  p.ledger.entries = sent.size();
-  p.ledger.sent_norm2 = sifted.sent_norm2;
-  p.ledger.memory_norm2 = sifted.accumulated_norm2 - sifted.sent_norm2;
-  p.ledger.total_error += p.ledger.memory_norm2;
+  p.can_undo = true;
+}
+
+Sifted Sifter::Parts::sift(Gradient gradient, SparseVector& sent, float lr) {
+  if (feedback.kind == Feedback::Kind::momentum) return sift_velocity(gradient, sent);
+  const Sifted sifted = sparsifier->sift(scaled(gradient, lr), memory, sent);
+  if (feedback.kind == Feedback::Kind::none) std::fill(memory.begin(), memory.end(), 0.0F);
+  return sifted;
+}
+
+// The gradient with the factors of the feedback.
+Gradient Sifter::Parts::scaled(Gradient gradient, float lr) const {
+  if (feedback.scale_by_lr && !std::isfinite(lr)) throw UsageError(text("[ef] lr=", lr, " is not a finite number"));
+  gradient.decay = feedback.decay;
+  gradient.scale = feedback.scale_by_lr ? lr : 1.0F;
+  return gradient;
 }
 
 void Sifter::undo(Gradient gradient, const SparseVector& sent, float lr) {
   Parts& p = *parts_;
+  if (!p.can_undo || sent.size() != p.ledger.entries) {
+    throw UsageError(text("[", p.name, "] there is no step of ", sent.size(), " entries to undo"));
+  }
+  p.check(sent, "undo");
+  p.can_undo = false;
   if (p.feedback.kind == Feedback::Kind::momentum) {
     for (std::size_t i = 0; i < sent.size(); ++i) p.velocity[sent.index(i)] = p.masked[i];
-    p.sparsifier->undo(std::span<const float>(p.velocity), p.memory, sent);
+    p.sparsifier->undo(p.velocity, p.memory, sent);
     gradient.scale = p.clip_factor(gradient);
     gradient.decay = p.feedback.momentum;
     p.harvest.subtract(p.whole, gradient, p.velocity.data());
   } else {
-    gradient.decay = p.feedback.decay;
-    gradient.scale = p.feedback.scale_by_lr ? lr : 1.0F;
-    p.sparsifier->undo(gradient, p.memory, sent);
+    p.sparsifier->undo(p.scaled(gradient, lr), p.memory, sent);
     if (p.feedback.kind == Feedback::Kind::none) std::fill(p.memory.begin(), p.memory.end(), 0.0F);
   }
   p.ledger = p.ledger_before;
 }
 
+void Sifter::Parts::check(const SparseVector& entries, const char* what) const {
+  if (entries.dim == memory.size() && entries.is_valid()) return;
+  throw UsageError(
+      text("[", name, "] ", what, " got a vector that is not one of ", memory.size(), " entries, indices ascending"));
+}
+
 void Sifter::keep_rounding_loss(const SparseVector& sent, const SparseVector& received) {
   Parts& p = *parts_;
+  p.check(sent, "keep_rounding_loss");
+  p.can_undo = false;
   if (sent.indices != received.indices || sent.size() != received.size()) {
     throw UsageError(
         text("[", p.name, "] the ", received.size(), " entries received are not the ", sent.size(), " sent"));
   }
   if (p.feedback.kind == Feedback::Kind::none) return;
+  for (std::size_t i = 0; i < sent.size(); ++i) {
+    if (!std::isfinite(sent.values[i] - received.values[i])) {
+      throw UsageError(text("[", p.name, "] entry ", sent.index(i), " was sent as ", sent.values[i],
+                            " and received as ", received.values[i]));
+    }
+  }
   for (std::size_t i = 0; i < sent.size(); ++i) p.memory[sent.index(i)] += sent.values[i] - received.values[i];
 }
 
 void Sifter::observe(const SparseVector& sent, std::span<const float> update_at_sent) {
+  parts_->check(sent, "observe");
+  parts_->can_undo = false;
   parts_->sparsifier->observe(sent, update_at_sent);
 }
 
@@ -253,15 +305,17 @@ void Sifter::load(std::span<const std::byte> bytes) {
   State state(bytes);
   const Layout saved = p.transfer_head(state);
   const Layout& layout = p.place.layout;
-  check_tensors(saved, layout);
+  const Names saved_names = names_of(saved);
+  const Names names = names_of(layout);
+  check_tensors(saved_names, layout);
   const bool moved = saved != layout;
   if (moved) {
     state.moved = [&](std::uint32_t index) -> std::optional<std::uint32_t> {
       if (index >= saved.dim()) return std::nullopt;
       const Tensor& tensor = saved.at(index);
-      const Tensor* const now = layout.find(tensor.name);
-      if (now == nullptr) return std::nullopt;
-      return static_cast<std::uint32_t>(now->begin + (index - tensor.begin));
+      const auto now = names.find(tensor.name);
+      if (now == names.end()) return std::nullopt;
+      return static_cast<std::uint32_t>(now->second->begin + (index - tensor.begin));
     };
   }
   const std::vector<std::byte> before = save();
@@ -270,8 +324,14 @@ void Sifter::load(std::span<const std::byte> bytes) {
   try {
     p.transfer_body(state, memory, velocity);
     state.finish();
-    if (memory.size() != saved.dim() || velocity.size() != (p.velocity.empty() ? 0 : saved.dim())) {
+    if (memory.size() != saved.dim() ||
+        velocity.size() != (p.feedback.kind == Feedback::Kind::momentum ? saved.dim() : 0)) {
       throw UsageError("[state] the memory does not fit the tensors");
+    }
+    const auto is_finite = [](float number) { return std::isfinite(number); };
+    if (!std::all_of(memory.begin(), memory.end(), is_finite) ||
+        !std::all_of(velocity.begin(), velocity.end(), is_finite)) {
+      throw UsageError("[state] the memory holds a number that is not finite");
     }
   } catch (...) {  // all or nothing
     State back(before);
@@ -279,8 +339,9 @@ void Sifter::load(std::span<const std::byte> bytes) {
     p.transfer_body(back, memory, velocity);
     throw;
   }
-  p.memory = moved ? rearrange(memory, saved, layout) : std::move(memory);
-  if (!velocity.empty()) p.velocity = moved ? rearrange(velocity, saved, layout) : std::move(velocity);
+  p.can_undo = false;
+  p.memory = moved ? rearrange(memory, saved_names, layout) : std::move(memory);
+  p.velocity = moved && !velocity.empty() ? rearrange(velocity, saved_names, layout) : std::move(velocity);
 }
 
 }  // namespace sparsewire

@@ -18,6 +18,8 @@
 namespace sparsewire {
 namespace {
 
+constexpr std::uint64_t kMostSteps = std::uint64_t{1} << 32;  // of a calibration
+
 class Threshold final : public UnitSparsifier {
  public:
   Threshold(Spec& spec, const Place& place)
@@ -31,7 +33,7 @@ class Threshold final : public UnitSparsifier {
                                  : "needs lambda= at least 0 or ratio= in (0, 1]");
     }
     const bool by_rule = spec.choice("rule", {"calibrate", "sqrt"}) == "sqrt";
-    const auto calibrate = spec.integer("calibrate", 1, std::uint64_t{1} << 32);
+    const auto calibrate = spec.integer("calibrate", 1, kMostSteps);
     if (lambda && (spec.has("rule") || calibrate)) spec.fail("rule= and calibrate= go with ratio=, not with lambda=");
     if (by_rule && calibrate) spec.fail("takes rule=sqrt or calibrate=, not both");
     if (lambda) lambda_ = static_cast<float>(*lambda);
@@ -40,7 +42,7 @@ class Threshold final : public UnitSparsifier {
     if (by_rule) {
       rule_ = true;
     } else {
-      calibrate_ = calibrate.value_or(static_cast<std::uint64_t>(std::ceil(1 / *ratio)));
+      calibrate_ = calibrate.value_or(static_cast<std::uint64_t>(std::min(std::ceil(1 / *ratio), double{kMostSteps})));
     }
   }
 
@@ -54,20 +56,20 @@ class Threshold final : public UnitSparsifier {
   void begin(const Gradient& gradient) override {
     voting_ = false;
     if (rule_) {  // 1/(2 sqrt k) is for raw gradients; a memory of lr*gradient wants the first lr's multiple of it
-      lambda_ = gradient.scale * (0.5F / std::sqrt(static_cast<float>(k_)));
+      lambda_ = std::abs(gradient.scale) * (0.5F / std::sqrt(static_cast<float>(k_)));
     }
   }
 
   std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const Gradient& gradient, float* memory,
                                        Candidates& chosen) override {
     if (calibrating()) return top_.take(u, unit, gradient, memory, k_, magnitude_score(), chosen);
-    const std::uint32_t threshold = std::max(kernels::key_of(lambda_), kernels::kLowestKey);
+    const std::uint32_t threshold = std::clamp(kernels::key_of(lambda_), kernels::kLowestKey, kernels::kInfinityKey);
     return top_.harvest().take_all(unit, gradient, memory, threshold, chosen);
   }
 
   void end() override {
     rule_before_ = rule_;
-    rule_ = false;
+    if (lambda_ > 0) rule_ = false;  // a first learning rate of 0, as warm-ups have, is not one
     measured_before_ = measured_steps_;
     if (!calibrating()) return;
     if (measured_steps_ + tail() >= calibrate_) measured_.push_back(kernels::magnitude_of(top_.kth()));
@@ -90,10 +92,16 @@ class Threshold final : public UnitSparsifier {
 
   void transfer_more(State& state) override {
     state.value("lambda", lambda_);
-    state.value("rule_pending", rule_);
-    state.value("voting", voting_);
+    state.flag("rule_pending", rule_);
+    state.flag("voting", voting_);
     state.value("measured_steps", measured_steps_);
     state.array("measured", measured_);
+    const auto is_wrong = [](float number) { return !std::isfinite(number) || number < 0; };
+    const std::uint64_t first = calibrate_ - std::min(calibrate_, tail());  // the first step that is recorded
+    if (is_wrong(lambda_) || std::any_of(measured_.begin(), measured_.end(), is_wrong) ||
+        measured_steps_ > calibrate_ || measured_.size() != measured_steps_ - std::min(measured_steps_, first)) {
+      throw UsageError("[state] holds no threshold that could have been measured");
+    }
   }
 
   Harvest& harvest() noexcept override { return top_.harvest(); }

@@ -37,7 +37,13 @@ std::optional<std::size_t> Top::take(std::size_t u, const Unit& unit, const Grad
     const std::uint32_t lower = sampled ? kernels::kLowestKey : harvest_.sample(unit, nullptr, memory, k);
     threshold = std::min(threshold - 1, lower);
     best.keep_best(k, memory);
-    harvest_.take_more(unit, memory, k, score, threshold, best);
+    try {
+      harvest_.take_more(unit, memory, k, score, threshold, best);
+    } catch (...) {  // out of memory
+      best.put_back(memory);
+      harvest_.subtract(unit, gradient, memory);
+      throw;
+    }
     best.rank(score);
   }
   kth_ = best.keep_best(k, memory);

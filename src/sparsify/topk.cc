@@ -1,4 +1,6 @@
 // Keeps the k entries of largest magnitude: exact, ties by the lower index.
+#include <algorithm>
+
 #include "sparsify/budget.h"
 #include "sparsify/registry.h"
 #include "sparsify/top.h"
@@ -11,7 +13,8 @@ class TopK final : public UnitSparsifier {
  public:
   TopK(Spec& spec, const Place& place, std::uint64_t chunk)
       : UnitSparsifier(spec, place, place.scope, chunk),
-        budget_(spec, sparse_size(), chunk != 0, chunk != 0 ? chunk : sparse_size()),
+        budget_(spec, sparse_size(), chunk != 0,
+                chunk != 0 ? std::min<std::size_t>(chunk, sparse_size()) : sparse_size()),
         top_(units(), place.pool) {}
 
  private:

@@ -27,12 +27,15 @@ double norm2(const Unit& unit, const Candidates& chosen) {
   return sum;
 }
 
+void make_room(SparseVector& out, std::size_t more) {
+  const std::size_t size = out.size() + more;
+  if (size <= out.values.capacity() && size <= out.indices.capacity()) return;
+  const std::size_t room = std::max(size, out.values.capacity() * 3 / 2);  // the steady state allocates nothing
+  out.indices.reserve(room);
+  out.values.reserve(room);
+}
+
 void append(SparseVector& out, const Candidates& chosen) {
-  if (const std::size_t size = out.size() + chosen.size(); size > out.values.capacity()) {
-    const std::size_t room = std::max(size, out.values.capacity() * 3 / 2);  // the steady state allocates nothing
-    out.indices.reserve(room);
-    out.values.reserve(room);
-  }
   out.indices.insert(out.indices.end(), chosen.indices(), chosen.indices() + chosen.size());
   out.values.insert(out.values.end(), chosen.values(), chosen.values() + chosen.size());
 }
@@ -75,11 +78,28 @@ Sifted UnitSparsifier::sift(Gradient gradient, std::span<float> memory, SparseVe
   Sifted sifted;
   for (std::size_t u = 0; u < units_.size(); ++u) {
     const Unit& unit = units_[u];
-    const auto bad = unit.dense ? harvest().take_all(unit, gradient, memory.data(), kernels::kLowestKey, chosen_)
-                                : sift_unit(u, unit, gradient, memory.data(), chosen_);
-    if (bad) refuse(*bad, u, gradient, memory, out);
+    std::optional<std::size_t> bad;
+    chosen_.clear();
+    try {
+      bad = unit.dense ? harvest().take_all(unit, gradient, memory.data(), kernels::kLowestKey, chosen_)
+                       : sift_unit(u, unit, gradient, memory.data(), chosen_);
+    } catch (...) {  // out of memory; the unit took itself back
+      take_back(u, gradient, memory, out);
+      throw;
+    }
+    if (bad) {
+      take_back(u, gradient, memory, out);
+      refuse(*bad, gradient, memory);
+    }
     sifted.accumulated_norm2 += harvest().accumulated_norm2();
     sifted.sent_norm2 += norm2(unit, chosen_);
+    try {
+      make_room(out, chosen_.size());
+    } catch (...) {
+      chosen_.put_back(memory.data());
+      take_back(u + 1, gradient, memory, out);
+      throw;
+    }
     const std::size_t head = out.size();
     append(out, chosen_);
     if (unit.dense) merge_tail(out, head, chosen_);
@@ -89,13 +109,15 @@ Sifted UnitSparsifier::sift(Gradient gradient, std::span<float> memory, SparseVe
   return sifted;
 }
 
-// Takes back the units before the bad one, which took itself back.
-void UnitSparsifier::refuse(std::size_t bad, std::size_t units_done, const Gradient& gradient, std::span<float> memory,
-                            SparseVector& out) {
+// Takes back the first `units` units, of which `out` is what was chosen.
+void UnitSparsifier::take_back(std::size_t units, const Gradient& gradient, std::span<float> memory,
+                               SparseVector& out) {
   for (std::size_t i = 0; i < out.size(); ++i) memory[out.indices[i]] = out.values[i];
-  for (std::size_t u = 0; u < units_done; ++u) harvest().subtract(units_[u], gradient, memory.data());
-  const std::uint64_t dim = out.dim;
-  out.clear(dim);
+  for (std::size_t u = 0; u < units; ++u) harvest().subtract(units_[u], gradient, memory.data());
+  out.clear(out.dim);
+}
+
+void UnitSparsifier::refuse(std::size_t bad, const Gradient& gradient, std::span<const float> memory) const {
   // Units come in the order of their entries, but for the small tensors, which come last: is one of those worse still?
   const Unit& last = units_.back();
   for (std::size_t b = 0; last.dense && b < last.blocks.size(); ++b) {

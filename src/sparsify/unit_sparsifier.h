@@ -47,8 +47,8 @@ class UnitSparsifier : public Sparsifier {
   std::size_t sparse_size() const noexcept { return sparse_size_; }
 
  private:
-  [[noreturn]] void refuse(std::size_t bad, std::size_t units_done, const Gradient& gradient, std::span<float> memory,
-                           SparseVector& out);
+  void take_back(std::size_t units, const Gradient& gradient, std::span<float> memory, SparseVector& out);
+  [[noreturn]] void refuse(std::size_t bad, const Gradient& gradient, std::span<const float> memory) const;
   void check_size(const Gradient& gradient, std::span<const float> memory) const;
 
   std::string name_;
