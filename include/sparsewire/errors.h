@@ -19,7 +19,8 @@ class UsageError : public std::invalid_argument {
 };
 
 // A gradient that must not enter the memory. Thrown after the step was taken back, so the same
-// object can go on with the next gradient.
+// object can go on with the next gradient. The memory is as it was to the rounding of memory + gradient: where the
+// gradient was finite but 10^8 times larger than the memory, the memory's digits are gone.
 class BadGradient : public std::runtime_error {
  public:
   BadGradient(const std::string& what, int rank, std::uint64_t step, std::uint64_t index)

@@ -12,9 +12,11 @@
 namespace {
 
 std::atomic<long> allocations{0};
+std::atomic<long> left_until_failure{-1};  // counts down; the one at zero fails, negative ones do not
 
 void* counted(std::size_t size, std::size_t alignment) {
   ++allocations;
+  if (left_until_failure >= 0 && left_until_failure-- == 0) throw std::bad_alloc();
   const std::size_t rounded = (size + alignment - 1) / alignment * alignment;
   void* memory = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
   if (memory == nullptr) throw std::bad_alloc();
@@ -90,6 +92,38 @@ TEST(AllocationCount, Counts) {
 TEST_P(Allocations, AreNoneInTheSteadyState) {
   EXPECT_EQ(allocations_of(GetParam(), "ef", 1), 0) << "one thread";
   EXPECT_EQ(allocations_of(GetParam(), "ef:decay=0.95,scale=lr", 3), 0) << "three threads";
+}
+
+// Every allocation of a first step fails once: what was in the memory is still there, to rounding, and the step can be
+// done again.
+TEST_P(Allocations, ThatFailLoseNothing) {
+  Gradients gradients;
+  const Gradient gradient = gradients.at(0);
+  const Numbers owed = reference::input("normal").make(kSize, 2, 43);
+  for (const char* const feedback : {"ef", "momentum:m=0.9"}) {
+    SCOPED_TRACE(feedback);
+    int failures = 0;
+    for (bool failed = true; failed;) {
+      Sifter sifter(GetParam(), feedback, {.layout = layout_of({5, 100000, 200002}), .ranks = 4, .pool = pool_of(2)});
+      std::copy(owed.begin(), owed.end(), sifter.memory().begin());
+      SparseVector sent;
+      left_until_failure = failures;
+      try {
+        sifter.sift(gradient, sent);
+        failed = false;
+      } catch (const std::bad_alloc&) {
+        ++failures;
+      }
+      left_until_failure = -1;
+      if (!failed) break;
+      ASSERT_EQ(sent.size(), 0U);
+      ASSERT_EQ(sifter.ledger().step, 0U);
+      for (std::size_t i = 0; i < kSize; ++i) ASSERT_NEAR(sifter.memory()[i], owed[i], 2e-6) << i << ", " << failures;
+      sifter.sift(gradient, sent);
+      ASSERT_EQ(sifter.ledger().step, 1U);
+    }
+    EXPECT_GT(failures, 0);
+  }
 }
 
 TEST(AllocationsOfFeedback, AreNoneInTheSteadyState) {

@@ -31,6 +31,7 @@ TEST(Layout, RefusesEqualNamesAndTooManyEntries) {
   EXPECT_THROW(Layout({{"a", most, 0}, {"b", 1, 0}}), UsageError);
   EXPECT_THROW(Layout({{"a", ~std::uint64_t{0}, 0}, {"b", 2, 0}}), UsageError);
   EXPECT_THROW(Layout(most + 1), UsageError);
+  EXPECT_THROW(Layout({{std::string("a\0b", 3), 1, 0}}), UsageError);
   EXPECT_EQ(Layout(most).dim(), most);
 }
 

@@ -250,5 +250,58 @@ TEST_P(EveryFeedback, LosesNothingOverManySteps) {
   EXPECT_EQ(sent_in_all, came);
 }
 
+TEST(Sifter, UndoesTheLastStepAndNoOther) {
+  for (const char* const spec : {"topk:k=1", "dense"}) {
+    Sifter sifter(spec, "ef", {.layout = 4, .first_step = 10});
+    const Numbers gradient = {1, 2, 3, 4};
+    const Numbers broken = {1, 2, NAN, 4};
+    SparseVector sent;
+    EXPECT_THROW(sifter.undo(gradient, sent), UsageError) << "no step yet";
+    sifter.sift(gradient, sent);
+    const SparseVector first = sent;
+    sifter.undo(gradient, first);
+    EXPECT_THROW(sifter.undo(gradient, first), UsageError) << "twice";
+    sifter.sift(gradient, sent);
+    EXPECT_THROW(sifter.sift(broken, sent), BadGradient);
+    EXPECT_THROW(sifter.undo(gradient, first), UsageError) << "after a step that was refused";
+    EXPECT_EQ(sifter.ledger().step, 11U);
+  }
+}
+
+TEST(Sifter, RefusesVectorsThatAreNotOfItsModel) {
+  Sifter sifter("regtopk:k=1,mu=1", "ef", {.layout = 4});
+  const Numbers one = {1};
+  const SparseVector outside{400, {300}, {1}};
+  const SparseVector beyond{4, {4}, {1}};
+  const SparseVector torn{4, {1}, {1, 2}};
+  const SparseVector turned{4, {2, 1}, {1, 1}};
+  for (const SparseVector* const vector : {&outside, &beyond, &torn, &turned}) {
+    EXPECT_THROW(sifter.keep_rounding_loss(*vector, *vector), UsageError);
+    EXPECT_THROW(sifter.observe(*vector, Numbers(vector->size(), 1.0F)), UsageError);
+  }
+  EXPECT_THROW(sifter.keep_rounding_loss({4, {1}, {1}}, {4, {1}, {INFINITY}}), UsageError);
+  EXPECT_EQ(std::count(sifter.memory().begin(), sifter.memory().end(), 0.0F), 4);
+  EXPECT_THROW(sifter.observe({4, {1}, {1}}, {}), UsageError);
+}
+
+TEST(Sifter, RefusesALearningRateThatIsNone) {
+  Sifter sifter("topk:k=1", "ef:scale=lr", {.layout = 1});
+  const Numbers gradient = {1};
+  SparseVector sent;
+  EXPECT_THROW(sifter.sift(gradient, sent, NAN), UsageError);
+  EXPECT_THROW(sifter.sift(gradient, sent, INFINITY), UsageError);
+  EXPECT_EQ(sifter.ledger().step, 0U);
+}
+
+TEST(Sifter, WaitsForTheFirstLearningRateThatIsNotZero) {
+  Sifter sifter("threshold:ratio=0.25,rule=sqrt", "ef:scale=lr", {.layout = 4});
+  const Numbers gradient = {1, 0.4F, 0.1F, 0.1F};
+  SparseVector sent;
+  sifter.sift(gradient, sent, 0.0F);
+  EXPECT_EQ(sent.size(), 0U);
+  sifter.sift(gradient, sent, 0.5F);  // lambda is 0.5 * 1/2
+  EXPECT_EQ(sent.indices, (std::vector<std::uint32_t>{0}));
+}
+
 }  // namespace
 }  // namespace sparsewire

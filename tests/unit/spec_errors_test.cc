@@ -67,6 +67,13 @@ TEST(BadSpec, OfAnUnknownKeyListsTheKnownOnes) {
                               {"dense:ratio=0.1", {"[dense]", "ratio"}}});
 }
 
+TEST(BadSpec, NamesAMisspeltKeyRatherThanTheMissingOne) {
+  EXPECT_NE(complaint([] { make_sparsifier("topk:ratoi=0.1", {.layout = 100}); }).find("unknown key 'ratoi'"),
+            std::string::npos);
+  EXPECT_NE(complaint([] { make_sparsifier("threshold:k=10", {.layout = 100}); }).find("unknown key 'k'"),
+            std::string::npos);
+}
+
 TEST(BadSpec, IsRefusedWhenItIsNotKeysAndValues) {
   expect_sparsifiers_refused({{"", {}},
                               {":ratio=0.1", {}},
@@ -167,13 +174,18 @@ TEST(BadSpec, OfAFeedbackNamesTheValue) {
   expect_refused({{"", {}},
                   {"nosuch", {"nosuch", "ef", "none", "momentum"}},
                   {"ef:nosuch=1", {"[ef]", "nosuch", "decay", "scale"}},
-                  {"ef:decay=0", {"[ef]", "decay=0", "(0, 1]"}},
-                  {"ef:decay=1.5", {"[ef]", "decay=1.5", "(0, 1]"}},
+                  {"ef:decay=0", {"[ef]", "decay=0", "[1e-06, 1]"}},
+                  {"ef:decay=1e-50", {"[ef]", "decay=1e-50", "[1e-06, 1]"}},
+                  {"ef:decay=1.5", {"[ef]", "decay=1.5", "[1e-06, 1]"}},
                   {"ef:decay=nan", {"[ef]", "decay=nan"}},
                   {"ef:scale=2", {"[ef]", "scale=2", "lr"}},
                   {"none:decay=0.5", {"[none]", "decay"}},
                   {"momentum:m=-0.1", {"[momentum]", "m=-0.1"}},
                   {"momentum:m=1.5", {"[momentum]", "m=1.5"}},
+                  {"momentum:m=1e-50", {"[momentum]", "m=1e-50"}},
+                  {"momentum:m=0.99999999999", {"[momentum]", "m=0.99999999999"}},
+                  {"momentum:clip=1e-50", {"[momentum]", "clip=1e-50"}},
+                  {"momentum:clip=1e300", {"[momentum]", "clip=1e300"}},
                   {"momentum:m=nan", {"[momentum]", "m=nan"}},
                   {"momentum:clip=-1", {"[momentum]", "clip=-1"}},
                   {"momentum:clip=nan", {"[momentum]", "clip=nan"}},

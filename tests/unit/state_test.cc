@@ -2,7 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <cstring>
+#include <string_view>
 
+#include "core/crc32c.h"
 #include "sparsewire/errors.h"
 #include "unit/sifters.h"
 #include "unit/specs.h"
@@ -227,6 +230,74 @@ TEST_P(SavedState, IsRefusedWhenATensorIsMissingOrOfAnotherSize) {
     step_of(other, 1);
     ASSERT_NO_FATAL_FAILURE(expect_refused(other, saved));
   }
+}
+
+// Bytes that were changed on purpose, with a checksum that fits.
+Bytes with_checksum(Bytes state) {
+  const std::uint32_t checksum = crc32c(std::span(state).first(state.size() - 4));
+  std::memcpy(state.data() + state.size() - 4, &checksum, 4);
+  return state;
+}
+
+std::size_t find(const Bytes& state, std::string_view name) {
+  const auto* const begin = reinterpret_cast<const char*>(state.data());
+  const std::string_view all(begin, state.size());
+  const std::size_t at = all.find(std::string(1, static_cast<char>(name.size())) + std::string(name));
+  EXPECT_NE(at, std::string_view::npos) << name;
+  return at + 1;
+}
+
+TEST_P(SavedState, IsRefusedWholeWhenOnlyItsEndIsWrong) {
+  Sifter original(GetParam(), "ef", three_tensors());
+  for (int step = 0; step < kBefore; ++step) step_of(original, step);
+  Bytes state = original.save();
+  state[find(state, "step")] = std::byte{'S'};  // comes after the memory and the ledger
+  Sifter other(GetParam(), "ef", three_tensors());
+  step_of(other, 7);
+  const Bytes before = other.save();
+  EXPECT_THROW(other.load(with_checksum(state)), UsageError);
+  EXPECT_EQ(other.save(), before);
+}
+
+TEST(SavedStateOfALayout, IsRefusedIfTheMemoryHasAnotherSize) {
+  Sifter original("topk:k=1", "ef", {.layout = 8});
+  Bytes state = original.save();
+  state[find(state, "tensor_sizes") + std::string_view("tensor_sizes").size() + 8] = std::byte{9};
+  Sifter larger("topk:k=1", "ef", {.layout = 9});
+  EXPECT_THROW(larger.load(with_checksum(state)), UsageError);
+}
+
+TEST(SavedStateOfAThreshold, IsRefusedIfItsFlagsAndNumbersAreNone) {
+  Sifter original("threshold:ratio=0.1", "ef", {.layout = 8});
+  const Bytes good = original.save();
+  Bytes flag = good;
+  flag[find(flag, "voting") + std::string_view("voting").size() + 8] = std::byte{187};
+  EXPECT_THROW(original.load(with_checksum(flag)), UsageError);
+  Bytes lambda = good;
+  lambda[find(lambda, "lambda") + std::string_view("lambda").size() + 8 + 3] = std::byte{0x7F};
+  lambda[find(lambda, "lambda") + std::string_view("lambda").size() + 8 + 2] = std::byte{0xC0};  // NaN
+  EXPECT_THROW(original.load(with_checksum(lambda)), UsageError);
+  Bytes memory = good;
+  memory[find(memory, "memory") + std::string_view("memory").size() + 8 + 3] = std::byte{0x7F};
+  memory[find(memory, "memory") + std::string_view("memory").size() + 8 + 2] = std::byte{0x80};  // infinity
+  EXPECT_THROW(original.load(with_checksum(memory)), UsageError);
+  EXPECT_EQ(original.save(), good);
+}
+
+// What the others made of the last round decides this one; in the other order of the tensors too.
+TEST(SavedStateOfRegTopK, FindsItsLastRoundInAnotherOrder) {
+  const auto place = [](std::vector<Tensor> tensors) {
+    return Place{.layout = Layout(std::move(tensors)), .ranks = 2};
+  };
+  Sifter original("regtopk:k=2,mu=1", "ef", place({{"a", 2}, {"b", 2}}));
+  SparseVector sent;
+  original.sift(std::vector<float>{8, 1, 9, 2}, sent);
+  ASSERT_EQ(sent.indices, (std::vector<std::uint32_t>{0, 2}));
+  original.observe(sent, std::vector<float>{0, 0});  // both cancelled
+  Sifter turned("regtopk:k=2,mu=1", "ef", place({{"b", 2}, {"a", 2}}));
+  turned.load(original.save());
+  turned.sift(std::vector<float>{9, 2, 8, 1}, sent);
+  EXPECT_EQ(sent.indices, (std::vector<std::uint32_t>{1, 3}));
 }
 
 }  // namespace
