@@ -22,6 +22,6 @@ void* allocate_pages(std::size_t bytes) {
   return pages;
 }
 
-void free_pages(void* pages, std::size_t bytes) noexcept { ::operator delete(pages, bytes, alignment_for(bytes)); }
+void free_pages(void* pages, std::size_t bytes) noexcept { ::operator delete(pages, alignment_for(bytes)); }
 
 }  // namespace sparsewire
