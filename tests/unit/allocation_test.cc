@@ -85,8 +85,9 @@ INSTANTIATE_TEST_SUITE_P(Specs, Allocations, ::testing::ValuesIn(every_spec()), 
 
 TEST(AllocationCount, Counts) {
   const long before = allocations.load();
-  const Numbers numbers(100);
+  void* const memory = ::operator new(100);  // called by name: a compiler may leave out what a vector would allocate
   EXPECT_EQ(allocations.load(), before + 1);
+  ::operator delete(memory);
 }
 
 TEST_P(Allocations, AreNoneInTheSteadyState) {
