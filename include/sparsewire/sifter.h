@@ -65,11 +65,16 @@ class Sifter {
   // REQUIRES: the same gradient and lr, `sent` as sift gave it; nothing else in between.
   void undo(Gradient gradient, const SparseVector& sent, float lr = 1.0F);
 
-  // What a codec's rounding took: memory += sent - received, where both have the same indices. With f32 values nothing.
-  // With feedback `none` it is dropped like everything else.
-  void keep_rounding_loss(const SparseVector& sent, const SparseVector& received);
+  // What a codec's rounding took: memory += sent - received, where `received` are the values of the same entries as the
+  // other side decodes them. With f32 values nothing. With feedback `none` it is dropped like everything else.
+  void keep_rounding_loss(const SparseVector& sent, std::span<const float> received);
+
+  // Whether memory() and the number of the step are all that decides later steps. If not (RegTop-k's last round, a
+  // threshold still to be measured, a velocity), only save() keeps it.
+  bool is_all_in_memory() const noexcept;
 
   // See Sparsifier.
+  std::uint64_t step() const noexcept;
   void observe(const SparseVector& sent, std::span<const float> update_at_sent);
   float* vote();
 

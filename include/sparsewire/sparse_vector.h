@@ -8,6 +8,24 @@
 
 namespace sparsewire {
 
+// How indices were drawn, so that a receiver can draw them again (docs/wire_format.md): Random-k leaves it with its
+// entries, and the codec then sends no index.
+struct Draw {
+  struct Unit {
+    std::uint32_t size = 0;
+    std::uint32_t k = 0;
+
+    friend bool operator==(const Unit&, const Unit&) = default;
+  };
+  std::uint64_t seed = 0;
+  std::uint64_t step = 0;
+  std::uint32_t rank = 0;
+  std::uint8_t role = 0;
+  std::vector<Unit> units;  // none: the indices were not drawn
+
+  friend bool operator==(const Draw&, const Draw&) = default;
+};
+
 // Entries of a vector of `dim` numbers, indices strictly ascending.
 //
 // A *full* vector (what `dense` sends) has no indices: values[i] is the entry i. It is told apart by
@@ -16,6 +34,7 @@ struct SparseVector {
   std::uint64_t dim = 0;
   std::vector<std::uint32_t> indices;
   std::vector<float> values;
+  Draw draw;  // whoever changes the indices clears it
 
   std::size_t size() const noexcept { return values.size(); }
   bool is_full() const noexcept { return indices.empty() && dim != 0 && values.size() == dim; }
@@ -36,9 +55,13 @@ struct SparseVector {
     dim = new_dim;
     indices.clear();
     values.clear();
+    draw.units.clear();
   }
 
-  friend bool operator==(const SparseVector&, const SparseVector&) = default;
+  // The same entries, however they were chosen.
+  friend bool operator==(const SparseVector& a, const SparseVector& b) noexcept {
+    return a.dim == b.dim && a.indices == b.indices && a.values == b.values;
+  }
 };
 
 }  // namespace sparsewire

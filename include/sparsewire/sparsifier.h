@@ -69,6 +69,12 @@ class Sparsifier {
   // replaces it by the median over them. Null when there is none, which is almost always.
   virtual float* vote() { return nullptr; }
 
+  // The number of the next step.
+  virtual std::uint64_t step() const noexcept = 0;
+
+  // Whether later steps depend on more than the memory and the number of the step: then only transfer() can keep it.
+  virtual bool remembers() const noexcept { return false; }
+
   // Saves or restores everything that decides later steps, bit for bit. Internal: Sifter::save and load call it.
   virtual void transfer(State& state) = 0;
 };

@@ -48,4 +48,9 @@ class Stream {
   std::uint32_t role_and_step_;
 };
 
+// The seed of the unit number `unit` of a model: units must not draw alike.
+constexpr std::uint64_t unit_seed(std::uint64_t seed, std::uint64_t unit) noexcept {
+  return seed + unit * 0x9E3779B97F4A7C15;
+}
+
 }  // namespace sparsewire

@@ -27,6 +27,7 @@ class Dense final : public Sparsifier {
     check_size(gradient, memory);
     out.dim = place_.layout.dim();
     out.indices.clear();
+    out.draw.units.clear();
     out.values.resize(gradient.size);  // not cleared first: that would fill it with zeros in every step
     for_each_block([&](std::size_t b, const Block& block) {
       std::array<double, kernels::kLanes> lanes{};
@@ -56,6 +57,8 @@ class Dense final : public Sparsifier {
     kernels::subtract(gradient, 0, gradient.size, memory.data());
     --step_;
   }
+
+  std::uint64_t step() const noexcept override { return step_; }
 
   void transfer(State& state) override { state.value("step", step_); }
 

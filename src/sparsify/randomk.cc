@@ -2,8 +2,8 @@
 //
 // With `shared=true` all workers draw the same indices.
 #include "core/philox.h"
+#include "kernels/draw.h"
 #include "sparsify/budget.h"
-#include "sparsify/draw.h"
 #include "sparsify/registry.h"
 #include "sparsify/unit_sparsifier.h"
 
@@ -20,18 +20,30 @@ class RandomK final : public UnitSparsifier {
         rank_(spec.flag("shared", false) ? 0 : static_cast<std::uint32_t>(place.rank)) {}
 
  private:
+  // Lets the codec send no index. Small tensors that go dense are not drawn, so then it cannot.
+  void begin(const Gradient& /*gradient*/, SparseVector& out) override {
+    if (sparse_size() < place().layout.dim()) return;
+    out.draw.seed = seed_;
+    out.draw.step = step();
+    out.draw.rank = rank_;
+    out.draw.role = static_cast<std::uint8_t>(place().role);
+    for (const Unit& unit : units()) {
+      const std::size_t k = budget_.k(step(), unit.size);
+      out.draw.units.push_back({static_cast<std::uint32_t>(unit.size), static_cast<std::uint32_t>(k)});
+    }
+  }
+
   std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const Gradient& gradient, float* memory,
                                        Candidates& chosen) override {
-    constexpr std::uint64_t kApart = 0x9E3779B97F4A7C15;  // so that units do not draw alike
-    const Stream stream(seed_ + u * kApart, static_cast<std::uint32_t>(place().role), rank_, step());
+    const Stream stream(unit_seed(seed_, u), static_cast<std::uint32_t>(place().role), rank_, step());
     const std::size_t k = budget_.k(step(), unit.size);
-    return harvest_.take_at(unit, gradient, memory, {draw_.positions(stream, k, unit.size), k}, chosen);
+    return harvest_.take_at(unit, gradient, memory, {drawer_.positions(stream, k, unit.size), k}, chosen);
   }
   Harvest& harvest() noexcept override { return harvest_; }
 
   Budget budget_;
   Harvest harvest_;
-  Draw draw_;
+  kernels::Drawer drawer_;
   std::uint64_t seed_;
   std::uint32_t rank_;
 };

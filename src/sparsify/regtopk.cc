@@ -86,6 +86,8 @@ class RegTopK final : public UnitSparsifier {
     heard_ = true;
   }
 
+  bool remembers() const noexcept override { return true; }
+
  private:
   Regularised make_score(Spec& spec) const {
     const double mu = spec.number("mu", {.min = 0, .above_min = true}).value_or(4);
@@ -95,7 +97,7 @@ class RegTopK final : public UnitSparsifier {
     return {weight, mu, q, form_b};
   }
 
-  void begin(const Gradient&) override {
+  void begin(const Gradient& /*gradient*/, SparseVector& /*out*/) override {
     if (!heard_) score_.echoes.clear();  // nobody told what became of the last round
   }
 

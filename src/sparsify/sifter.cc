@@ -231,22 +231,22 @@ void Sifter::Parts::check(const SparseVector& entries, const char* what) const {
       text("[", name, "] ", what, " got a vector that is not one of ", memory.size(), " entries, indices ascending"));
 }
 
-void Sifter::keep_rounding_loss(const SparseVector& sent, const SparseVector& received) {
+void Sifter::keep_rounding_loss(const SparseVector& sent, std::span<const float> received) {
   Parts& p = *parts_;
   p.check(sent, "keep_rounding_loss");
   p.can_undo = false;
-  if (sent.indices != received.indices || sent.size() != received.size()) {
+  if (sent.size() != received.size()) {
     throw UsageError(
         text("[", p.name, "] the ", received.size(), " entries received are not the ", sent.size(), " sent"));
   }
   if (p.feedback.kind == Feedback::Kind::none) return;
   for (std::size_t i = 0; i < sent.size(); ++i) {
-    if (!std::isfinite(sent.values[i] - received.values[i])) {
+    if (!std::isfinite(sent.values[i] - received[i])) {
       throw UsageError(text("[", p.name, "] entry ", sent.index(i), " was sent as ", sent.values[i],
-                            " and received as ", received.values[i]));
+                            " and received as ", received[i]));
     }
   }
-  for (std::size_t i = 0; i < sent.size(); ++i) p.memory[sent.index(i)] += sent.values[i] - received.values[i];
+  for (std::size_t i = 0; i < sent.size(); ++i) p.memory[sent.index(i)] += sent.values[i] - received[i];
 }
 
 void Sifter::observe(const SparseVector& sent, std::span<const float> update_at_sent) {
@@ -255,6 +255,10 @@ void Sifter::observe(const SparseVector& sent, std::span<const float> update_at_
   parts_->sparsifier->observe(sent, update_at_sent);
 }
 
+std::uint64_t Sifter::step() const noexcept { return parts_->sparsifier->step(); }
+bool Sifter::is_all_in_memory() const noexcept {
+  return !parts_->sparsifier->remembers() && parts_->feedback.kind != Feedback::Kind::momentum;
+}
 float* Sifter::vote() { return parts_->sparsifier->vote(); }
 const Layout& Sifter::layout() const noexcept { return parts_->place.layout; }
 const Ledger& Sifter::ledger() const noexcept { return parts_->ledger; }

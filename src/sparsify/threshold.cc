@@ -40,12 +40,14 @@ class Threshold final : public UnitSparsifier {
     if (lambda || !ratio) return;
     k_ = count_of(*ratio, sparse_size());
     if (by_rule) {
-      rule_ = true;
+      by_rule_ = rule_ = true;
     } else {
       calibrate_ = calibrate.value_or(static_cast<std::uint64_t>(std::min(std::ceil(1 / *ratio), double{kMostSteps})));
     }
   }
 
+  // A rule counts too: under scale=lr it is the first learning rate that sets lambda.
+  bool remembers() const noexcept override { return by_rule_ || calibrate_ > 0; }
   float* vote() override { return voting_ ? &lambda_ : nullptr; }
 
  private:
@@ -53,7 +55,7 @@ class Threshold final : public UnitSparsifier {
   // How many of the last k-th magnitudes count.
   std::uint64_t tail() const noexcept { return std::max<std::uint64_t>(1, calibrate_ / 10); }
 
-  void begin(const Gradient& gradient) override {
+  void begin(const Gradient& gradient, SparseVector& /*out*/) override {
     voting_ = false;
     if (rule_) {  // 1/(2 sqrt k) is for raw gradients; a memory of lr*gradient wants the first lr's multiple of it
       lambda_ = std::abs(gradient.scale) * (0.5F / std::sqrt(static_cast<float>(k_)));
@@ -109,6 +111,7 @@ class Threshold final : public UnitSparsifier {
   Top top_;
   float lambda_ = 0;
   std::size_t k_ = 0;
+  bool by_rule_ = false;
   bool rule_ = false;  // lambda is still to be set, at the first step
   bool rule_before_ = false;
   bool voting_ = false;

@@ -74,7 +74,7 @@ void UnitSparsifier::check_size(const Gradient& gradient, std::span<const float>
 Sifted UnitSparsifier::sift(Gradient gradient, std::span<float> memory, SparseVector& out) {
   check_size(gradient, memory);
   out.clear(place_.layout.dim());
-  begin(gradient);
+  begin(gradient, out);
   Sifted sifted;
   for (std::size_t u = 0; u < units_.size(); ++u) {
     const Unit& unit = units_[u];

@@ -21,6 +21,7 @@ class UnitSparsifier : public Sparsifier {
  public:
   Sifted sift(Gradient gradient, std::span<float> memory, SparseVector& out) final;
   void undo(Gradient gradient, std::span<float> memory, const SparseVector& sent) final;
+  std::uint64_t step() const noexcept final { return step_; }
   void transfer(State& state) final;
 
  protected:
@@ -33,16 +34,15 @@ class UnitSparsifier : public Sparsifier {
                                                Candidates& chosen) = 0;
   virtual Harvest& harvest() noexcept = 0;
 
-  // What a method remembers of a round besides the number of steps. `begin` comes before the first unit of a step,
-  // `end` after the last, `rewind` if the step is taken back after that.
-  virtual void begin(const Gradient& /*gradient*/) {}
+  // What a method remembers of a round besides the number of steps, and says of `out` besides its entries. `begin`
+  // comes before the first unit of a step, `end` after the last, `rewind` if the step is taken back after that.
+  virtual void begin(const Gradient& /*gradient*/, SparseVector& /*out*/) {}
   virtual void end() {}
   virtual void rewind() {}
   virtual void transfer_more(State& /*state*/) {}
 
   const Place& place() const noexcept { return place_; }
   const std::vector<Unit>& units() const noexcept { return units_; }
-  std::uint64_t step() const noexcept { return step_; }
   // Entries that do not go dense.
   std::size_t sparse_size() const noexcept { return sparse_size_; }
 

@@ -1,4 +1,4 @@
-#include "sparsify/draw.h"
+#include "kernels/draw.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 
 #include "kernels/random.h"
 
-namespace sparsewire {
+namespace sparsewire::kernels {
 namespace {
 
 constexpr int kDigitBits = 13;  // 25 bits in two rounds; 8192 counters just fit the first-level cache
@@ -68,16 +68,16 @@ void merge(std::uint32_t* runs, std::size_t middle, std::size_t end, std::uint32
 
 // Draws k; then, for those that came twice, as many again, until k are distinct. There never are more than k, so it
 // ends with the first k distinct ones. The later draws are few: they are kept apart until the end.
-void Draw::distinct(const Stream& stream, std::size_t k, std::size_t n) {
+void Drawer::distinct(const Stream& stream, std::size_t k, std::size_t n) {
   std::uint32_t* const drawn = drawn_.data();
-  kernels::draw_positions(stream, 0, k, n, drawn);
+  draw_positions(stream, 0, k, n, drawn);
   std::uint64_t next = k;  // number of the next draw
   radix_sort(drawn, k, scratch_.data(), n);
   const std::size_t first = drop_equals(drawn, k);
   std::size_t have = first;
   while (have < k) {
     std::uint32_t* const batch = drawn + have;
-    kernels::draw_positions(stream, next, k - have, n, batch);
+    draw_positions(stream, next, k - have, n, batch);
     next += k - have;
     radix_sort(batch, k - have, scratch_.data(), n);
     std::size_t size = drop_equals(batch, k - have);
@@ -89,7 +89,7 @@ void Draw::distinct(const Stream& stream, std::size_t k, std::size_t n) {
   merge(drawn, first, k, scratch_.data());
 }
 
-const std::uint32_t* Draw::positions(const Stream& stream, std::size_t k, std::size_t n) {
+const std::uint32_t* Drawer::positions(const Stream& stream, std::size_t k, std::size_t n) {
   drawn_.reserve(k);
   scratch_.reserve(k);
   if (2 * k <= n) {
@@ -110,4 +110,4 @@ const std::uint32_t* Draw::positions(const Stream& stream, std::size_t k, std::s
   return scratch_.data();
 }
 
-}  // namespace sparsewire
+}  // namespace sparsewire::kernels
