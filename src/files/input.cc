@@ -1,0 +1,57 @@
+#include "files/input.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <system_error>
+#include <utility>
+
+#include "core/text.h"
+#include "sparsewire/errors.h"
+
+namespace sparsewire::files {
+namespace {
+
+constexpr std::uint64_t kFirstPiece = 65536;  // of a file whose size is not known: what a pipe holds
+
+[[noreturn]] void fail(const std::string& path, int error) {
+  throw UsageError(text("cannot read '", path, "': ", std::generic_category().message(error)));
+}
+
+}  // namespace
+
+Input::Input(std::string path) : path_(std::move(path)), file_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
+  if (file_ < 0) fail(path_, errno);
+  struct stat status {};
+  if (::fstat(file_, &status) == 0 && S_ISREG(status.st_mode)) expected_ = static_cast<std::uint64_t>(status.st_size);
+}
+
+Input::~Input() { ::close(file_); }
+
+Bytes Input::read(std::uint64_t wanted) {
+  Bytes bytes;
+  // One more than expected: reading past the last byte shows that it was.
+  std::uint64_t room = std::min(wanted, std::max(expected_ + 1, kFirstPiece));
+  bytes.storage.reserve(room);
+  while (bytes.size < wanted) {
+    if (bytes.size == room) {
+      room = std::min(wanted, 2 * room);
+      bytes.storage.reserve(room, bytes.size);
+    }
+    const ssize_t got = ::read(file_, bytes.storage.data() + bytes.size, room - bytes.size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail(path_, errno);
+    if (got == 0) break;
+    bytes.size += static_cast<std::size_t>(got);
+  }
+  expected_ -= std::min<std::uint64_t>(expected_, bytes.size);
+  return bytes;
+}
+
+Bytes read_file(const std::string& path) { return Input(path).read(std::numeric_limits<std::uint64_t>::max()); }
+
+}  // namespace sparsewire::files

@@ -1,0 +1,43 @@
+// NumPy's .npy files: a magic, a version, the text of a Python dictionary, the numbers.
+//
+// numpy.lib.format describes them. Read: versions 1 to 3 with float32 or float16. Written: version 1.0, as numpy does.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "files/input.h"
+#include "files/replace.h"
+#include "sparsewire/gradient.h"
+
+namespace sparsewire::files {
+
+using Shape = std::vector<std::uint64_t>;  // {}: one number
+
+struct Array {
+  Type type = Type::f32;  // or f16
+  Shape shape;            // in C order
+  std::size_t size = 0;   // numbers
+  Bytes bytes;
+
+  Gradient gradient() const noexcept { return {bytes.storage.data(), type, size}; }
+  // REQUIRES: type == Type::f32.
+  std::span<const float> floats() const noexcept {
+    return {reinterpret_cast<const float*>(bytes.storage.data()), size};
+  }
+};
+
+// Throws UsageError, one sentence with the name of the file: it cannot be read, is no .npy file, is cut short, holds
+// other numbers. COST: takes no more memory than the file has bytes (or a piece of 64 KiB), whatever its header says.
+Array read_npy(const std::string& path);
+
+// What stands before the numbers. `descr` is numpy's name of their type: "<f4".
+void write_npy_header(Replacement& file, const std::string& descr, std::span<const std::uint64_t> shape);
+// REQUIRES: as many numbers as the shape has.
+void write_npy(Replacement& file, std::span<const float> numbers, std::span<const std::uint64_t> shape);
+void write_npy(Replacement& file, std::span<const std::uint32_t> numbers, std::span<const std::uint64_t> shape);
+
+}  // namespace sparsewire::files

@@ -1,0 +1,173 @@
+#include "files/replace.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+#include "core/text.h"
+
+namespace sparsewire::files {
+namespace {
+
+constexpr std::size_t kPiece = 65536;      // bytes that are written together
+constexpr std::uint64_t kPageSize = 4096;  // a shorter hole saves no disk
+constexpr int kMostLinks = 40;             // as Linux follows
+constexpr int kMostNames = 10000;          // tried for the file aside, of which others may be left over
+
+constexpr std::array<std::byte, kPageSize> kZeros{};
+
+// What the links lead to, whether it exists or not; std::filesystem::canonical wants all of it to exist.
+std::string follow(std::filesystem::path path) {
+  for (int links = 0; links < kMostLinks; ++links) {
+    std::error_code error;
+    const std::filesystem::path next = std::filesystem::read_symlink(path, error);
+    if (error) break;  // no link
+    path = path.parent_path() / next;
+  }
+  return path.string();
+}
+
+bool is_same(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
+
+// A rename is durable when its directory is. There are file systems that cannot sync one; that is no reason to fail.
+void sync_directory_of(const std::string& file) {
+  std::string folder = std::filesystem::path(file).parent_path().string();
+  if (folder.empty()) folder = ".";
+  const int directory = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (directory < 0) return;
+  ::fsync(directory);
+  ::close(directory);
+}
+
+}  // namespace
+
+Replacement::Replacement(std::string path) : path_(std::move(path)) {
+  waiting_.reserve(kPiece);
+  if (is_standard_output(path_)) {  // not opened again: its position, and its >>, are those of the shell
+    file_ = ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
+    if (file_ < 0) fail(errno);
+    return;
+  }
+  struct stat status {};
+  if (::stat(path_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    file_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
+    if (file_ < 0) fail(errno);
+    return;
+  }
+  open_aside();
+}
+
+void Replacement::open_aside() {
+  target_ = follow(path_);
+  struct stat old {};
+  const bool exists = ::stat(target_.c_str(), &old) == 0;
+  if (!exists && errno != ENOENT) fail(errno);
+  // A rename would not ask whether the old file may be written.
+  if (exists && ::access(target_.c_str(), W_OK) != 0) fail(errno);
+  const std::filesystem::path folder = std::filesystem::path(target_).parent_path();
+  for (int i = 0; file_ < 0; ++i) {
+    std::string name = (folder / text(".sparsewire-", ::getpid(), "-", i, ".tmp")).string();
+    file_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (file_ >= 0) aside_ = std::move(name);
+    if (file_ < 0 && (errno != EEXIST || i == kMostNames)) fail(errno);
+  }
+  if (!exists) return;
+  // Only root can give a file away; for everybody else it is theirs already, or becomes theirs.
+  if (::fchown(file_, old.st_uid, old.st_gid) != 0) errno = 0;
+  if (::fchmod(file_, old.st_mode & 0777U) != 0) {
+    const int error = errno;
+    ::close(file_);
+    ::unlink(aside_.c_str());
+    fail(error);
+  }
+}
+
+Replacement::~Replacement() {
+  if (file_ >= 0) ::close(file_);
+  if (!aside_.empty()) ::unlink(aside_.c_str());
+}
+
+void Replacement::write(std::span<const std::byte> bytes) {
+  if (waiting_.size() + bytes.size() > kPiece) flush();
+  if (bytes.size() >= kPiece) {
+    write_through(bytes);
+  } else {
+    waiting_.insert(waiting_.end(), bytes.begin(), bytes.end());
+  }
+  if (!bytes.empty()) has_hole_at_end_ = false;
+}
+
+void Replacement::skip(std::uint64_t zeros) {
+  if (aside_.empty() || zeros < kPageSize) {
+    for (; zeros > 0; zeros -= std::min(zeros, kPageSize)) {
+      write(std::span(kZeros).first(static_cast<std::size_t>(std::min(zeros, kPageSize))));
+    }
+    return;
+  }
+  flush();
+  if (!std::in_range<off_t>(zeros)) fail(EFBIG);
+  if (::lseek(file_, static_cast<off_t>(zeros), SEEK_CUR) < 0) fail(errno);
+  has_hole_at_end_ = true;
+}
+
+void Replacement::flush() {
+  write_through(waiting_);
+  waiting_.clear();
+}
+
+void Replacement::write_through(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(file_, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail(errno);
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+}
+
+void Replacement::prepare() {
+  if (file_ < 0) return;
+  flush();
+  if (has_hole_at_end_ && ::ftruncate(file_, ::lseek(file_, 0, SEEK_CUR)) != 0) fail(errno);
+  if (!aside_.empty() && ::fsync(file_) != 0) fail(errno);
+  if (::close(std::exchange(file_, -1)) != 0) fail(errno);
+}
+
+void Replacement::commit() {
+  prepare();
+  if (aside_.empty()) return;
+  if (std::rename(aside_.c_str(), target_.c_str()) != 0) fail(errno);
+  aside_.clear();
+  sync_directory_of(target_);
+}
+
+void Replacement::fail(int error) const {
+  throw std::runtime_error(text("cannot write '", path_, "': ", std::generic_category().message(error)));
+}
+
+bool is_same_file(const std::string& a, const std::string& b) {
+  struct stat status_a {};
+  struct stat status_b {};
+  const bool has_a = ::stat(a.c_str(), &status_a) == 0;
+  const bool has_b = ::stat(b.c_str(), &status_b) == 0;
+  if (has_a && has_b) return S_ISREG(status_a.st_mode) && is_same(status_a, status_b);
+  if (has_a || has_b) return false;
+  std::error_code error;  // a folder that cannot be looked into: then writing will say so
+  return std::filesystem::weakly_canonical(follow(a), error) == std::filesystem::weakly_canonical(follow(b), error);
+}
+
+bool is_standard_output(const std::string& path) {
+  struct stat status {};
+  struct stat printed {};
+  return ::stat(path.c_str(), &status) == 0 && ::fstat(STDOUT_FILENO, &printed) == 0 && is_same(status, printed);
+}
+
+}  // namespace sparsewire::files
