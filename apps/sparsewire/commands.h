@@ -5,6 +5,9 @@
 
 namespace sparsewire::cli {
 
+void add_compress(CLI::App& program);
+void add_decompress(CLI::App& program);
+void add_inspect(CLI::App& program);
 void add_list(CLI::App& program);
 
 }  // namespace sparsewire::cli

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <exception>
 #include <iostream>
+#include <new>
 #include <stdexcept>
 #include <string_view>
 
@@ -24,7 +25,10 @@ int run(int argc, char** argv) {
   program.failure_message([](const CLI::App* app, const CLI::Error& error) {
     return fmt::format("{}: {}\nTry '{} --help'.\n", app->get_name(), error.what(), app->get_name());
   });
-  sparsewire::cli::add_list(program);
+  for (auto* const add : {sparsewire::cli::add_compress, sparsewire::cli::add_decompress, sparsewire::cli::add_inspect,
+                          sparsewire::cli::add_list}) {
+    add(program);
+  }
   // CLI11 would only say that a sub-command is required.
   const std::string_view first = argc > 1 ? argv[1] : "--help";
   const auto commands = program.get_subcommands([](const CLI::App*) { return true; });
@@ -54,6 +58,9 @@ int main(int argc, char** argv) {
   } catch (const sparsewire::UsageError& error) {
     fmt::print(stderr, "sparsewire: {}\n", error.what());
     return kWrongUsage;
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "sparsewire: out of memory\n");
+    return kFailed;
   } catch (const std::exception& error) {
     fmt::print(stderr, "sparsewire: {}\n", error.what());
     return kFailed;

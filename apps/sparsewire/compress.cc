@@ -1,0 +1,215 @@
+// sparsewire compress: one step of a worker's uplink on files. Adds a gradient to the memory, moves the entries worth
+// sending into a frame, and keeps the rest for the next step.
+//
+// Nothing may be lost: whatever can fail happens before the first file changes, and then the frame comes first. Where
+// the machine stops between the two, the entries of the frame are still in the memory too.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "commands.h"
+#include "files/input.h"
+#include "files/npy.h"
+#include "files/replace.h"
+#include "frame.h"
+#include "options.h"
+#include "sparsewire/codec.h"
+#include "sparsewire/errors.h"
+#include "sparsewire/sifter.h"
+
+namespace sparsewire::cli {
+namespace {
+
+struct Options {
+  std::string gradient;
+  std::string sparsifier;
+  std::string feedback = "ef";
+  std::string codec = "auto";
+  std::string output;
+  std::optional<std::string> memory;
+  std::optional<std::string> state;
+  std::optional<std::string> json;
+  std::optional<std::uint64_t> step;
+  std::optional<std::uint64_t> seed;
+  std::optional<std::uint64_t> rank;
+  std::optional<std::uint64_t> ranks;
+  std::optional<float> lr;
+};
+
+// Whether there is one to go on from. Throws UsageError for what cannot be replaced by a file.
+bool exists(const std::string& path, const char* option) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (status.type() == std::filesystem::file_type::not_found) return false;
+  if (error) throw UsageError(fmt::format("cannot read '{}': {}", path, error.message()));
+  if (is_regular_file(status)) return true;
+  throw UsageError(fmt::format("{} '{}' is not a file", option, path));
+}
+
+Place place_of(const Options& options, std::size_t dim) {
+  Place place{.layout = dim};
+  const std::uint64_t rank = options.rank.value_or(0);
+  const std::uint64_t ranks = options.ranks.value_or(rank + 1);
+  if (rank >= ranks) throw UsageError(fmt::format("--rank {} is not below --ranks {}", rank, ranks));
+  place.rank = static_cast<int>(rank);
+  place.ranks = static_cast<int>(ranks);
+  place.seed = options.seed.value_or(0);
+  place.first_step = options.step.value_or(0);
+  return place;
+}
+
+void load_state(const std::string& path, const std::optional<std::uint64_t>& step, Sifter& sifter) {
+  try {
+    sifter.load(files::read_file(path).span());
+  } catch (const UsageError& error) {
+    const std::string what = error.what();
+    throw UsageError(what.find(path) == std::string::npos ? fmt::format("'{}': {}", path, what) : what);
+  }
+  if (step && *step != sifter.step()) {
+    throw UsageError(fmt::format("--step {}: the state '{}' is at step {}", *step, path, sifter.step()));
+  }
+}
+
+void load_memory(const std::string& path, Sifter& sifter) {
+  const files::Array array = files::read_npy(path);
+  if (array.type != Type::f32) throw UsageError(fmt::format("'{}' is float16; a memory is float32", path));
+  if (array.size != sifter.memory().size()) {
+    throw UsageError(
+        fmt::format("the memory '{}' has {} entries, the gradient {}", path, array.size, sifter.memory().size()));
+  }
+  const auto numbers = array.floats();
+  const auto bad = std::find_if(numbers.begin(), numbers.end(), [](float number) { return !std::isfinite(number); });
+  if (bad != numbers.end()) {
+    throw UsageError(fmt::format("the memory '{}' holds {} at index {}", path, *bad, bad - numbers.begin()));
+  }
+  std::copy(numbers.begin(), numbers.end(), sifter.memory().begin());
+}
+
+// A sifter where the last call left off.
+Sifter make_sifter(const Options& options, std::size_t dim) {
+  Sifter sifter(options.sparsifier, options.feedback, place_of(options, dim));
+  if (!sifter.is_all_in_memory() && !options.state) {
+    throw UsageError(
+        fmt::format("'{}' with feedback '{}' remembers more than the memory from step to step: "
+                    "it needs --state FILE",
+                    options.sparsifier, options.feedback));
+  }
+  if (options.state && exists(*options.state, "--state")) load_state(*options.state, options.step, sifter);
+  if (options.memory && exists(*options.memory, "--memory")) load_memory(*options.memory, sifter);
+  return sifter;
+}
+
+float learning_rate(const Options& options) {
+  if (options.lr && !parse_feedback(options.feedback).scale_by_lr) {
+    throw UsageError(fmt::format("--lr counts with --feedback ef:scale=lr only, not with '{}'", options.feedback));
+  }
+  return options.lr.value_or(1.0F);
+}
+
+// "kept 25,000 of 25,000,000 entries in 135,940 bytes: 43.5 bits an entry, 736 times smaller than f32"
+std::string summary(const FrameInfo& info) {
+  std::string line = fmt::format("kept {} of {} entries in {} bytes", grouped(info.count), grouped(info.dim),
+                                 grouped(info.frame_bytes));
+  if (info.count > 0) line += fmt::format(": {:.1f} bits an entry", FrameSizes(info).bits_per_entry);
+  const double times = static_cast<double>(sizeof(float) * info.dim) / static_cast<double>(info.frame_bytes);
+  if (times > 1) line += fmt::format(", {:.{}f} times smaller than f32", times, times < 100 ? 1 : 0);
+  return line + '\n';
+}
+
+void compress(const Options& options) {
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that leaves is an error to report, with the files aside tidied up
+  const std::string input = input_path(options.gradient);
+  const std::string output = output_path(options.output);
+  check_distinct({{"the gradient", input},
+                  {"--output", output},
+                  {"--memory", options.memory},
+                  {"--state", options.state},
+                  {"--json", options.json}});
+  const float lr = learning_rate(options);
+  Codec codec(options.codec);
+  const files::Array gradient = files::read_npy(input);
+  Sifter sifter = make_sifter(options, gradient.size);
+  const std::uint64_t step = sifter.step();
+
+  SparseVector sent;
+  try {
+    sifter.sift(gradient.gradient(), sent, lr);
+  } catch (const BadGradient& error) {
+    throw UsageError(fmt::format("'{}': {}", input, error.what()));
+  }
+  std::vector<std::byte> frame;
+  std::vector<float> received;
+  codec.encode(sent, frame, &received);
+  sifter.keep_rounding_loss(sent, received);
+
+  FrameInfo info;
+  check_frame(inspect(frame, info), output);
+  Json json = frame_json(info);
+  json["step"] = step;
+
+  std::optional<files::Replacement> memory_file;
+  if (options.memory) {
+    memory_file.emplace(*options.memory);
+    files::write_npy(*memory_file, sifter.memory(), gradient.shape);
+    memory_file->prepare();
+  }
+  std::optional<files::Replacement> state_file;
+  if (options.state) {
+    state_file.emplace(*options.state);
+    state_file->write(sifter.save());
+    state_file->prepare();
+  }
+  Report report(options.json, json, files::is_standard_output(output) ? "" : summary(info));
+  files::Replacement frame_file(output);
+  frame_file.write(frame);
+
+  frame_file.commit();
+  if (state_file) state_file->commit();
+  if (memory_file) memory_file->commit();
+  report.deliver();
+}
+
+}  // namespace
+
+void add_compress(CLI::App& program) {
+  CLI::App* const command =
+      program.add_subcommand("compress", "A gradient into a frame; what is not sent waits in the memory");
+  command->footer(
+      "The frame is in place before the memory and the state change; on an error nothing changes.\n"
+      "Examples:\n"
+      "  sparsewire compress gradient.npy --sparsifier topk:ratio=0.001 --memory memory.npy -o out.swf\n"
+      "  sparsewire compress gradient.npy --sparsifier topk:ratio=0.01 --codec auto:values=bf16 -o out.swf\n"
+      "  sparsewire compress gradient.npy --sparsifier randomk:ratio=0.01 --codec seed --step 7 --seed 1 -o out.swf\n"
+      "  sparsewire compress gradient.npy --sparsifier threshold:ratio=0.001 --state state.sws -o out.swf");
+  const auto options = std::make_shared<Options>();
+  Options& o = *options;
+  const auto add = [&](const char* name, auto& value, const char* type, const char* help) {
+    return command->add_option(name, value, help)->type_name(type);
+  };
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+  constexpr auto kMostRanks = std::uint64_t{std::numeric_limits<int>::max()};
+  add("IN.npy", o.gradient, "", "The gradient: float32 or float16, any shape; - is standard input")->required();
+  add("--sparsifier", o.sparsifier, "SPEC", "Which entries travel; see 'sparsewire list'")->required();
+  add("-o,--output", o.output, "OUT.swf", "The frame; - is standard output")->required();
+  add("--codec", o.codec, "SPEC", "How they travel (default auto: the shortest, values in f32)");
+  add("--feedback", o.feedback, "SPEC", "What happens to the rest: ef (default), none or momentum");
+  add("--memory", o.memory, "MEM.npy", "What was not sent yet, float32; made of zeros where it is missing");
+  add("--state", o.state, "FILE", "All that later steps depend on; begun anew where it is missing");
+  add_integer(*command, "--step", o.step, 0, kMost, "The number of this step (default: the state's, or 0)");
+  add_integer(*command, "--seed", o.seed, 0, kMost, "Of random draws (default 0)");
+  add_integer(*command, "--rank", o.rank, 0, kMostRanks - 1, "Of this worker (default 0)");
+  add_integer(*command, "--ranks", o.ranks, 1, kMostRanks, "Number of workers (default: rank + 1)");
+  add_float(*command, "--lr", o.lr, "Learning rate, for --feedback ef:scale=lr (default 1)");
+  add_json(*command, o.json);
+  command->callback([options] { compress(*options); });
+}
+
+}  // namespace sparsewire::cli

@@ -1,0 +1,73 @@
+// sparsewire inspect: the fields of a frame, where its bits go, and how far that is from the best possible.
+#include <fmt/core.h>
+
+#include <memory>
+#include <string>
+
+#include "commands.h"
+#include "files/input.h"
+#include "frame.h"
+#include "options.h"
+#include "sparsewire/codec.h"
+
+namespace sparsewire::cli {
+namespace {
+
+struct Options {
+  std::string frame;
+  std::optional<std::string> json;
+};
+
+std::string row(std::string_view field, const std::string& value) { return fmt::format("{:<16} {}\n", field, value); }
+
+// How the indices compare with a code that is best for random ones. `seed` and `runs` can be better than that.
+std::string distance_text(const FrameSizes& sizes) {
+  const double bound = sizes.entropy_bound_index_bits;
+  if (bound == 0) return "none needed";
+  const double percent = 100 * (sizes.index_bits_per_entry / bound - 1);
+  return fmt::format("{:.3f} bits an entry; the indices are {:.2f} % {}", bound, percent < 0 ? -percent : percent,
+                     percent < 0 ? "below" : "above");
+}
+
+std::string table(const FrameInfo& info) {
+  const FrameSizes sizes(info);
+  const double density = info.dim == 0 ? 0 : 100 * static_cast<double>(info.count) / static_cast<double>(info.dim);
+  const auto section = [](std::size_t bytes, double bits) {
+    return fmt::format("{} bytes, {:.3f} bits an entry", grouped(bytes), bits);
+  };
+  return row("version", std::to_string(info.version)) +  //
+         row("codec", info.codec) +                      //
+         row("dim", grouped(info.dim)) +                 //
+         row("kept", fmt::format("{} ({:.4g} %)", grouped(info.count), density)) +
+         row("frame", section(info.frame_bytes, sizes.bits_per_entry)) +
+         row("  indices", section(info.index_bytes, sizes.index_bits_per_entry)) +
+         row("  values", section(info.value_bytes, sizes.value_bits_per_entry)) +
+         row("  header", fmt::format("{} bytes, {} bits", info.header_bytes, 8 * info.header_bytes)) +
+         row("entropy bound", distance_text(sizes));
+}
+
+void inspect_file(const Options& options) {
+  const std::string path = input_path(options.frame);
+  check_distinct({{"the frame", path}, {"--json", options.json}});
+  const files::Bytes frame = files::read_file(path);
+  FrameInfo info;
+  check_frame(inspect(frame.span(), info), path);
+  Json json = frame_json(info);
+  json["version"] = info.version;
+  Report(options.json, json, table(info)).deliver();
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& program) {
+  CLI::App* const command = program.add_subcommand("inspect", "The fields of a frame, and where its bits go");
+  command->footer("Examples:\n  sparsewire inspect out.swf\n  sparsewire inspect out.swf --json -");
+  const auto options = std::make_shared<Options>();
+  command->add_option("FRAME", options->frame, "A frame that compress wrote; - is standard input")
+      ->required()
+      ->type_name("");
+  add_json(*command, options->json);
+  command->callback([options] { inspect_file(*options); });
+}
+
+}  // namespace sparsewire::cli

@@ -1,0 +1,85 @@
+#include "options.h"
+
+#include <fmt/core.h>
+
+#include <charconv>
+#include <limits>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "sparsewire/errors.h"
+
+namespace sparsewire::cli {
+namespace {
+
+// A number that is all of `given`.
+template <class Number>
+std::optional<Number> parse(const std::string& given, Number min, Number max) {
+  Number number{};
+  const char* const end = given.data() + given.size();
+  const auto [stop, error] = std::from_chars(given.data(), end, number);
+  if (error != std::errc() || stop != end || !(number >= min && number <= max)) return std::nullopt;
+  return number;
+}
+
+}  // namespace
+
+void add_json(CLI::App& command, std::optional<std::string>& path) {
+  command.add_option("--json", path, "Also write a report to FILE; - is standard output, without the text")
+      ->type_name("FILE");
+}
+
+void add_integer(CLI::App& command, const std::string& name, std::optional<std::uint64_t>& value, std::uint64_t min,
+                 std::uint64_t max, const std::string& help) {
+  const auto read = [&value, name, min, max](const std::string& given) {
+    value = parse(given, min, max);
+    if (!value) throw CLI::ValidationError(name, fmt::format("{} is not a whole number in [{}, {}]", given, min, max));
+  };
+  command.add_option_function<std::string>(name, read, help)->type_name("N");
+}
+
+void add_float(CLI::App& command, const std::string& name, std::optional<float>& value, const std::string& help) {
+  const auto read = [&value, name](const std::string& given) {
+    constexpr float kLargest = std::numeric_limits<float>::max();
+    value = parse(given, -kLargest, kLargest);
+    if (!value) throw CLI::ValidationError(name, fmt::format("{} is not a finite number", given));
+  };
+  command.add_option_function<std::string>(name, read, help)->type_name("X");
+}
+
+std::string input_path(const std::string& given) { return given == "-" ? "/dev/stdin" : given; }
+std::string output_path(const std::string& given) { return given == "-" ? "/dev/stdout" : given; }
+
+void check_distinct(std::initializer_list<NamedFile> files) {
+  for (const NamedFile* a = files.begin(); a != files.end(); ++a) {
+    for (const NamedFile* b = files.begin(); b != a; ++b) {
+      if (!a->path || !b->path) continue;
+      const bool both_print = *a->path == "-" && files::is_standard_output(*b->path);
+      if (!both_print && !files::is_same_file(*a->path, *b->path)) continue;
+      throw UsageError(fmt::format("{} and {} are the same file, '{}'", b->option, a->option, *b->path));
+    }
+  }
+}
+
+Report::Report(const std::optional<std::string>& json_path, const Json& json, std::string text) {
+  const std::string bytes = json.dump(2) + '\n';
+  printed_ = json_path == "-" ? bytes : std::move(text);
+  if (!json_path || json_path == "-") return;
+  file_ = std::make_unique<files::Replacement>(*json_path);
+  file_->write(std::as_bytes(std::span(bytes)));
+  file_->prepare();
+}
+
+void Report::deliver() {
+  if (file_) file_->commit();
+  fmt::print("{}", printed_);
+}
+
+std::string grouped(std::uint64_t number) {
+  std::string digits = std::to_string(number);
+  for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, ",");
+  return digits;
+}
+
+}  // namespace sparsewire::cli
