@@ -67,11 +67,11 @@ Place place_of(const Options& options, std::size_t dim) {
 }
 
 void load_state(const std::string& path, const std::optional<std::uint64_t>& step, Sifter& sifter) {
+  const files::Bytes bytes = files::read_file(path);
   try {
-    sifter.load(files::read_file(path).span());
+    sifter.load(bytes.span());
   } catch (const UsageError& error) {
-    const std::string what = error.what();
-    throw UsageError(what.find(path) == std::string::npos ? fmt::format("'{}': {}", path, what) : what);
+    throw UsageError(fmt::format("'{}': {}", path, error.what()));
   }
   if (step && *step != sifter.step()) {
     throw UsageError(fmt::format("--step {}: the state '{}' is at step {}", *step, path, sifter.step()));

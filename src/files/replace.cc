@@ -160,8 +160,11 @@ bool is_same_file(const std::string& a, const std::string& b) {
   const bool has_b = ::stat(b.c_str(), &status_b) == 0;
   if (has_a && has_b) return S_ISREG(status_a.st_mode) && is_same(status_a, status_b);
   if (has_a || has_b) return false;
-  std::error_code error;  // a folder that cannot be looked into: then writing will say so
-  return std::filesystem::weakly_canonical(follow(a), error) == std::filesystem::weakly_canonical(follow(b), error);
+  const auto place = [](const std::string& path) {
+    std::error_code error;  // a folder that cannot be looked into: writing will say so
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(follow(path)), error);
+  };
+  return place(a) == place(b);
 }
 
 bool is_standard_output(const std::string& path) {

@@ -258,6 +258,7 @@ TEST(SameFile, IsFoundUnderOtherNames) {
   EXPECT_TRUE(is_same_file(folder / "sub/new", folder / "sub2/new"));
   EXPECT_TRUE(is_same_file(folder / "to new", folder / "sub/new"));
   EXPECT_FALSE(is_same_file(folder / "sub/new", folder / "new"));
+  EXPECT_TRUE(is_same_file("no such file", "./no such file"));
   EXPECT_FALSE(is_same_file("/dev/null", "/dev/null")) << "it can be written twice";
 }
 
