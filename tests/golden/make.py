@@ -3,8 +3,8 @@
     make.py PROGRAM
 
 Frames that are there stay: they stand for all that were ever written. The expectation NAME.json does not come from the
-library's decoder: which entries travel is worked out here, and each value is held against the input. Only the codes of int8, int4
-and int2 are read from the frame, by tests/wire/decoder.py, and must be the nearest ones that its scales allow.
+library's decoder: which entries travel is worked out here, and each value is held against the input. Only the codes of int8,
+int4 and int2 are read from the frame, by tests/wire/decoder.py, and must be the nearest ones that its scales allow.
 """
 import json
 import pathlib
