@@ -53,6 +53,10 @@ def to_f32(x):
         return math.copysign(math.inf, x)
 
 
+def has_sign(x):
+    return math.copysign(1, x) < 0
+
+
 def bf16(bits):
     return struct.unpack("<f", struct.pack("<I", bits << 16))[0]
 
@@ -156,10 +160,13 @@ def read_values(section, codec, count, info):
         pairs = [bf16(bits) for bits in section.numbers("H", 2 * blocks)]
         scales = list(zip(pairs[::2], pairs[1::2]))
         # A NaN fails the comparison.
-        require(all(0 <= low <= high < math.inf for low, high in scales), "values: not 0 <= low <= high, finite")
+        require(all(low <= high < math.inf and not has_sign(low) for low, high in scales) and
+                not any(has_sign(high) for _, high in scales), "values: not low <= high, without signs, finite")
     else:
         scales = section.numbers("f", blocks)
-        require(all(0 <= scale < math.inf for scale in scales), "values: a scale is negative or not finite")
+        most = 127 if codec == "int8" else 7
+        require(all(scale >= 0 and not has_sign(scale) and math.isfinite(to_f32(most * scale)) for scale in scales),
+                "values: a scale is negative, -0, or too large")
     width = CODE_BITS[codec]
     stream = Bits(section.take(ceil_div(count * width, 8)), "values")
     codes = [stream.number(width) for _ in range(count)]
@@ -216,7 +223,6 @@ def read_seed(section, dim, count, info):
     units = list(zip(flat[::2], flat[1::2]))
     info.update(seed=seed, step=step, rank=rank, role=role, units=units)
     units = units or [(dim, count)]
-    require(role <= 1, "seed: unknown role")
     require(all(k <= size for size, k in units), "seed: k above size")
     require(sum(size for size, _ in units) == dim, "seed: sizes do not add up to dim")
     require(sum(k for _, k in units) == count, "seed: k do not add up to count")

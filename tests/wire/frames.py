@@ -319,8 +319,8 @@ def mutants(count):
         yield f"mutant {number}: {data.hex()}", with_checksum(bytes(data))
 
 
-def open_frames():
-    """What the page neither allows nor excludes in so many words: to be read or refused, but not to crash."""
+def edge_frames():
+    """What lies just inside or outside of what the page allows."""
     one = struct.pack("<f", 1.0)
     for name, choices in [("role 2", dict(role=2)), ("role 255", dict(role=255)), ("a step of 57 bits", dict(step=2**56))]:
         section = seed_section(draw_indices([(9, 1)], **choices), **{**dict(seed=0, step=0, rank=0, role=0), **choices})
