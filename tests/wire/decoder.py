@@ -166,7 +166,7 @@ def read_values(section, codec, count, info):
         scales = section.numbers("f", blocks)
         most = 127 if codec == "int8" else 7
         require(all(scale >= 0 and not has_sign(scale) and math.isfinite(to_f32(most * scale)) for scale in scales),
-                "values: a scale is negative, -0, or too large")
+                "values: a scale is negative, -0, or not finite times the largest code")
     width = CODE_BITS[codec]
     stream = Bits(section.take(ceil_div(count * width, 8)), "values")
     codes = [stream.number(width) for _ in range(count)]
