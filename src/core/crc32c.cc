@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstring>
 
+#include "core/crc32c_extend.h"
+
 namespace sparsewire {
 namespace {
 
@@ -31,8 +33,7 @@ static_assert(std::endian::native == std::endian::little);
 
 }  // namespace
 
-std::uint32_t crc32c(std::span<const std::byte> bytes) noexcept {
-  std::uint32_t crc = ~0U;
+std::uint32_t crc32c_extend_by_table(std::uint32_t crc, std::span<const std::byte> bytes) noexcept {
   const std::byte* at = bytes.data();
   std::size_t left = bytes.size();
   for (; left >= 8; left -= 8, at += 8) {
@@ -43,7 +44,11 @@ std::uint32_t crc32c(std::span<const std::byte> bytes) noexcept {
     for (std::size_t i = 0; i < 8; ++i) crc ^= kTables[7 - i][eight >> (8 * i) & 0xFF];
   }
   for (; left > 0; --left, ++at) crc = crc >> 8 ^ kTables[0][(crc ^ static_cast<std::uint32_t>(*at)) & 0xFF];
-  return ~crc;
+  return crc;
 }
+
+std::uint32_t crc32c_by_table(std::span<const std::byte> bytes) noexcept { return ~crc32c_extend_by_table(~0U, bytes); }
+
+std::uint32_t crc32c(std::span<const std::byte> bytes) noexcept { return ~crc32c_extend(~0U, bytes); }
 
 }  // namespace sparsewire

@@ -76,7 +76,7 @@ bool Spec::flag(std::string_view key, bool otherwise) {
   return otherwise ? choice(key, {"true", "false"}) == "true" : choice(key, {"false", "true"}) == "true";
 }
 
-std::string Spec::choice(std::string_view key, std::initializer_list<std::string_view> words) {
+std::string Spec::choice(std::string_view key, const std::vector<std::string_view>& words) {
   const std::string* value = take(key);
   if (value == nullptr) return std::string(*words.begin());
   if (std::find(words.begin(), words.end(), *value) != words.end()) return *value;

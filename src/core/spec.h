@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <limits>
 #include <optional>
 #include <string>
@@ -42,7 +41,7 @@ class Spec {
   std::optional<std::uint64_t> integer(std::string_view key, std::uint64_t min, std::uint64_t max);
   bool flag(std::string_view key, bool otherwise);
   // One of `words`, or the first of them.
-  std::string choice(std::string_view key, std::initializer_list<std::string_view> words);
+  std::string choice(std::string_view key, const std::vector<std::string_view>& words);
 
   // A complaint about what is missing: thrown by finish(), after unknown keys, of which a missing one often is the
   // reason.

@@ -1,0 +1,68 @@
+// What int8, int4 and int2 have in common: blocks of values that share four bytes of scale, and codes of a few bits.
+//
+//   section = block:u32 scale* codes
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "codec/fields.h"
+#include "codec/value_format.h"
+
+namespace sparsewire {
+
+inline constexpr std::size_t kScaleSize = 4;
+
+inline std::size_t blocks_in(std::size_t count, std::size_t block) noexcept { return (count + block - 1) / block; }
+
+inline std::size_t size_of_blocks(std::size_t count, std::size_t block, std::size_t bits) noexcept {
+  return sizeof(std::uint32_t) + blocks_in(count, block) * kScaleSize + (count * bits + 7) / 8;
+}
+
+// The lanes of sums over a block: the order of additions is fixed, and a compiler can still vectorise.
+inline constexpr std::size_t kSumLanes = 16;
+
+// Writes codes of kBits bits one after the other, the first in the lowest bits.
+template <int kBits>
+class CodeWriter {
+ public:
+  explicit CodeWriter(std::byte* out) noexcept : out_(out) {}
+
+  void put(std::uint32_t code) noexcept {
+    pending_ |= (code & ((1U << kBits) - 1)) << used_;
+    used_ += kBits;
+    if (used_ == 8) flush();
+  }
+
+  // Fills the last byte with zeros.
+  void finish() noexcept {
+    if (used_ > 0) flush();
+  }
+
+ private:
+  void flush() noexcept {
+    *out_++ = static_cast<std::byte>(pending_);
+    pending_ = 0;
+    used_ = 0;
+  }
+
+  std::byte* out_;
+  std::uint32_t pending_ = 0;
+  int used_ = 0;
+};
+
+// The code number `i`, and whether the last byte ends in zeros.
+template <int kBits>
+std::uint32_t code_at(const std::byte* codes, std::size_t i) noexcept {
+  constexpr std::size_t kEach = 8 / kBits;
+  return std::to_integer<std::uint32_t>(codes[i / kEach]) >> (i % kEach * kBits) & ((1U << kBits) - 1);
+}
+
+template <int kBits>
+bool ends_in_zeros(const std::byte* codes, std::size_t count) noexcept {
+  constexpr std::size_t kEach = 8 / kBits;
+  return count % kEach == 0 || std::to_integer<std::uint32_t>(codes[count / kEach]) >> (count % kEach * kBits) == 0;
+}
+
+}  // namespace sparsewire

@@ -1,0 +1,251 @@
+// Frames: a header, values, indices, a checksum. What the sections hold is up to the codecs of their names.
+#include "sparsewire/codec.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <optional>
+
+#include "codec/fields.h"
+#include "codec/index_codec.h"
+#include "codec/value_format.h"
+#include "core/buffer.h"
+#include "core/crc32c.h"
+#include "core/spec.h"
+#include "core/text.h"
+#include "kernels/simd.h"
+#include "sparsewire/errors.h"
+
+namespace sparsewire {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x52465753;  // "SWFR"
+constexpr std::uint8_t kVersion = 1;
+constexpr std::uint8_t kFull = 0;  // the id of "no indices: all entries are there"
+constexpr std::size_t kHeaderSize = 24;
+constexpr std::size_t kChecksumSize = 4;
+constexpr std::uint64_t kMostDim = 0xFFFFFFFF;
+
+template <class Table>
+auto* find_id(const Table& table, std::uint8_t id) {
+  const auto found = std::find_if(table.begin(), table.end(), [&](const auto& entry) { return entry.id == id; });
+  return found == table.end() ? nullptr : &*found;
+}
+
+template <class Table>
+auto* find_name(const Table& table, std::string_view name) {
+  const auto found =
+      std::find_if(table.begin(), table.end(), [&](const auto& entry) { return entry.info.name == name; });
+  return found == table.end() ? nullptr : &*found;
+}
+
+template <class Infos>
+std::string names_of(const Infos& infos) {
+  std::string names;
+  for (const CodecInfo& info : infos) names += text(names.empty() ? "" : ", ", info.name);
+  return names;
+}
+
+// A frame whose header, checksum and sizes are right.
+struct Frame {
+  std::uint64_t dim = 0;
+  std::size_t count = 0;
+  const IndexCodec* index_codec = nullptr;  // null: full
+  const ValueFormat* value_format = nullptr;
+  std::size_t block = 0;  // 0: none
+  Bytes values;
+  Bytes indices;
+};
+
+DecodeStatus parse_values(Bytes rest, Frame& frame) {
+  const ValueFormat& format = *frame.value_format;
+  if (format.has_blocks) {
+    if (rest.size() < sizeof(std::uint32_t)) return DecodeStatus::too_short;
+    frame.block = read_field<std::uint32_t>(rest.data());
+    if (frame.block < kLeastBlock || frame.block > kMostBlock) return DecodeStatus::bad_values;
+  }
+  const std::size_t size = format.size(frame.count, frame.block);
+  if (size > rest.size()) return DecodeStatus::too_short;
+  frame.values = rest.first(size);
+  frame.indices = rest.subspan(size);
+  return DecodeStatus::ok;
+}
+
+DecodeStatus parse(Bytes bytes, Frame& frame) {
+  if (bytes.size() < kHeaderSize + kChecksumSize) return DecodeStatus::too_short;
+  const std::byte* at = bytes.data();
+  if (next_field<std::uint32_t>(at) != kMagic) return DecodeStatus::not_a_frame;
+  if (next_field<std::uint8_t>(at) != kVersion) return DecodeStatus::unknown_version;
+  const Bytes body = bytes.first(bytes.size() - kChecksumSize);
+  if (crc32c(body) != read_field<std::uint32_t>(bytes.data() + body.size())) return DecodeStatus::bad_checksum;
+
+  const auto index_id = next_field<std::uint8_t>(at);
+  frame.index_codec = find_id(index_codecs(), index_id);
+  frame.value_format = find_id(value_format_table(), next_field<std::uint8_t>(at));
+  if ((frame.index_codec == nullptr && index_id != kFull) || frame.value_format == nullptr) {
+    return DecodeStatus::unknown_codec;
+  }
+  const auto zero = next_field<std::uint8_t>(at);
+  frame.dim = next_field<std::uint64_t>(at);
+  const auto count = next_field<std::uint64_t>(at);
+  if (zero != 0 || frame.dim > kMostDim || count > frame.dim || (index_id == kFull && count != frame.dim)) {
+    return DecodeStatus::bad_header;
+  }
+  frame.count = count;
+  return parse_values(body.subspan(kHeaderSize), frame);
+}
+
+// The count is justified by now: no format has more than four values in a byte.
+DecodeStatus read(const Frame& frame, SparseVector& vector) {
+  vector.dim = frame.dim;
+  vector.draw.units.clear();
+  vector.values.resize(frame.count);
+  if (!frame.value_format->decode(frame.values.data(), frame.block, vector.values)) return DecodeStatus::bad_values;
+  vector.indices.resize(frame.index_codec == nullptr ? 0 : frame.count);
+  const bool fine =
+      frame.index_codec == nullptr ? frame.indices.empty() : frame.index_codec->decode(frame.indices, vector);
+  return fine ? DecodeStatus::ok : DecodeStatus::bad_indices;
+}
+
+}  // namespace
+
+struct Codec::Parts {
+  const IndexCodec* index_codec = nullptr;  // null: the shortest
+  const ValueFormat* value_format = nullptr;
+  std::size_t block = 0;
+  Buffer<std::byte> best;
+  Buffer<std::byte> next;
+
+  std::size_t encode_indices(const SparseVector& vector, const IndexCodec*& used);
+};
+
+Codec::Codec(std::string_view spec_text) : parts_(std::make_unique<Parts>()) {
+  kernels::choose_simd();  // may throw; the kernels must not
+  Spec spec(spec_text);
+  parts_->index_codec = find_name(index_codecs(), spec.name());
+  if (parts_->index_codec == nullptr && spec.name() != "auto") {
+    throw UsageError(text("'", spec.name(), "' is not a codec; there are ", names_of(codecs())));
+  }
+  std::vector<std::string_view> formats;
+  for (const CodecInfo& info : value_formats()) formats.push_back(info.name);
+  const std::string values = spec.choice("values", formats);
+  parts_->value_format = find_name(value_format_table(), values);
+  const auto block = spec.integer("block", kLeastBlock, kMostBlock);
+  if (block && !parts_->value_format->has_blocks)
+    spec.fail(text("block= goes with int8, int4 and int2, not with ", values));
+  if (parts_->value_format->has_blocks) parts_->block = block.value_or(kDefaultBlock);
+  spec.finish();
+}
+
+Codec::~Codec() = default;
+Codec::Codec(Codec&&) noexcept = default;
+Codec& Codec::operator=(Codec&&) noexcept = default;
+
+// Leaves the section in `best`, and the codec it was made by in `used`.
+std::size_t Codec::Parts::encode_indices(const SparseVector& vector, const IndexCodec*& used) {
+  if (index_codec != nullptr) {
+    const auto size = index_codec->encode(vector, ~std::size_t{0}, best);
+    if (!size)
+      throw UsageError(text("[", index_codec->info.name, "] is for indices that were drawn, as randomk draws them"));
+    used = index_codec;
+    return *size;
+  }
+  std::size_t least = ~std::size_t{0};
+  for (const IndexCodec& codec : index_codecs()) {
+    const auto size = codec.encode(vector, least - 1, next);
+    if (!size) continue;
+    least = *size;
+    used = &codec;
+    std::swap(best, next);
+  }
+  return least;
+}
+
+void Codec::encode(const SparseVector& vector, std::vector<std::byte>& frame, std::vector<float>* received) {
+  assert(vector.is_valid());
+  if (vector.dim > kMostDim)
+    throw UsageError(text("[codec] a vector of ", vector.dim, " entries: split it below 2^32"));
+  if (!all_finite(vector.values)) {
+    const auto bad =
+        std::find_if(vector.values.begin(), vector.values.end(), [](float v) { return !std::isfinite(v); });
+    const auto i = static_cast<std::size_t>(bad - vector.values.begin());
+    throw UsageError(text("[codec] the value at index ", vector.index(i), " is ", *bad));
+  }
+  const IndexCodec* used = nullptr;
+  const std::size_t index_size = vector.is_full() ? 0 : parts_->encode_indices(vector, used);
+  const ValueFormat& format = *parts_->value_format;
+  const std::size_t value_size = format.size(vector.size(), parts_->block);
+  frame.resize(kHeaderSize + value_size + index_size + kChecksumSize);
+  if (received != nullptr) received->resize(vector.size());
+
+  std::byte* at = frame.data();
+  write_field(at, kMagic);
+  write_field(at, kVersion);
+  write_field(at, used == nullptr ? kFull : used->id);
+  write_field(at, format.id);
+  write_field(at, std::uint8_t{0});
+  write_field(at, vector.dim);
+  write_field(at, std::uint64_t{vector.size()});
+  format.encode(vector.values, parts_->block, at, received == nullptr ? nullptr : received->data());
+  at = std::copy_n(parts_->best.data(), index_size, at + value_size);
+  write_field(at, crc32c(Bytes(frame).first(frame.size() - kChecksumSize)));
+}
+
+DecodeStatus decode(std::span<const std::byte> bytes, SparseVector& vector) {
+  Frame frame;
+  DecodeStatus status = parse(bytes, frame);
+  if (status == DecodeStatus::ok) status = read(frame, vector);
+  if (status != DecodeStatus::ok) vector.clear(0);
+  return status;
+}
+
+DecodeStatus inspect(std::span<const std::byte> bytes, FrameInfo& info) {
+  SparseVector vector;
+  Frame frame;
+  if (const DecodeStatus status = parse(bytes, frame); status != DecodeStatus::ok) return status;
+  if (const DecodeStatus status = read(frame, vector); status != DecodeStatus::ok) return status;
+  info.version = kVersion;
+  info.codec = text(frame.index_codec == nullptr ? "full" : frame.index_codec->info.name,
+                    ":values=", frame.value_format->info.name);
+  if (frame.block != 0) info.codec += text(",block=", frame.block);
+  info.dim = frame.dim;
+  info.count = frame.count;
+  info.frame_bytes = bytes.size();
+  info.header_bytes = kHeaderSize + kChecksumSize;
+  info.value_bytes = frame.values.size();
+  info.index_bytes = frame.indices.size();
+  return DecodeStatus::ok;
+}
+
+std::string_view describe(DecodeStatus status) noexcept {
+  switch (status) {
+    case DecodeStatus::ok:
+      return "ok";
+    case DecodeStatus::too_short:
+      return "it is too short for what it should hold";
+    case DecodeStatus::not_a_frame:
+      return "it is not a frame: frames begin with SWFR";
+    case DecodeStatus::unknown_version:
+      return "it has a version that this program does not know";
+    case DecodeStatus::bad_checksum:
+      return "its checksum does not match: it was cut off or changed";
+    case DecodeStatus::unknown_codec:
+      return "it uses a codec that this program does not know";
+    case DecodeStatus::bad_header:
+      return "its header has a dim or count that cannot be";
+    case DecodeStatus::bad_values:
+      return "its values are not what an encoder writes";
+    case DecodeStatus::bad_indices:
+      return "its indices are not what an encoder writes";
+  }
+  return "unknown status";
+}
+
+double entropy_bound_index_bits(std::uint64_t dim, std::uint64_t count) noexcept {
+  if (count == 0 || count >= dim) return 0;
+  const auto n = static_cast<double>(dim);
+  const auto k = static_cast<double>(count);
+  return (std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1)) / std::log(2.0) / k;
+}
+
+}  // namespace sparsewire

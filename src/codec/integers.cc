@@ -1,0 +1,121 @@
+// int8 and int4: whole multiples of a scale that a block of values shares.
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "codec/blocks.h"
+
+namespace sparsewire {
+namespace {
+
+// To the nearest whole number, ties to even, for magnitudes below 2^22. Unlike std::nearbyint it vectorises everywhere.
+float round_even(float value) noexcept {
+  constexpr float kWhole = 12582912.0F;  // 1.5 * 2^23: what is added to it has no digits after the point
+  return (value + kWhole) - kWhole;
+}
+
+float code_of(float value, float scale, float most) noexcept {
+  return round_even(std::clamp(value / scale, -most, most));
+}
+
+// What rounding to `scale` loses, squared.
+float loss(std::span<const float> values, float scale, float most) noexcept {
+  std::array<float, kSumLanes> lanes{};
+  const auto error2 = [&](float value) {
+    const float error = value - code_of(value, scale, most) * scale;
+    return error * error;
+  };
+  std::size_t i = 0;
+  for (; i + kSumLanes <= values.size(); i += kSumLanes) {
+    for (std::size_t lane = 0; lane < kSumLanes; ++lane) lanes[lane] += error2(values[i + lane]);
+  }
+  for (; i < values.size(); ++i) lanes[i % kSumLanes] += error2(values[i]);
+  float sum = 0;
+  for (const float lane : lanes) sum += lane;
+  return sum;
+}
+
+// The scale that just reaches the largest value; with few codes a smaller one often loses less in all, though it cuts
+// the largest off.
+template <int kMost, int kTries>
+float choose_scale(std::span<const float> values) noexcept {
+  float largest = 0;
+  for (const float value : values) largest = std::max(largest, std::abs(value));
+  constexpr auto kTop = static_cast<float>(kMost);
+  constexpr float kLargestScale = std::numeric_limits<float>::max() / kTop;
+  const float reaching = std::min(largest / kTop, kLargestScale);
+  if (reaching < std::numeric_limits<float>::min()) return reaching;  // too small for shares of it
+  float best = reaching;
+  if constexpr (kTries > 1) {
+    float least = loss(values, reaching, kTop);
+    for (int i = 1; i < kTries; ++i) {
+      const float scale = reaching * (1 - 0.1F * static_cast<float>(i));
+      const float lost = loss(values, scale, kTop);
+      if (lost < least) {
+        least = lost;
+        best = scale;
+      }
+    }
+  }
+  return best;
+}
+
+template <int kBits, int kTries>
+void encode_integers(std::span<const float> values, std::size_t block, std::byte* out, float* received) {
+  constexpr int kMost = (1 << (kBits - 1)) - 1;
+  std::byte* scales = out;
+  write_field(scales, static_cast<std::uint32_t>(block));
+  CodeWriter<kBits> codes(scales + blocks_in(values.size(), block) * kScaleSize);
+  for (std::size_t begin = 0; begin < values.size(); begin += block) {
+    const auto part = values.subspan(begin, std::min(block, values.size() - begin));
+    const float scale = choose_scale<kMost, kTries>(part);
+    write_field(scales, scale);
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      const float code = scale == 0 ? 0.0F : code_of(part[i], scale, kMost);
+      codes.put(static_cast<std::uint32_t>(static_cast<std::int32_t>(code)));
+      if (received != nullptr) received[begin + i] = (code + 0.0F) * scale;  // + 0: no code is -0
+    }
+  }
+  codes.finish();
+}
+
+template <int kBits>
+bool decode_integers(const std::byte* section, std::size_t block, std::span<float> values) {
+  constexpr std::uint32_t kUnused = 1U << (kBits - 1);  // -8 of -8 to 7
+  constexpr auto kTop = static_cast<float>(kUnused - 1);
+  const std::byte* scales = section + sizeof(std::uint32_t);
+  const std::byte* const codes = scales + blocks_in(values.size(), block) * kScaleSize;
+  bool fine = ends_in_zeros<kBits>(codes, values.size());
+  for (std::size_t begin = 0; begin < values.size(); begin += block) {
+    const auto scale = next_field<float>(scales);
+    fine = fine && scale >= 0 && !std::signbit(scale) && std::isfinite(scale * kTop);
+    for (std::size_t i = begin; i < std::min(begin + block, values.size()); ++i) {
+      const std::uint32_t code = code_at<kBits>(codes, i);
+      fine = fine && code != kUnused;
+      const auto whole = static_cast<std::int32_t>(code ^ kUnused) - static_cast<std::int32_t>(kUnused);
+      values[i] = static_cast<float>(whole) * scale;
+    }
+  }
+  return fine;
+}
+
+}  // namespace
+
+std::size_t size_int8(std::size_t count, std::size_t block) noexcept { return size_of_blocks(count, block, 8); }
+std::size_t size_int4(std::size_t count, std::size_t block) noexcept { return size_of_blocks(count, block, 4); }
+
+void encode_int8(std::span<const float> values, std::size_t block, std::byte* out, float* received) {
+  encode_integers<8, 1>(values, block, out, received);
+}
+void encode_int4(std::span<const float> values, std::size_t block, std::byte* out, float* received) {
+  encode_integers<4, 6>(values, block, out, received);
+}
+
+bool decode_int8(const std::byte* section, std::size_t block, std::span<float> values) {
+  return decode_integers<8>(section, block, values);
+}
+bool decode_int4(const std::byte* section, std::size_t block, std::span<float> values) {
+  return decode_integers<4>(section, block, values);
+}
+
+}  // namespace sparsewire

@@ -1,0 +1,28 @@
+// Indices as they are: what others are compared with.
+#include <algorithm>
+#include <cstring>
+#include <functional>
+
+#include "codec/index_codec.h"
+
+namespace sparsewire {
+
+std::optional<std::size_t> encode_raw32(const SparseVector& vector, std::size_t limit, Buffer<std::byte>& out) {
+  const std::size_t size = vector.indices.size() * sizeof(std::uint32_t);
+  if (size > limit) return std::nullopt;
+  out.reserve(size);
+  if (size > 0) std::memcpy(out.data(), vector.indices.data(), size);
+  return size;
+}
+
+bool decode_raw32(Bytes section, SparseVector& vector) {
+  std::vector<std::uint32_t>& indices = vector.indices;
+  if (section.size() / sizeof(std::uint32_t) != indices.size() || section.size() % sizeof(std::uint32_t) != 0) {
+    return false;
+  }
+  if (!section.empty()) std::memcpy(indices.data(), section.data(), section.size());
+  return (indices.empty() || indices.back() < vector.dim) &&
+         std::adjacent_find(indices.begin(), indices.end(), std::greater_equal<>()) == indices.end();
+}
+
+}  // namespace sparsewire

@@ -1,0 +1,42 @@
+#include <array>
+
+#include "codec/index_codec.h"
+#include "codec/value_format.h"
+
+namespace sparsewire {
+namespace {
+
+constexpr IndexCodec kIndexCodecs[] = {
+#define INDEX_CODEC(id, name, summary, example) {{#name, summary, example}, id, encode_##name, decode_##name},
+#include "codec/index_codecs.def"
+#undef INDEX_CODEC
+};
+
+constexpr CodecInfo kCodecs[] = {
+    {"auto", "the shortest of the following", "auto:values=bf16"},
+#define INDEX_CODEC(id, name, summary, example) {#name, summary, example},
+#include "codec/index_codecs.def"
+#undef INDEX_CODEC
+};
+
+constexpr ValueFormat kValueFormats[] = {
+#define VALUE_FORMAT(id, name, has_blocks, summary) \
+  {{#name, summary, "auto:values=" #name}, id, has_blocks, size_##name, encode_##name, decode_##name},
+#include "codec/value_formats.def"
+#undef VALUE_FORMAT
+};
+
+constexpr CodecInfo kValueInfos[] = {
+#define VALUE_FORMAT(id, name, has_blocks, summary) {#name, summary, "auto:values=" #name},
+#include "codec/value_formats.def"
+#undef VALUE_FORMAT
+};
+
+}  // namespace
+
+std::span<const IndexCodec> index_codecs() noexcept { return kIndexCodecs; }
+std::span<const ValueFormat> value_format_table() noexcept { return kValueFormats; }
+std::span<const CodecInfo> codecs() noexcept { return kCodecs; }
+std::span<const CodecInfo> value_formats() noexcept { return kValueInfos; }
+
+}  // namespace sparsewire

@@ -1,0 +1,93 @@
+// Runs of consecutive indices, each a gap and a length: for rows of an embedding and other supports that stand in
+// blocks.
+#include "codec/divisor.h"
+#include "codec/fields.h"
+#include "codec/index_codec.h"
+#include "kernels/golomb.h"
+
+namespace sparsewire {
+namespace {
+
+constexpr std::size_t kHead = 3 * sizeof(std::uint32_t);
+
+// Calls visit(gap, length - 1) for every run, the gap as it is on the wire.
+template <class Visit>
+void for_each_run(std::span<const std::uint32_t> indices, Visit&& visit) {
+  std::uint32_t gap = indices.empty() ? 0 : indices[0];
+  std::uint32_t begin = 0;
+  for (std::uint32_t i = 1; i <= indices.size(); ++i) {
+    if (i < indices.size() && indices[i] == indices[i - 1] + 1) continue;
+    visit(gap, i - 1 - begin);
+    if (i == indices.size()) return;
+    gap = indices[i] - indices[i - 1] - 2;
+    begin = i;
+  }
+}
+
+std::size_t count_runs(std::span<const std::uint32_t> indices) {
+  std::size_t runs = indices.empty() ? 0 : 1;
+  for (std::size_t i = 1; i < indices.size(); ++i) runs += indices[i] == indices[i - 1] + 1 ? 0U : 1U;
+  return runs;
+}
+
+// What codes of `count` numbers that add up to `sum` take at least: each quotient is more than number / divisor - 1.
+std::uint64_t least_bits(const kernels::GolombCode& code, std::uint64_t count, std::uint64_t sum) {
+  const std::uint64_t cut_off = count * (code.divisor() - 1);
+  return count * static_cast<std::uint64_t>(code.bits()) + (sum - std::min(sum, cut_off)) / code.divisor();
+}
+
+}  // namespace
+
+std::optional<std::size_t> encode_runs(const SparseVector& vector, std::size_t limit, Buffer<std::byte>& out) {
+  const std::span<const std::uint32_t> indices = vector.indices;
+  const std::size_t runs = count_runs(indices);
+  const std::uint64_t lengths = indices.size() - runs;
+  const std::uint64_t gaps = indices.empty() ? 0 : indices.back() + 1 - indices.size() - (runs - 1);
+  const auto gap_code = search_divisor({}, runs == 0 ? 0 : static_cast<double>(gaps) / static_cast<double>(runs));
+  const auto length_code = search_divisor({}, runs == 0 ? 0 : static_cast<double>(lengths) / static_cast<double>(runs));
+  if (kHead + (least_bits(gap_code, runs, gaps) + least_bits(length_code, runs, lengths)) / 8 > limit) {
+    return std::nullopt;  // as for random supports, without writing it first
+  }
+
+  out.reserve(kHead + most_bytes(gap_code, runs, gaps) + most_bytes(length_code, runs, lengths));
+  std::byte* at = out.data();
+  write_field(at, gap_code.divisor());
+  write_field(at, length_code.divisor());
+  write_field(at, static_cast<std::uint32_t>(runs));
+  kernels::BitWriter writer(at);
+  for_each_run(indices, [&](std::uint32_t gap, std::uint32_t more) {
+    writer.put(gap_code, gap);
+    writer.put(length_code, more);
+  });
+  const auto size = static_cast<std::size_t>(writer.end() - out.data());
+  if (size > limit) return std::nullopt;
+  return size;
+}
+
+bool decode_runs(Bytes section, SparseVector& vector) {
+  if (section.size() < kHead) return false;
+  const std::byte* at = section.data();
+  const auto gap_divisor = next_field<std::uint32_t>(at);
+  const auto length_divisor = next_field<std::uint32_t>(at);
+  const auto runs = next_field<std::uint32_t>(at);
+  if (gap_divisor == 0 || length_divisor == 0) return false;
+  const kernels::GolombCode gap_code(gap_divisor);
+  const kernels::GolombCode length_code(length_divisor);
+
+  kernels::BitReader reader(section.subspan(kHead));
+  const std::size_t count = vector.indices.size();
+  std::size_t found = 0;
+  std::uint64_t next = 0;  // the lowest index that may come
+  for (std::uint32_t run = 0; run < runs; ++run) {
+    std::uint64_t gap;
+    std::uint64_t more;
+    if (found == count || next >= vector.dim || !reader.get(gap_code, vector.dim - 1 - next, gap)) return false;
+    const std::uint64_t begin = next + gap;
+    if (!reader.get(length_code, std::min(count - found, vector.dim - begin) - 1, more)) return false;
+    for (std::uint64_t i = 0; i <= more; ++i) vector.indices[found++] = static_cast<std::uint32_t>(begin + i);
+    next = begin + more + 2;
+  }
+  return found == count && reader.is_finished();
+}
+
+}  // namespace sparsewire

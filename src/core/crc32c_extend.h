@@ -1,0 +1,14 @@
+// Goes on from a checksum before its last inversion. crc32c_extend() is in the file that CMake chooses for the
+// processor: crc32c_x86.cc, or crc32c_portable.cc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace sparsewire {
+
+std::uint32_t crc32c_extend(std::uint32_t crc, std::span<const std::byte> bytes) noexcept;
+std::uint32_t crc32c_extend_by_table(std::uint32_t crc, std::span<const std::byte> bytes) noexcept;
+
+}  // namespace sparsewire
