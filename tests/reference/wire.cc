@@ -233,8 +233,9 @@ void get_blocks(Reader& in, std::uint64_t count, Frame& frame) {
       require(std::isfinite(frame.high.back()) && frame.low.back() <= frame.high.back());
     } else {
       frame.low.push_back(in.f32());
+      require(std::isfinite(frame.low.back() * static_cast<float>(largest_code(frame.form.values))));
     }
-    require(std::isfinite(frame.low.back()) && frame.low.back() >= 0);
+    require(std::isfinite(frame.low.back()) && !std::signbit(frame.low.back()));
   }
   const int bits = bits_of(frame.form.values);
   BitReader codes(in.bytes(up(count * static_cast<std::uint64_t>(bits), 8)));
