@@ -70,6 +70,17 @@ const Warm& Bench::warm(double ratio) {
   return warm;
 }
 
+const SparseVector& Bench::sent(double ratio) {
+  const auto [place, is_new] = sent_.try_emplace(ratio);
+  if (!is_new) return place->second;
+  const Warm& memory = warm(ratio);
+  Sifter sifter(fmt::format("topk:ratio={}", ratio), "ef", {.layout = n(), .pool = pool(2)});
+  std::copy(memory.memory.begin(), memory.memory.end(), sifter.memory().begin());
+  fill_gradient(memory.step, gradient());
+  sifter.sift(Gradient(gradient()), place->second);
+  return place->second;
+}
+
 Pool* Bench::pool(int threads) {
   if (threads == 1) return nullptr;
   std::unique_ptr<Pool>& pool = pools_[threads];

@@ -1,8 +1,8 @@
 // What the benches of one run share: the size, one gradient, the threads, and memories that really carried over many
 // steps. Everything is made at its first use, so that a filter that selects one bench pays for no other.
 //
-// The floor's memory is allocated as a Sifter's is, on large pages where the system has them; the gradient, which is the
-// trainer's, is a std::vector.
+// The floor's memory is allocated as a Sifter's is, on large pages where the system has them; the gradient, which is
+// the trainer's, is a std::vector.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +15,7 @@
 
 #include "core/pages.h"
 #include "sparsewire/pool.h"
+#include "sparsewire/sparse_vector.h"
 
 namespace sparsewire::bench {
 
@@ -48,6 +49,8 @@ class Bench {
   std::span<float> floor_memory();
   // Warmed up at the first call for this ratio.
   const Warm& warm(double ratio);
+  // What Top-k sends in the next step from there.
+  const SparseVector& sent(double ratio);
   // Null for one thread, which is a Sifter's default.
   Pool* pool(int threads);
 
@@ -67,6 +70,7 @@ class Bench {
   std::vector<float> gradient_;
   LongVector floor_memory_;  // as a Sifter's memory is
   std::map<double, Warm> warm_;
+  std::map<double, SparseVector> sent_;
   std::map<int, std::unique_ptr<Pool>> pools_;
 };
 

@@ -110,8 +110,7 @@ void register_floors(Bench& bench) {
                    [](float memory, float gradient) { return memory + gradient; });
   }
   for (const int threads : {1, 2}) {
-    register_floor(bench, floor_memcpy_name(threads), threads, copy, 8,
-                   [](float, float gradient) { return gradient; });
+    register_floor(bench, floor_memcpy_name(threads), threads, copy, 8, [](float, float gradient) { return gradient; });
   }
   for (const double ratio : kRatios) {
     benchmark::RegisterBenchmark(nth_element_name(ratio).c_str(), [&bench, ratio](benchmark::State& state) {

@@ -11,8 +11,8 @@ namespace sparsewire::bench {
 std::string floor_add_name(int threads);
 // "floor/memcpy", or "floor/memcpy/threads:2": gradient to memory, 8 bytes an entry.
 std::string floor_memcpy_name(int threads);
-// "yardstick/nth_element" at the first of kRatios, "yardstick/nth_element/ratio:R" at the others: the standard library's
-// selection of the k-th magnitude alone, without the addition before and the moves after it.
+// "yardstick/nth_element" at the first of kRatios, "yardstick/nth_element/ratio:R" at the others: the standard
+// library's selection of the k-th magnitude alone, without the addition before and the moves after it.
 std::string nth_element_name(double ratio);
 
 // `bench` must outlive the run.

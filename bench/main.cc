@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "bench.h"
+#include "codecs.h"
 #include "export.h"
 #include "floor.h"
 #include "kernels/simd.h"
@@ -37,6 +38,7 @@ constexpr const char* kHelp = R"(sparsewire_bench: times one step of every spars
 Benches are named
   floor/add[/threads:2]    floor/memcpy[/threads:2]    yardstick/nth_element[/ratio:0.01]
   step/SPARSIFIER/ratio:R/case:steady|first|jump|equal|sparse|sorted/threads:T/n:N
+  codec/encode/CODEC/ratio:R/n:N    codec/decode/CODEC/ratio:R/n:N
 Every answer is checked at full size before it is timed; a wrong one is an error, not a number, and the exit code is 1.
 
 All flags of Google Benchmark work too, for example
@@ -133,6 +135,7 @@ int run(const Options& options) {
   benchmark::AddCustomContext("warmup_steps", std::to_string(bench.warmup_steps()));
   register_floors(bench);
   const std::vector<std::unique_ptr<Step>> steps = register_steps(bench);
+  const std::vector<std::unique_ptr<CodecBench>> codecs = register_codecs(bench);
 
   std::size_t matches = 0;
   if (options.table) {

@@ -70,7 +70,7 @@ DecodeStatus decode(std::span<const std::byte> frame, SparseVector& vector);
 // What a frame says about itself.
 struct FrameInfo {
   int version = 0;
-  std::string codec;  // the spec that makes such a frame: "golomb:values=f32"
+  std::string codec;  // "golomb:values=f32", as a spec; "full:values=f32" for a full vector
   std::uint64_t dim = 0;
   std::uint64_t count = 0;
   std::size_t frame_bytes = 0;   // = header + values + indices

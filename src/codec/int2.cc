@@ -26,12 +26,13 @@ struct Halves {
   double low_count = 0;
   double high_count = 0;
 
-  Halves(std::span<const float> values, float cut) noexcept {
+  // All magnitudes count `factor` times.
+  Halves(std::span<const float> values, float factor, float cut) noexcept {
     std::array<float, kSumLanes> high{};
     std::array<float, kSumLanes> all{};
     std::array<float, kSumLanes> count{};
     const auto add = [&](std::size_t lane, float value) {
-      const float magnitude = std::abs(value);
+      const float magnitude = std::abs(value) * factor;
       all[lane] += magnitude;
       high[lane] += magnitude > cut ? magnitude : 0.0F;
       count[lane] += magnitude > cut ? 1.0F : 0.0F;
@@ -69,17 +70,19 @@ struct Halves {
 Levels choose_levels(std::span<const float> values) noexcept {
   float largest = 0;
   for (const float value : values) largest = std::max(largest, std::abs(value));
-  if (largest > 0x1p100F) return {largest * 0.5F, largest};  // sums would overflow; nobody's gradient
-  Halves best(values, largest);                              // all in the lower half
+  const float factor = largest > 0x1p100F ? 0x1p-40F : 1.0F;  // so that no sum overflows
+  largest *= factor;
+  Halves best(values, factor, largest);  // all in the lower half
   for (int i = 1; i < 8; ++i) {
-    const Halves halves(values, largest * 0.125F * static_cast<float>(i));
+    const Halves halves(values, factor, largest * 0.125F * static_cast<float>(i));
     if (halves.explained() > best.explained()) best = halves;
   }
   for (int i = 0; i < 2; ++i) {
-    const Halves halves(values, best.means().middle());
+    const Halves halves(values, factor, best.means().middle());
     if (halves.explained() > best.explained()) best = halves;
   }
-  return best.means();
+  const Levels levels = best.means();
+  return {levels.low / factor, levels.high / factor};
 }
 
 constexpr std::uint32_t kHigh = 1;

@@ -42,7 +42,7 @@ float choose_scale(std::span<const float> values) noexcept {
   float largest = 0;
   for (const float value : values) largest = std::max(largest, std::abs(value));
   constexpr auto kTop = static_cast<float>(kMost);
-  constexpr float kLargestScale = std::numeric_limits<float>::max() / kTop;
+  constexpr float kLargestScale = std::numeric_limits<float>::max() / kTop * 0.9999999F;  // kTop times it is finite
   const float reaching = std::min(largest / kTop, kLargestScale);
   if (reaching < std::numeric_limits<float>::min()) return reaching;  // too small for shares of it
   float best = reaching;

@@ -10,15 +10,14 @@ namespace {
 
 constexpr std::size_t kHead = 3 * sizeof(std::uint32_t);
 
-// Calls visit(gap, length - 1) for every run, the gap as it is on the wire.
+// Calls visit(gap, length - 1) for every run, the gap as it is on the wire, until it says false.
 template <class Visit>
 void for_each_run(std::span<const std::uint32_t> indices, Visit&& visit) {
   std::uint32_t gap = indices.empty() ? 0 : indices[0];
   std::uint32_t begin = 0;
   for (std::uint32_t i = 1; i <= indices.size(); ++i) {
     if (i < indices.size() && indices[i] == indices[i - 1] + 1) continue;
-    visit(gap, i - 1 - begin);
-    if (i == indices.size()) return;
+    if (!visit(gap, i - 1 - begin) || i == indices.size()) return;
     gap = indices[i] - indices[i - 1] - 2;
     begin = i;
   }
@@ -45,9 +44,11 @@ std::optional<std::size_t> encode_runs(const SparseVector& vector, std::size_t l
   const std::uint64_t gaps = indices.empty() ? 0 : indices.back() + 1 - indices.size() - (runs - 1);
   const auto gap_code = search_divisor({}, runs == 0 ? 0 : static_cast<double>(gaps) / static_cast<double>(runs));
   const auto length_code = search_divisor({}, runs == 0 ? 0 : static_cast<double>(lengths) / static_cast<double>(runs));
-  if (kHead + (least_bits(gap_code, runs, gaps) + least_bits(length_code, runs, lengths)) / 8 > limit) {
-    return std::nullopt;  // as for random supports, without writing it first
-  }
+  const auto is_too_long = [&](std::size_t written, std::size_t runs_left, std::uint64_t gaps_left) {
+    const std::size_t length_bits = runs_left * static_cast<std::size_t>(length_code.bits());
+    return written + (least_bits(gap_code, runs_left, gaps_left) + length_bits) / 8 > limit;
+  };
+  if (is_too_long(kHead, runs, gaps)) return std::nullopt;
 
   out.reserve(kHead + most_bytes(gap_code, runs, gaps) + most_bytes(length_code, runs, lengths));
   std::byte* at = out.data();
@@ -55,10 +56,17 @@ std::optional<std::size_t> encode_runs(const SparseVector& vector, std::size_t l
   write_field(at, length_code.divisor());
   write_field(at, static_cast<std::uint32_t>(runs));
   kernels::BitWriter writer(at);
+  std::size_t runs_left = runs;
+  std::uint64_t gaps_left = gaps;
   for_each_run(indices, [&](std::uint32_t gap, std::uint32_t more) {
     writer.put(gap_code, gap);
     writer.put(length_code, more);
+    gaps_left -= gap;
+    // Random supports are longer this way; most of the work is saved if that shows early.
+    const auto written = static_cast<std::size_t>(writer.end() - out.data()) - 1;  // whole bytes
+    return --runs_left % 1024 != 0 || !is_too_long(written, runs_left, gaps_left);
   });
+  if (runs_left > 0) return std::nullopt;
   const auto size = static_cast<std::size_t>(writer.end() - out.data());
   if (size > limit) return std::nullopt;
   return size;

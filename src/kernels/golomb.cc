@@ -13,103 +13,151 @@ namespace sparsewire::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
+constexpr std::size_t kStretch = 64;  // gaps whose codes are made side by side before they are written
+using Stretch = std::array<std::uint32_t, kStretch>;
+
+// The codes of a stretch of gaps and their lengths, in loops that vectorise. False if a gap is too large for that: a
+// code must fit 32 bits, a gap the digits of a float.
+HWY_INLINE bool make_codes(const GolombCode& code, const Stretch& gaps, Stretch& codes, Stretch& lengths) {
+  constexpr std::uint32_t kMostGap = 1U << 24;
+  const auto divisor = static_cast<std::int32_t>(code.divisor());
+  const float inverse = 1.0F / static_cast<float>(code.divisor());
+  const std::uint32_t shorter = code.shorter();
+  const auto bits = static_cast<std::uint32_t>(code.bits());
+  std::uint32_t largest = 0;
+  std::uint32_t longest = 0;
+  for (std::size_t i = 0; i < kStretch; ++i) {
+    // Off by one at most, and then the remainder tells.
+    auto quotient = static_cast<std::int32_t>(static_cast<float>(static_cast<std::int32_t>(gaps[i])) * inverse);
+    std::int32_t rest = static_cast<std::int32_t>(gaps[i]) - quotient * divisor;
+    const std::int32_t less = rest < 0 ? 1 : 0;
+    const std::int32_t more = rest >= divisor ? 1 : 0;
+    quotient += more - less;
+    rest += (less - more) * divisor;
+    const auto remainder = static_cast<std::uint32_t>(rest);
+    const std::uint32_t longer = remainder >= shorter ? 1 : 0;
+    const std::uint32_t sum = remainder + (shorter & (0 - longer));
+    const std::uint32_t binary = (longer != 0 ? sum >> 1 : sum) | (sum & longer) << (bits - 1);
+    codes[i] = (binary << 1 | 1) << (static_cast<std::uint32_t>(quotient) & 31);
+    lengths[i] = static_cast<std::uint32_t>(quotient) + bits + longer;
+    largest |= gaps[i];
+    longest = std::max(longest, lengths[i]);
+  }
+  return largest < kMostGap && longest <= 32;
+}
+
 std::byte* golomb_encode(const GolombCode& code, std::span<const std::uint32_t> indices, std::size_t first,
                          std::size_t step, std::byte* out) {
   BitWriter writer(out);
-  const GolombCode local = code;
   std::size_t i = first;
   if (i == 0 && !indices.empty()) {
-    writer.put(local, indices[0]);
+    writer.put(code, indices[0]);
     i = step;
   }
-  for (; i < indices.size(); i += step) writer.put(local, indices[i] - indices[i - 1] - 1);
+  Stretch gaps;
+  Stretch codes;
+  Stretch lengths;
+  const std::uint32_t* const index = indices.data();
+  for (; i + (kStretch - 1) * step < indices.size(); i += kStretch * step) {
+    for (std::size_t j = 0; j < kStretch; ++j) gaps[j] = index[i + j * step] - index[i + j * step - 1] - 1;
+    if (make_codes(code, gaps, codes, lengths)) {
+      for (std::size_t j = 0; j < kStretch; ++j) writer.put(codes[j], static_cast<int>(lengths[j]));
+    } else {
+      for (const std::uint32_t gap : gaps) writer.put(code, gap);
+    }
+  }
+  for (; i < indices.size(); i += step) writer.put(code, index[i] - index[i - 1] - 1);
   return writer.end();
 }
 
-// What the four streams have in common, and how far each was read.
-struct Lanes {
-  const std::byte* bytes;
-  std::uint64_t divisor;
-  std::uint64_t shorter;
-  std::uint64_t mask;
-  int bits;
-  std::array<std::uint64_t, kGolombLanes> at;
+constexpr std::size_t kRounds = kStretch / kGolombLanes;  // one code of each stream
+constexpr int kFastBits = 25;  // beside 32 bits of quotient that is what a window shows; larger divisors are rare
+
+// The codes of a stretch, taken apart.
+struct Codes {
+  Stretch quotients;
+  Stretch rests;  // what follows the one, and more
 };
 
-constexpr std::uint64_t kFastZeros =
-    24;                             // a longer quotient is read carefully: 24 + 1 + 32 bits are what a window shows
-constexpr std::size_t kRounds = 8;  // of four gaps, between two looks at the ends
-
-HWY_INLINE std::uint64_t window_at(const Lanes& lanes, std::size_t lane) {
-  std::uint64_t window;
-  std::memcpy(&window, lanes.bytes + lanes.at[lane] / 8, 8);
-  return window >> lanes.at[lane] % 8;
+// False if a quotient has more than 31
+// zeros; then nothing has moved. Reads at most 8 bytes after the last code.
+HWY_INLINE bool take_codes(const GolombCode& code, const std::byte* bytes,
+                           std::array<std::uint64_t, kGolombLanes>& positions, Codes& codes) {
+  const auto bits = static_cast<std::uint64_t>(code.bits());
+  const std::uint64_t mask = (std::uint64_t{1} << (bits - 1)) - 1;
+  const std::uint64_t shorter = code.shorter();
+  std::array<std::uint64_t, kGolombLanes> at = positions;
+  std::uint64_t all = 0;
+  for (std::size_t i = 0; i < kStretch; i += kGolombLanes) {
+    for (std::size_t lane = 0; lane < kGolombLanes; ++lane) {
+      std::uint64_t window;
+      std::memcpy(&window, bytes + at[lane] / 8, 8);
+      window >>= at[lane] % 8;
+      const auto zeros = static_cast<std::uint64_t>(std::countr_zero(window));
+      window = window >> (zeros & 63) >> 1;  // 64 zeros are too many, below
+      at[lane] += zeros + bits + ((window & mask) >= shorter ? 1 : 0);
+      all |= zeros;
+      codes.quotients[i + lane] = static_cast<std::uint32_t>(zeros);
+      codes.rests[i + lane] = static_cast<std::uint32_t>(window);
+    }
+  }
+  if (all > 31) return false;
+  positions = at;
+  return true;
 }
 
-HWY_INLINE std::uint64_t gap_in(Lanes& lanes, std::size_t lane, std::uint64_t window) {
-  const int zeros = std::countr_zero(window);
-  window >>= zeros;
-  window >>= 1;
-  const std::uint64_t low = window & lanes.mask;
-  const std::uint64_t extended = (low << 1 | (window >> (lanes.bits - 1) & 1)) - lanes.shorter;
-  const bool longer = low >= lanes.shorter;
-  lanes.at[lane] += static_cast<std::uint64_t>(zeros + lanes.bits) + static_cast<std::uint64_t>(longer);
-  return static_cast<std::uint64_t>(zeros) * lanes.divisor + (longer ? extended : low);
+// The gaps of a stretch, each plus 1; returns their sum.
+HWY_INLINE std::uint64_t make_gaps(const GolombCode& code, const Codes& codes, Stretch& gaps) {
+  const auto bits = static_cast<std::uint32_t>(code.bits());
+  const std::uint32_t mask = (1U << (bits - 1)) - 1;
+  const std::uint32_t shorter = code.shorter();
+  const std::uint32_t divisor = code.divisor();
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < kStretch; ++i) {
+    const std::uint32_t low = codes.rests[i] & mask;
+    const std::uint32_t bit = codes.rests[i] >> (bits - 1) & 1;
+    gaps[i] = codes.quotients[i] * divisor + low + (low >= shorter ? low + bit - shorter : 0) + 1;
+    sum += gaps[i];
+  }
+  return sum;
 }
 
 bool golomb_decode(const GolombCode& code, std::span<const std::byte> bytes,
                    const std::array<std::size_t, kGolombLanes + 1>& begins, std::uint64_t dim, std::size_t count,
                    std::uint32_t* indices) {
-  Lanes lanes{.bytes = bytes.data(),
-              .divisor = code.divisor(),
-              .shorter = code.shorter(),
-              .mask = (std::uint64_t{1} << (code.bits() - 1)) - 1,
-              .bits = code.bits(),
-              .at = {}};
-  for (std::size_t lane = 0; lane < kGolombLanes; ++lane) lanes.at[lane] = begins[lane] * 8;
-  // Up to here every lane has bytes for kRounds windows, be they its own or not: that is looked at in the end.
+  std::array<std::uint64_t, kGolombLanes> at{};
+  for (std::size_t lane = 0; lane < kGolombLanes; ++lane) at[lane] = begins[lane] * 8;
+  // Below this a stream has bytes for a stretch, be they its own or not: that is looked at in the end.
   const std::uint64_t end = begins[kGolombLanes] * 8;
-  const std::uint64_t margin = 64 * (kRounds + 1);
-  const std::uint64_t safe = end < margin ? 0 : end - margin;
+  constexpr std::uint64_t kMargin = 64 * (kRounds + 2);
+  const std::uint64_t safe = end < kMargin || code.bits() > kFastBits ? 0 : end - kMargin;
   std::uint64_t next = 0;  // the lowest index that may come
+  Codes codes;
+  Stretch gaps;
 
   std::size_t i = 0;
   while (i < count) {
-    const std::uint64_t furthest = std::max(std::max(lanes.at[0], lanes.at[1]), std::max(lanes.at[2], lanes.at[3]));
-    if (furthest < safe && count - i >= kGolombLanes * kRounds) {
-      std::size_t round = 0;
-      for (; round < kRounds; ++round, i += kGolombLanes) {
-        const std::uint64_t w0 = window_at(lanes, 0);
-        const std::uint64_t w1 = window_at(lanes, 1);
-        const std::uint64_t w2 = window_at(lanes, 2);
-        const std::uint64_t w3 = window_at(lanes, 3);
-        constexpr std::uint64_t kAny = (std::uint64_t{1} << kFastZeros) - 1;
-        if ((w0 & kAny) == 0 || (w1 & kAny) == 0 || (w2 & kAny) == 0 || (w3 & kAny) == 0) [[unlikely]]
-          break;
-        const std::uint64_t i0 = next + gap_in(lanes, 0, w0);
-        const std::uint64_t i1 = i0 + 1 + gap_in(lanes, 1, w1);
-        const std::uint64_t i2 = i1 + 1 + gap_in(lanes, 2, w2);
-        const std::uint64_t i3 = i2 + 1 + gap_in(lanes, 3, w3);
-        indices[i] = static_cast<std::uint32_t>(i0);
-        indices[i + 1] = static_cast<std::uint32_t>(i1);
-        indices[i + 2] = static_cast<std::uint32_t>(i2);
-        indices[i + 3] = static_cast<std::uint32_t>(i3);
-        next = i3 + 1;
-      }
-      if (next > dim) return false;
-      if (round == kRounds) continue;
+    const bool is_safe = *std::max_element(at.begin(), at.end()) < safe && count - i >= kStretch;
+    if (is_safe && take_codes(code, bytes.data(), at, codes)) {
+      const std::uint64_t sum = make_gaps(code, codes, gaps);
+      if (sum > dim - next) return false;
+      auto index = static_cast<std::uint32_t>(next) - 1;
+      for (const std::uint32_t gap : gaps) indices[i++] = index += gap;
+      next += sum;
+      continue;
     }
-    for (std::size_t lane = 0; lane < kGolombLanes && i < count; ++lane, ++i) {
-      BitReader reader(bytes, lanes.at[lane], begins[lane + 1] * 8);
+    for (std::size_t j = 0; j < kStretch && i < count; ++j, ++i) {
+      const std::size_t lane = i % kGolombLanes;
+      BitReader reader(bytes, at[lane], begins[lane + 1] * 8);
       std::uint64_t gap;
       if (next >= dim || !reader.get(code, dim - 1 - next, gap)) return false;
       indices[i] = static_cast<std::uint32_t>(next + gap);
       next += gap + 1;
-      lanes.at[lane] = reader.position();
+      at[lane] = reader.position();
     }
   }
   for (std::size_t lane = 0; lane < kGolombLanes; ++lane) {
-    if (!BitReader(bytes, lanes.at[lane], begins[lane + 1] * 8).is_finished()) return false;
+    if (!BitReader(bytes, at[lane], begins[lane + 1] * 8).is_finished()) return false;
   }
   return true;
 }

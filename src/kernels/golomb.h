@@ -67,12 +67,13 @@ class BitWriter {
   void put(const GolombCode& code, std::uint32_t gap) noexcept {
     std::uint32_t quotient = code.quotient(gap);
     const std::uint32_t remainder = gap - quotient * code.divisor();
-    const bool longer = remainder >= code.shorter();
-    const std::uint64_t sum = std::uint64_t{remainder} + code.shorter();
+    const std::uint64_t longer = remainder >= code.shorter() ? 1 : 0;  // no branch: it would be a coin toss
+    const std::uint64_t sum = std::uint64_t{remainder} + (code.shorter() & (0 - longer));
     const int bits = code.bits();
-    const std::uint64_t binary = longer ? sum >> 1 | (sum & 1) << (bits - 1) : remainder;
-    if (quotient > kMostUnary) [[unlikely]]
+    const std::uint64_t binary = sum >> longer | (sum & longer) << (bits - 1);
+    if (quotient > kMostUnary) [[unlikely]] {
       quotient = put_zeros(quotient);
+    }
     put((binary << 1 | 1) << quotient, static_cast<int>(quotient) + bits + static_cast<int>(longer));
   }
 
