@@ -79,7 +79,7 @@ void put_values(FuzzedDataProvider& from, std::size_t count, SparseVector& vecto
 }
 
 SparseVector make(FuzzedDataProvider& from, const Choice& choice) {
-  const std::uint64_t most_dim = choice.codec == "bitmap" ? 1U << 16U : 0xFFFFFFFFU;
+  const std::uint64_t most_dim = choice.codec == "bitmap" ? 1U << 13U : 0xFFFFFFFFU;
   const auto count = from.ConsumeIntegralInRange<std::size_t>(0, kMostEntries);
   SparseVector vector;
   switch (from.ConsumeIntegralInRange(0, 3)) {

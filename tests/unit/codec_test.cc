@@ -498,7 +498,6 @@ TEST_P(IntegerValues, AreNoWorseThanWithThePlainScale) {
     if (GetParam() == "int4") {
       for (int q = -7; q <= 7; ++q) plain.push_back(q * double{static_cast<float>(largest / 7)});
     } else {
-      if (largest > 0x1p100) return;  // its sums would overflow: any two levels will do
       double mean = 0;
       for (const float x : values) mean += std::fabs(double{x}) / static_cast<double>(values.size());
       const double stored = double{reference::from_bf16(reference::to_bf16(static_cast<float>(mean)))};
