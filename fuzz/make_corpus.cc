@@ -55,6 +55,7 @@ void write_frames(const std::filesystem::path& folder) {
   write(folder, "full", encoded("auto:values=f16", full));
   write(folder, "empty", encoded("golomb", drawn(0, 0)));
   write(folder, "four_lanes", encoded("golomb:values=int2", drawn(1030, 5000)));
+  write(folder, "four_lanes_far_apart", encoded("golomb:values=int2", drawn(1030, 3'000'000'000U)));
   SparseVector runs = drawn(40, 40);
   runs.dim = 1000;
   for (std::size_t i = 20; i < 40; ++i) runs.indices[i] += 500;

@@ -231,6 +231,7 @@ void get_blocks(Reader& in, std::uint64_t count, Frame& frame) {
       frame.low.push_back(from_bf16(in.u16()));
       frame.high.push_back(from_bf16(in.u16()));
       require(std::isfinite(frame.high.back()) && frame.low.back() <= frame.high.back());
+      require(!std::signbit(frame.high.back()));
     } else {
       frame.low.push_back(in.f32());
       require(std::isfinite(frame.low.back() * static_cast<float>(largest_code(frame.form.values))));

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <set>
 
 #include "unit/bits.h"
@@ -29,10 +30,13 @@ std::uint64_t get(const Bytes& frame, std::size_t at, std::size_t size) {
 
 // Decodes into a fresh vector; fails the test unless all that is promised for any bytes holds.
 DecodeStatus checked(const Bytes& frame) {
-  DecodeStatus status = DecodeStatus::ok;
+  // Just as large as it is, so that the address sanitizer sees who reads behind it.
+  const std::unique_ptr<std::byte, decltype(&std::free)> exact(static_cast<std::byte*>(std::malloc(frame.size())),
+                                                               &std::free);
+  std::copy(frame.begin(), frame.end(), exact.get());
   SparseVector vector;
   counted_memory.reset();
-  status = decode(frame, vector);
+  const DecodeStatus status = decode({exact.get(), frame.size()}, vector);
   const std::size_t peak = counted_memory.peak;
   EXPECT_LE(peak, 64 * frame.size() + kSlack) << frame.size() << " bytes";
   EXPECT_FALSE(describe(status).empty());
@@ -318,6 +322,29 @@ TEST(FrameSafety, BelievesNoDivisor) {
           Bytes frame = good;
           put(frame, at + field, x, 4);
           ASSERT_NO_FATAL_FAILURE(expect_as_the_reference(reference::with_checksum(frame)));
+        }
+      }
+    }
+  }
+}
+
+// Zeros without end in four lanes, for each divisor and each place where a lane may begin: a decoder that reads several
+// codes before it looks where it is must not leave the frame. The address sanitizer sees it if it does.
+TEST(FrameSafety, ReadsNoZerosBehindTheEnd) {
+  for (const std::size_t streams : {0U, 100U, 150U, 200U, 300U}) {
+    for (std::uint32_t bit = 0; bit < 32; ++bit) {
+      for (const std::size_t first : {std::size_t{0}, streams / 3, streams > 90 ? streams - 90 : 0, streams}) {
+        for (std::size_t near = first; near < std::min(first + 20, streams + 1); ++near) {
+          for (const unsigned fill : {0x00U, 0x80U}) {
+            constexpr std::size_t kIndices = 24 + 4 + 4 * 5 + 320;  // behind 1280 values of two bits in five blocks
+            Bytes frame = liar(kIndices + 16 + streams + 4, 1, 5, kLargestDim, 1280, 0);
+            put(frame, 24, 256, 4);
+            put(frame, kIndices, 1U << bit, 4);
+            put(frame, kIndices + 4, near, 4);
+            std::fill(frame.begin() + kIndices + 16, frame.end(), static_cast<std::byte>(fill));
+            ASSERT_EQ(checked(reference::with_checksum(frame)), DecodeStatus::bad_indices)
+                << streams << " bytes, divisor 2^" << bit << ", first lane " << near;
+          }
         }
       }
     }
