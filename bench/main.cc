@@ -22,6 +22,7 @@
 #include "sparsewire/errors.h"
 #include "steps.h"
 #include "table.h"
+#include "wire.h"
 
 namespace sparsewire::bench {
 namespace {
@@ -29,7 +30,8 @@ namespace {
 constexpr const char* kHelp = R"(sparsewire_bench: times one step of every sparsifier beside memory += gradient.
 
   --table             time what the table of docs/benchmarks.md needs, and print it (a few minutes, 3 GB of memory)
-  --table-md          the same, as Markdown
+  --wire              print how long frames are, in bits; times nothing (a minute)
+  --table-md, --wire-md    the same, as Markdown
   --n=N               entries of the gradient; default 25000000
   --warmup-steps=N    steps of error feedback behind every memory before it is timed; default 300
   --export DIR        write warmed memories and gradients as .npy files for bench/torch_step.py, time nothing
@@ -55,6 +57,7 @@ struct Options {
   char* program = nullptr;  // Google Benchmark keeps this pointer
   Settings settings;
   std::optional<Form> table;
+  std::optional<Form> wire;
   std::string export_folder;
   bool help = false;
   std::vector<std::string> others;  // for Google Benchmark
@@ -86,6 +89,10 @@ Options parse(char* program, const std::vector<std::string>& arguments) {
       options.table = Form::text;
     } else if (argument == "--table-md") {
       options.table = Form::markdown;
+    } else if (argument == "--wire") {
+      options.wire = Form::text;
+    } else if (argument == "--wire-md") {
+      options.wire = Form::markdown;
     } else if (flag == "--export") {
       const bool is_next = equals == std::string::npos && i + 1 < arguments.size();
       options.export_folder = is_next ? arguments[++i] : value;
@@ -127,6 +134,10 @@ void initialize(const Options& options) {
 int run(const Options& options) {
   initialize(options);
   Bench bench(options.settings);
+  if (options.wire) {
+    fmt::print("{}", wire_table(bench.n(), *options.wire));
+    return 0;
+  }
   if (!options.export_folder.empty()) {
     export_data(bench, options.export_folder);
     return 0;

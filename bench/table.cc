@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "codecs.h"
 #include "floor.h"
 #include "kernels/simd.h"
 #include "steps.h"
@@ -65,10 +66,6 @@ std::vector<Pair> thread_pairs(std::size_t n) {
   return pairs;
 }
 
-using Cells = std::vector<std::vector<std::string>>;
-
-std::string held(bool is_held) { return is_held ? "held" : "MISSED"; }
-
 Cells floor_cells(const Times& times) {
   Cells cells = {{"floors and yardsticks", "measured, ms", "times memory += gradient"}};
   const std::optional<double> add = times.median(floor_add_name(1));
@@ -101,6 +98,39 @@ Cells bar_cells(const Times& times, const Bench& bench) {
   return cells;
 }
 
+struct CodecBar {
+  std::string spec;
+  double ratio;
+  double times_add;  // 0: none, for reference
+};
+
+std::vector<CodecBar> codec_bars() {
+  std::vector<CodecBar> bars = {{"golomb:values=f32", 0.001, 0}, {"golomb:values=f32", 0.01, 0.25}};
+  for (const CodecInfo& format : value_formats()) bars.push_back({fmt::format("auto:values={}", format.name), 0.01, 0});
+  return bars;
+}
+
+Cells codec_cells(const Times& times, const Bench& bench) {
+  Cells cells = {{"codec", "encode, ms", "decode, ms", "both, times memory += gradient", "at most", ""}};
+  const std::optional<double> add = times.median(floor_add_name(1));
+  for (const CodecBar& bar : codec_bars()) {
+    const std::string label = fmt::format("{}, {:g} %", bar.spec, 100 * bar.ratio);
+    const std::string encode_name = codec_name("encode", bar.spec, bar.ratio, bench.n());
+    const std::optional<double> encode = times.median(encode_name);
+    const std::optional<double> decode = times.median(codec_name("decode", bar.spec, bar.ratio, bench.n()));
+    if (const auto failure = bench.failures.find(encode_name); failure != bench.failures.end()) {
+      cells.push_back({label, "-", "-", "-", "", "WRONG ANSWER: " + failure->second});
+    } else if (encode && decode && add) {
+      const double ratio = (*encode + *decode) / *add;
+      const bool has_bar = bar.times_add > 0;
+      cells.push_back({label, fmt::format("{:.2f}", *encode), fmt::format("{:.2f}", *decode),
+                       fmt::format("{:.3f}", ratio), has_bar ? fmt::format("{:.2f}", bar.times_add) : "",
+                       has_bar ? held(ratio <= bar.times_add) : ""});
+    }
+  }
+  return cells;
+}
+
 // A step cannot gain more from a second thread than the memory system gives `memory += gradient`.
 Cells thread_cells(const Times& times, std::size_t n) {
   Cells cells = {{"with 2 threads", "1 thread, ms", "2 threads, ms", "times faster", "at least", ""}};
@@ -118,36 +148,6 @@ Cells thread_cells(const Times& times, std::size_t n) {
                      pair.has_bar ? fmt::format("{:.2f}", kSpeedUpBar) : "", pair.has_bar ? verdict : ""});
   }
   return cells;
-}
-
-// Labels come first, and verdicts have no head.
-bool is_number(const Cells& cells, std::size_t column) { return column > 0 && !cells.front()[column].empty(); }
-
-std::string aligned(const Cells& cells, std::size_t row, std::size_t column) {
-  std::size_t width = 3;  // of the shortest rule in Markdown
-  for (const auto& other : cells) width = std::max(width, other[column].size());
-  const std::string& cell = cells[row][column];
-  return is_number(cells, column) ? fmt::format("{:>{}}", cell, width) : fmt::format("{:<{}}", cell, width);
-}
-
-std::string without_trailing_spaces(const std::string& line) { return line.substr(0, line.find_last_not_of(' ') + 1); }
-
-// The first row is the head. Markdown is aligned too, so that it reads as text.
-std::string grid(const Cells& cells, Form form) {
-  const bool markdown = form == Form::markdown;
-  const std::string bar = markdown ? "|" : " ";
-  std::string lines;
-  for (std::size_t row = 0; row < cells.size(); ++row) {
-    std::string line = bar;
-    std::string rule = bar;
-    for (std::size_t column = 0; column < cells[row].size(); ++column) {
-      const std::string cell = aligned(cells, row, column);
-      line += " " + cell + " " + bar;
-      rule += " " + std::string(cell.size() - 1, '-') + (markdown && is_number(cells, column) ? ": " : "- ") + bar;
-    }
-    lines += without_trailing_spaces(line) + "\n" + (row == 0 ? without_trailing_spaces(rule) + "\n" : "");
-  }
-  return lines + "\n";
 }
 
 std::string first_line_of(const char* file, const std::string& key) {
@@ -204,13 +204,16 @@ std::string table_filter(std::size_t n) {
   std::string names = floor_memcpy_name(1);
   for (const double ratio : kRatios) names += "|" + nth_element_name(ratio);
   for (const Bar& bar : bars()) names += "|" + bar.step.text(n);
+  for (const CodecBar& bar : codec_bars()) {
+    names += "|" + codec_name("encode", bar.spec, bar.ratio, n) + "|" + codec_name("decode", bar.spec, bar.ratio, n);
+  }
   for (const Pair& pair : thread_pairs(n)) names += "|" + pair.one + "|" + pair.two;
   return "^(" + names + ")$";
 }
 
 std::string table(const Times& times, const Bench& bench, Form form) {
   return machine(times, bench) + grid(floor_cells(times), form) + grid(bar_cells(times, bench), form) +
-         grid(thread_cells(times, bench.n()), form);
+         grid(codec_cells(times, bench), form) + grid(thread_cells(times, bench.n()), form);
 }
 
 }  // namespace sparsewire::bench

@@ -1,4 +1,4 @@
-// The bars of a step, in times `memory += gradient`, and whether this machine held them in this run.
+// The bars of a step and of a frame, in times `memory += gradient`, and whether this machine held them in this run.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench.h"
+#include "grid.h"
 
 namespace sparsewire::bench {
 
@@ -29,8 +30,6 @@ class Times : public benchmark::BenchmarkReporter {
 
 // A regular expression for the benches that the table needs.
 std::string table_filter(std::size_t n);
-
-enum class Form { text, markdown };
 
 // The machine, the floors, the bars, and what a second thread gives.
 std::string table(const Times& times, const Bench& bench, Form form);

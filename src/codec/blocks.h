@@ -20,9 +20,6 @@ inline std::size_t size_of_blocks(std::size_t count, std::size_t block, std::siz
   return sizeof(std::uint32_t) + blocks_in(count, block) * kScaleSize + (count * bits + 7) / 8;
 }
 
-// The lanes of sums over a block: the order of additions is fixed, and a compiler can still vectorise.
-inline constexpr std::size_t kSumLanes = 16;
-
 // Writes codes of kBits bits one after the other, the first in the lowest bits.
 template <int kBits>
 class CodeWriter {

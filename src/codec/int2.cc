@@ -6,7 +6,8 @@
 #include <cmath>
 
 #include "codec/blocks.h"
-#include "codec/half.h"
+#include "core/half.h"
+#include "kernels/levels.h"
 
 namespace sparsewire {
 namespace {
@@ -19,52 +20,18 @@ struct Levels {
   float middle() const noexcept { return low * 0.5F + high * 0.5F; }
 };
 
-// The values of a block, cut in two at a magnitude.
-struct Halves {
-  double low_sum = 0;
-  double high_sum = 0;
-  double low_count = 0;
-  double high_count = 0;
+// The more, the less is lost: ||values||^2 minus this.
+double explained(const kernels::Halves& halves) noexcept {
+  const double low = halves.low_count == 0 ? 0 : halves.low_sum * halves.low_sum / halves.low_count;
+  return halves.high_count == 0 ? low : low + halves.high_sum * halves.high_sum / halves.high_count;
+}
 
-  // All magnitudes count `factor` times.
-  Halves(std::span<const float> values, float factor, float cut) noexcept {
-    std::array<float, kSumLanes> high{};
-    std::array<float, kSumLanes> all{};
-    std::array<float, kSumLanes> count{};
-    const auto add = [&](std::size_t lane, float value) {
-      const float magnitude = std::abs(value) * factor;
-      all[lane] += magnitude;
-      high[lane] += magnitude > cut ? magnitude : 0.0F;
-      count[lane] += magnitude > cut ? 1.0F : 0.0F;
-    };
-    std::size_t i = 0;
-    for (; i + kSumLanes <= values.size(); i += kSumLanes) {
-      for (std::size_t lane = 0; lane < kSumLanes; ++lane) add(lane, values[i + lane]);
-    }
-    for (; i < values.size(); ++i) add(i % kSumLanes, values[i]);
-    double sum = 0;
-    for (std::size_t lane = 0; lane < kSumLanes; ++lane) {
-      sum += static_cast<double>(all[lane]);
-      high_sum += static_cast<double>(high[lane]);
-      high_count += static_cast<double>(count[lane]);
-    }
-    low_sum = sum - high_sum;
-    low_count = static_cast<double>(values.size()) - high_count;
-  }
-
-  // The more, the less is lost: ||values||^2 minus this.
-  double explained() const noexcept {
-    return (low_count == 0 ? 0 : low_sum * low_sum / low_count) +
-           (high_count == 0 ? 0 : high_sum * high_sum / high_count);
-  }
-
-  Levels means() const noexcept {
-    Levels levels;
-    levels.low = low_count == 0 ? 0 : static_cast<float>(low_sum / low_count);
-    levels.high = high_count == 0 ? levels.low : static_cast<float>(high_sum / high_count);
-    return levels;
-  }
-};
+Levels means(const kernels::Halves& halves) noexcept {
+  Levels levels;
+  levels.low = halves.low_count == 0 ? 0 : static_cast<float>(halves.low_sum / halves.low_count);
+  levels.high = halves.high_count == 0 ? levels.low : static_cast<float>(halves.high_sum / halves.high_count);
+  return levels;
+}
 
 // Two means in one dimension: the best of some cuts, then twice the middle between the means.
 Levels choose_levels(std::span<const float> values) noexcept {
@@ -72,25 +39,24 @@ Levels choose_levels(std::span<const float> values) noexcept {
   for (const float value : values) largest = std::max(largest, std::abs(value));
   const float factor = largest > 0x1p100F ? 0x1p-40F : 1.0F;  // so that no sum overflows
   largest *= factor;
-  Halves best(values, factor, largest);  // all in the lower half
-  for (int i = 1; i < 8; ++i) {
-    const Halves halves(values, factor, largest * 0.125F * static_cast<float>(i));
-    if (halves.explained() > best.explained()) best = halves;
-  }
-  for (int i = 0; i < 2; ++i) {
-    const Halves halves(values, factor, best.means().middle());
-    if (halves.explained() > best.explained()) best = halves;
-  }
-  const Levels levels = best.means();
+  const auto cut_at = [&](float cut) { return kernels::halves_of(values.data(), values.size(), factor, cut); };
+  kernels::Halves best = cut_at(largest);  // all in the lower half
+  const auto try_cut = [&](float cut) {
+    const kernels::Halves halves = cut_at(cut);
+    if (explained(halves) > explained(best)) best = halves;
+  };
+  for (int i = 1; i < 8; ++i) try_cut(largest * 0.125F * static_cast<float>(i));
+  for (int i = 0; i < 2; ++i) try_cut(means(best).middle());
+  const Levels levels = means(best);
   return {levels.low / factor, levels.high / factor};
 }
 
 constexpr std::uint32_t kHigh = 1;
 constexpr std::uint32_t kMinus = 2;
 
-float value_of(std::uint32_t code, const Levels& levels) noexcept {
-  const float magnitude = (code & kHigh) != 0 ? levels.high : levels.low;
-  return (code & kMinus) != 0 ? -magnitude : magnitude;
+// The four values that codes stand for.
+std::array<float, 4> values_of(const Levels& levels) noexcept {
+  return {levels.low, levels.high, -levels.low, -levels.high};
 }
 
 }  // namespace
@@ -109,11 +75,12 @@ void encode_int2(std::span<const float> values, std::size_t block, std::byte* ou
     write_field(scales, low);
     write_field(scales, high);
     const Levels levels{from_bf16(low), from_bf16(high)};
+    const std::array<float, 4> code_values = values_of(levels);
     const float middle = levels.middle();
     for (std::size_t i = 0; i < part.size(); ++i) {
       const std::uint32_t code = (std::abs(part[i]) > middle ? kHigh : 0U) | (std::signbit(part[i]) ? kMinus : 0U);
       codes.put(code);
-      if (received != nullptr) received[begin + i] = value_of(code, levels);
+      if (received != nullptr) received[begin + i] = code_values[code];
     }
   }
   codes.finish();
@@ -128,9 +95,9 @@ bool decode_int2(const std::byte* section, std::size_t block, std::span<float> v
     const auto low = next_field<std::uint16_t>(scales);
     const auto high = next_field<std::uint16_t>(scales);
     fine = fine && low <= high && high < kInfinity;  // a sign bit makes it larger
-    const Levels levels{from_bf16(low), from_bf16(high)};
+    const std::array<float, 4> code_values = values_of({from_bf16(low), from_bf16(high)});
     for (std::size_t i = begin; i < std::min(begin + block, values.size()); ++i) {
-      values[i] = value_of(code_at<2>(codes, i), levels);
+      values[i] = code_values[code_at<2>(codes, i)];
     }
   }
   return fine;

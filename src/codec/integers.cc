@@ -4,35 +4,17 @@
 #include <limits>
 
 #include "codec/blocks.h"
+#include "kernels/levels.h"
 
 namespace sparsewire {
 namespace {
 
-// To the nearest whole number, ties to even, for magnitudes below 2^22. Unlike std::nearbyint it vectorises everywhere.
-float round_even(float value) noexcept {
-  constexpr float kWhole = 12582912.0F;  // 1.5 * 2^23: what is added to it has no digits after the point
-  return (value + kWhole) - kWhole;
-}
-
+// value / scale to the nearest whole number in [-most, most], ties to even. In double: a quotient rounded to f32 first
+// can become a tie that it was not.
 float code_of(float value, float scale, float most) noexcept {
-  return round_even(std::clamp(value / scale, -most, most));
-}
-
-// What rounding to `scale` loses, squared.
-float loss(std::span<const float> values, float scale, float most) noexcept {
-  std::array<float, kSumLanes> lanes{};
-  const auto error2 = [&](float value) {
-    const float error = value - code_of(value, scale, most) * scale;
-    return error * error;
-  };
-  std::size_t i = 0;
-  for (; i + kSumLanes <= values.size(); i += kSumLanes) {
-    for (std::size_t lane = 0; lane < kSumLanes; ++lane) lanes[lane] += error2(values[i + lane]);
-  }
-  for (; i < values.size(); ++i) lanes[i % kSumLanes] += error2(values[i]);
-  float sum = 0;
-  for (const float lane : lanes) sum += lane;
-  return sum;
+  constexpr double kWhole = 6755399441055744.0;  // 1.5 * 2^52: what is added to it has no digits after the point
+  const double quotient = static_cast<double>(value) / static_cast<double>(scale);
+  return std::clamp(static_cast<float>((quotient + kWhole) - kWhole), -most, most);
 }
 
 // The scale that just reaches the largest value; with few codes a smaller one often loses less in all, though it cuts
@@ -47,10 +29,10 @@ float choose_scale(std::span<const float> values) noexcept {
   if (reaching < std::numeric_limits<float>::min()) return reaching;  // too small for shares of it
   float best = reaching;
   if constexpr (kTries > 1) {
-    float least = loss(values, reaching, kTop);
+    double least = kernels::rounding_loss(values.data(), values.size(), reaching, kTop);
     for (int i = 1; i < kTries; ++i) {
       const float scale = reaching * (1 - 0.1F * static_cast<float>(i));
-      const float lost = loss(values, scale, kTop);
+      const double lost = kernels::rounding_loss(values.data(), values.size(), scale, kTop);
       if (lost < least) {
         least = lost;
         best = scale;

@@ -129,7 +129,7 @@ bool golomb_decode(const GolombCode& code, std::span<const std::byte> bytes,
   for (std::size_t lane = 0; lane < kGolombLanes; ++lane) at[lane] = begins[lane] * 8;
   // Below this a stream has bytes for a stretch, be they its own or not: that is looked at in the end.
   const std::uint64_t end = begins[kGolombLanes] * 8;
-  constexpr std::uint64_t kMargin = 64 * (kRounds + 2);
+  constexpr std::uint64_t kMargin = kRounds * (64 + kFastBits + 1) + 64;  // a window without a one counts as 64 zeros
   const std::uint64_t safe = end < kMargin || code.bits() > kFastBits ? 0 : end - kMargin;
   std::uint64_t next = 0;  // the lowest index that may come
   Codes codes;

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "core/half.h"
+
 // Vectors in arrays need a size known at compile time; Arm machines with SVE run the NEON code.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
@@ -19,16 +21,6 @@ namespace {
 // entries out vector by vector (docs/benchmarks.md).
 constexpr std::size_t kStretch = 1024;
 constexpr std::size_t kWord = 64;
-
-inline float from_bf16(std::uint16_t bits) noexcept { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
-
-// Exact for every f16, subnormal, infinite and NaN included: moves the exponent by a multiplication.
-inline float from_f16(std::uint16_t bits) noexcept {
-  const std::uint32_t shifted = (bits & 0x7FFFU) << 13;
-  const float magnitude = std::bit_cast<float>(shifted) * 0x1p112F;
-  const std::uint32_t special = shifted >= 0x7C00U << 13 ? kInfinityKey : 0;
-  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | special | (bits & 0x8000U) << 16);
-}
 
 inline float as_float(const float* numbers, std::size_t i) noexcept { return numbers[i]; }
 

@@ -1,0 +1,335 @@
+"""Frames for the tests: whole ones with what they hold, broken ones with why, and mutants of the whole ones."""
+import ctypes
+import random
+import struct
+from collections import namedtuple
+from fractions import Fraction
+
+from decoder import VALUE_CODECS, bf16
+from encoder import (bitmap_section, coded_values, draw_indices, encode, frame, golomb_bits, golomb_section, pack_bits,
+                     raw32_section, runs_section, seed_section, value_section, with_checksum)
+
+LAST = 2**32 - 2  # the largest index there is
+
+Whole = namedtuple("Whole", "name data dim indices bits")
+Broken = namedtuple("Broken", "name reason data")
+
+
+def f32_bits(values):
+    return [struct.unpack("<I", struct.pack("<f", value))[0] for value in values]
+
+
+def some_values(random_, count):
+    return [struct.unpack("<f", struct.pack("<f", random_.gauss(0, 1)))[0] for _ in range(count)]
+
+
+def whole_frames():
+    rng = random.Random(1)
+    frames = []
+
+    def add(name, dim, indices, **choices):
+        values = some_values(rng, dim if indices is None else len(indices))
+        frames.append(Whole(name, encode(dim, indices, values, **choices), dim, indices, f32_bits(values)))
+
+    def choose(count, dim):
+        return sorted(rng.sample(range(dim), count))
+
+    # Empty vectors, of all codecs that can hold them; and of no entries at all.
+    for dim in [0, 1, 9, 2**32 - 1]:
+        for index in ["golomb", "raw32", "runs", "seed"] + (["bitmap"] if dim < 10 else []) + (["full"] if dim == 0 else []):
+            add(f"empty, {index}, dim {dim}", dim, None if index == "full" else [], index=index)
+    for value in VALUE_CODECS:
+        add(f"empty, {value}", 5, [], value=value)
+
+    # One entry, at the ends.
+    for dim in [1, 2, 8, 1000]:
+        for at in {0, dim - 1}:
+            for index in ["golomb", "bitmap", "raw32", "runs"]:
+                add(f"one at {at} of {dim}, {index}", dim, [at], index=index, M=3, M_gap=5, M_length=4)
+    for m in [2**22 + 1, 2**31 - 1, 2**31, 2**31 + 1, 2**32 - 2, 2**32 - 1]:
+        add(f"one at the last index, golomb, M {m}", LAST + 1, [LAST], M=m)
+        add(f"first and last index, golomb, M {m}", LAST + 1, [0, LAST], M=m)
+        add(f"one at the last index, runs, M {m}", LAST + 1, [LAST], index="runs", M_gap=m, M_length=m)
+    add("first and last index, raw32", LAST + 1, [0, LAST], index="raw32")
+
+    # Every divisor, and the powers of two with their neighbours; long quotients come with the small ones.
+    for m in range(1, 71):
+        add(f"golomb, M {m}", 700, choose(40, 700), M=m)
+    for power in [7, 8, 12, 16, 24, 30, 31]:
+        for m in [2**power - 1, 2**power, 2**power + 1]:
+            add(f"golomb, M {m}", 5000, choose(30, 5000), M=m)
+    # Around the count from which there are four streams.
+    for count in [1023, 1024, 1025, 1026, 1027]:
+        for m in [1, 2, 3, 8, 2**32 - 1]:
+            add(f"golomb, {count} entries, M {m}", 4000, choose(count, 4000), M=m)
+    add("golomb, no gaps, M 1", 1024, list(range(1024)), M=1)
+    add("golomb, one stream far longer than the others", 6000, list(range(1027)) + [5999], M=1)
+
+    for dim in [1, 7, 8, 9, 15, 16, 17, 63, 64, 65, 1001]:
+        add(f"bitmap, dim {dim}", dim, choose(dim // 2 + 1, dim), index="bitmap")
+        add(f"bitmap of all, dim {dim}", dim, list(range(dim)), index="bitmap")
+    add("bitmap, empty, dim 1001", 1001, [], index="bitmap")
+
+    for m_gap, m_length in [(1, 1), (2, 3), (7, 8), (9, 1), (64, 5), (2**32 - 1, 2**31 + 1)]:
+        indices = [i for start in range(3, 900, 37) for i in range(start, start + rng.randrange(1, 36))]
+        indices = [i for i in indices if i < 900]
+        add(f"runs, M {m_gap} and {m_length}", 900, indices, index="runs", M_gap=m_gap, M_length=m_length)
+    add("runs, one of all", 500, list(range(500)), index="runs", M_length=100)
+    add("runs of one with gaps of one", 501, list(range(0, 501, 2)), index="runs")
+    add("runs, 1500 entries", 4000, choose(1500, 4000), index="runs")
+
+    draws = [((), 1000, 10), ((), 1000, 500), ((), 1000, 501), ((), 1000, 999), ((), 1000, 1000), ((), 3, 2), ((), 1, 1),
+             ((), 2**32 - 1, 7), ([(1000, 30)], 1000, 30), ([(100, 10), (1, 1), (7, 0), (0, 0), (50, 50), (64, 40)], 222, 101),
+             ([(2**31, 3), (2**31 - 1, 2)], 2**32 - 1, 5)]
+    for units, dim, count in draws:
+        for choices in [dict(), dict(seed=2**64 - 1, step=2**55 + 2**33 + 5, rank=2**32 - 1, role=1),
+                        dict(seed=5, rank=3, step=9)]:
+            indices = draw_indices(units or [(dim, count)], **choices)
+            add(f"seed, {count} of {dim}, units {units}, {choices}", dim, indices, index="seed", units=units, **choices)
+
+    for dim in [1, 2, 100]:
+        add(f"full, dim {dim}", dim, None, index="full")
+
+    # Values. The 16-bit formats by their patterns, and the codes with scales at the ends.
+    def add_values(name, value, section, values):
+        bits = f32_bits(values)
+        frames.append(Whole(name, frame(len(bits), len(bits), section, b"", "full", value), len(bits), None, bits))
+
+    extreme = [0.0, -0.0, 2.0**-149, -2.0**-126, 3.4028234663852886e38, -3.4028234663852886e38, 1.0]
+    add_values("f32, extremes", "f32", value_section("f32", extreme), extreme)
+    halves = [sign | bits for sign in (0, 0x8000) for bits in list(range(0, 0x7C00, 97)) + [1, 0x3FF, 0x400, 0x7BFF]]
+    add_values("f16", "f16", struct.pack(f"<{len(halves)}H", *halves),
+               [struct.unpack("<e", struct.pack("<H", bits))[0] for bits in halves])
+    uppers = [sign | bits for sign in (0, 0x8000) for bits in list(range(0, 0x7F80, 97)) + [1, 0x7F, 0x80, 0x7F7F]]
+    add_values("bf16", "bf16", struct.pack(f"<{len(uppers)}H", *uppers), [bf16(bits) for bits in uppers])
+    for value, most in [("int8", 127), ("int4", 7)]:
+        for block, count in [(16, 1), (16, 15), (16, 16), (16, 17), (16, 80), (17, 100), (65536, 75), (31, 300), (16, 1000)]:
+            ends = [0.0, 2.0**-149, 2.0**-127, 1.0, 2.0**120]
+            scales = [rng.choice(ends + [abs(x), abs(x)]) for x in some_values(rng, -(-count // block))]
+            codes = [rng.choice([most, -most, 0, rng.randint(-most, most)]) for _ in range(count)]
+            # Exact as a fraction, then rounded by C. A negative code of the scale 0 gives -0, as a product does.
+            values = [ctypes.c_float(float(Fraction(q) * Fraction(scales[i // block]))).value for i, q in enumerate(codes)]
+            values = [-0.0 if q < 0 and value_ == 0 else value_ for q, value_ in zip(codes, values)]
+            add_values(f"{value}, {count} in blocks of {block}", value, coded_values(value, block, scales, codes), values)
+    for block, count in [(16, 1), (16, 2), (16, 3), (16, 4), (16, 5), (16, 64), (17, 100), (65536, 75)]:
+        scales = [sorted(rng.choice([0, 1, 0x3F80, 0x7F7F, rng.randrange(0x7F80)]) for _ in range(2))
+                  for _ in range(-(-count // block))]
+        codes = [rng.randrange(4) for _ in range(count)]
+        values = [(-1.0, 1.0)[code < 2] * bf16(scales[i // block][code % 2]) for i, code in enumerate(codes)]
+        add_values(f"int2, {count} in blocks of {block}", "int2", coded_values("int2", block, scales, codes), values)
+    return frames
+
+
+def broken_frames():
+    """At least one for each refusal on the page; the checksum is right unless it is what is wrong."""
+    one = struct.pack("<f", 1.0)
+    good = encode(100, [3, 50], [1.0, 2.0], M=7)
+    frames = [Broken(name, reason, data) for name, reason, data in [
+        ("no bytes", "fewer than 28", b""),
+        ("27 bytes", "fewer than 28", with_checksum(good[:23])),
+        ("a header alone", "fewer than 28", good[:24]),
+        ("magic", "magic", with_checksum(b"SWFS" + good[4:-4])),
+        ("checksum", "checksum", good[:-1] + bytes([good[-1] ^ 1])),
+        ("a flipped value bit", "checksum", good[:24] + bytes([good[24] ^ 1]) + good[25:]),
+        ("a truncated frame", "checksum", good[:-1])]]
+
+    def add(name, reason, dim, count, values, indices, **fields):
+        frames.append(Broken(name, reason, frame(dim, count, values, indices, **fields)))
+
+    for version in [0, 2, 255]:
+        add(f"version {version}", "version", 1, 1, one, b"", index="full", version=version)
+    for codec in [6, 255]:
+        add(f"index codec {codec}", "unknown index", 1, 1, one, b"", index=codec)
+        add(f"value codec {codec}", "unknown value", 1, 1, one, b"", index="full", value=codec)
+    for zero in [1, 128]:
+        add(f"zero is {zero}", "zero", 1, 1, one, b"", index="full", zero=zero)
+    for dim in [2**32, 2**63, 2**64 - 1]:
+        add(f"dim {dim}", "dim", dim, 1, one, raw32_section([0]), index="raw32")
+    for dim, count in [(0, 1), (1, 2), (5, 2**64 - 1)]:
+        add(f"count {count} of {dim}", "count above dim", dim, count, one * 2, raw32_section([0, 1]), index="raw32")
+
+    # Values.
+    for value in VALUE_CODECS:
+        section = value_section(value, [1.0] * 20, block=16)
+        add(f"{value}: a byte short", "values: too few", 20, 20, section[:-1], b"", index="full", value=value)
+        add(f"{value}: a byte long", "left over", 20, 20, section + b"\0", b"", index="full", value=value)
+        # Products of this count and 4 wrap around in 32 bits.
+        for count in [2**30, 2**31 + 20, 2**32 - 1]:
+            add(f"{value}: count {count} in few bytes", "values: too few", 2**32 - 1, count, section, b"", value=value)
+    add("int8: no block", "values: too few", 5, 0, b"\0\0\0", b"", index="raw32", value="int8")
+    for name, value, pattern in [("infinity", "f32", 0x7F800000), ("minus infinity", "f32", 0xFF800000),
+                                 ("NaN", "f32", 0x7FC00000), ("signalling NaN", "f32", 0x7F800001),
+                                 ("infinity", "f16", 0x7C00), ("NaN", "f16", 0xFE00),
+                                 ("infinity", "bf16", 0x7F80), ("NaN", "bf16", 0xFFC0)]:
+        section = struct.pack("<I" if value == "f32" else "<H", pattern)
+        for at in [0, 20]:  # among the first and the last of many
+            zeros = bytes(len(section))
+            add(f"{value}: {name} at {at}", "not finite", 21, 21, zeros * at + section + zeros * (20 - at), b"",
+                index="full", value=value)
+    for value in ["int8", "int4", "int2"]:
+        for block in [0, 15, 65537, 2**32 - 1]:
+            scales = [(0, 0x3F80)] if value == "int2" else [1.0]
+            add(f"{value}: block {block}", "block", 4, 4, coded_values(value, block, scales, [1] * 4), b"",
+                index="full", value=value)
+    infinity, nan = float("inf"), float("nan")
+    for value, most in [("int8", 127), ("int4", 7)]:
+        for scale in [-1.0, -2.0**-149, infinity, -infinity, nan]:
+            for codes in [[1] * 17, [0] * 17]:
+                add(f"{value}: scale {scale}, codes {codes[0]}", "scale", 17, 17,
+                    coded_values(value, 16, [1.0, scale], codes), b"", index="full", value=value)
+        for at in [0, 16]:
+            codes = [0] * at + [-most - 1] + [0] * (16 - at)
+            add(f"{value}: code {-most - 1} at {at}", "the code", 17, 17, coded_values(value, 16, [1.0] * 2, codes), b"",
+                index="full", value=value)
+        add(f"{value}: a product too large", "not finite", 2, 2, coded_values(value, 16, [1e38], [0, -most]), b"",
+            index="full", value=value)
+    add("int4: a bit after the last code", "non-zero bits", 1, 1, coded_values("int4", 16, [1.0], [1, 1]), b"",
+        index="full", value="int4")
+    for pair in [(0x3F81, 0x3F80), (0x3F80, 0x7F80), (0x7F80, 0x7F80), (0xBF80, 0x3F80), (0x3F80, 0xBF80), (0x7FC0, 0x3F80),
+                 (0x3F80, 0x7FC0), (0xFF80, 0)]:
+        for codes in [[0, 1], [0, 0]]:
+            add(f"int2: low {pair[0]:x}, high {pair[1]:x}, codes {codes}", "low <= high", 2, 2,
+                coded_values("int2", 16, [pair], codes), b"", index="full", value="int2")
+    add("int2: a bit after the last code", "non-zero bits", 3, 3, coded_values("int2", 16, [(0, 0)], [0, 0, 0, 2]), b"",
+        index="full", value="int2")
+
+    # Indices; `three` values go with three indices below 20.
+    three = one * 3
+    indices = [2, 3, 19]
+    add("full: count below dim", "full", 4, 3, three, b"", index="full")
+    add("full: a byte left over", "left over", 3, 3, three, b"\0", index="full")
+
+    stream = golomb_section(indices, 4)
+    add("golomb: M 0", "M is 0", 20, 3, three, struct.pack("<I", 0) + stream[4:])
+    add("golomb: M 0, no entries", "M is 0", 20, 0, b"", struct.pack("<I", 0))
+    add("golomb: no M", "too few", 20, 3, three, stream[:3])
+    add("golomb: nothing", "too few", 20, 0, b"", b"")
+    add("golomb: a byte short", "too few", 20, 3, three, stream[:-1])
+    add("golomb: a byte long", "left over", 20, 3, three, stream + b"\0")
+    add("golomb: a byte, no entries", "left over", 20, 0, b"", stream[:4] + b"\0")
+    bits = [bit for x in [2, 0, 15] for bit in golomb_bits(x, 4)]
+    assert len(bits) % 8
+    add("golomb: a bit after the last code", "non-zero bits", 20, 3, three,
+        stream[:4] + pack_bits(bits + [0] * (7 - len(bits) % 8) + [1]))
+    add("golomb: index dim", "outside", 19, 3, three, stream)
+    add("golomb: zeros without a one", "too few", 20, 3, three, stream[:4] + bytes(50))
+    for beyond in [2**32 - 1, 2**32, 2**32 + 5, 2**33 + 5]:  # some come back below dim in 32 bits
+        add(f"golomb: index {beyond}", "outside", 20, 2, one * 2, golomb_section([2, beyond], 2**30 + 1))
+    many = list(range(0, 3000, 2))[:1030]
+    values = one * len(many)
+    lanes = golomb_section(many, 2)
+    lengths = struct.unpack("<3I", lanes[4:16])
+    parts = [lanes[16 + sum(lengths[:j]):16 + sum(lengths[:j + 1])] for j in range(3)] + [lanes[16 + sum(lengths):]]
+
+    def joined(parts, lengths=None):
+        lengths = lengths or [len(part) for part in parts[:3]]
+        return lanes[:4] + struct.pack("<3I", *lengths) + b"".join(parts)
+
+    for lane in range(4):
+        longer = [part + b"\0" * (lane == j) for j, part in enumerate(parts)]
+        add(f"golomb: stream {lane} a byte long", "left over", 3000, len(many), values, joined(longer))
+        shorter = [part[:-1] if lane == j else part for j, part in enumerate(parts)]
+        add(f"golomb: stream {lane} a byte short", "too few", 3000, len(many), values, joined(shorter))
+        ending = [part[:-1] + bytes([part[-1] | 0x80]) if lane == j else part for j, part in enumerate(parts)]
+        if ending[lane] != parts[lane]:
+            add(f"golomb: a bit after stream {lane}", "non-zero bits", 3000, len(many), values, joined(ending))
+    beyond = joined(parts, [lengths[0], lengths[1], 2**32 - 1])
+    add("golomb: lengths beyond the end", "too few", 3000, len(many), values, beyond)
+    add("golomb: lengths that wrap", "too few", 3000, len(many), values, joined(parts, [2**31, 2**31, lengths[2]]))
+    add("golomb: lengths cut off", "too few", 3000, len(many), values, lanes[:15])
+    add("golomb: one stream for 1030", "too few", 3000, len(many), values, lanes[:4] + b"".join(parts))
+    add("golomb: four streams for 3", "", 20, 3, three, stream[:4] + struct.pack("<3I", 1, 1, 1) + bytes(4))
+    add("golomb: four streams, index dim", "outside", many[-1], len(many), values, lanes)
+
+    bitmap = bitmap_section(indices, 20)
+    add("bitmap: a byte short", "too few", 20, 3, three, bitmap[:-1], index="bitmap")
+    add("bitmap: a byte long", "left over", 20, 3, three, bitmap + b"\0", index="bitmap")
+    add("bitmap: a one too few", "count ones", 20, 3, three, bitmap_section([2, 3], 20), index="bitmap")
+    add("bitmap: a one too many", "count ones", 20, 3, three, bitmap_section([2, 3, 4, 19], 20), index="bitmap")
+    add("bitmap: a bit after the last", "non-zero bits", 20, 3, three, bitmap_section([2, 3, 19, 20], 24), index="bitmap")
+    add("bitmap: a bit after instead of before", "non-zero bits", 20, 3, three, bitmap_section([2, 3, 23], 24), index="bitmap")
+    add("bitmap: of 2^32 - 1 in few bytes", "too few", 2**32 - 1, 3, three, bitmap, index="bitmap")
+
+    raw = raw32_section(indices)
+    add("raw32: a byte short", "too few", 20, 3, three, raw[:-1], index="raw32")
+    add("raw32: an index too many", "left over", 20, 3, three, raw + raw32_section([20]), index="raw32")
+    add("raw32: one twice", "ascending", 20, 3, three, raw32_section([2, 2, 3]), index="raw32")
+    add("raw32: descending", "ascending", 20, 3, three, raw32_section([2, 19, 3]), index="raw32")
+    add("raw32: index dim", "outside", 19, 3, three, raw, index="raw32")
+    add("raw32: the largest number", "outside", 2**32 - 1, 1, one, raw32_section([2**32 - 1]), index="raw32")
+
+    def add_seed(name, reason, units, dim=20, drawn=None, cut=None, tail=b""):
+        drawn = draw_indices(drawn or [(20, 3)], seed=5)
+        section = seed_section(drawn, 5, 0, 0, 0, units)
+        add("seed: " + name, reason, dim, 3, three, section[:cut] + tail, index="seed")
+
+    add_seed("other indices", "other indices", (), drawn=[(19, 3)])
+    add_seed("sizes below dim", "sizes", [(10, 2), (9, 1)], drawn=[(10, 2), (9, 1)])
+    add_seed("sizes above dim", "sizes", [(10, 2), (11, 1)], drawn=[(10, 2), (11, 1)])
+    add_seed("sizes that wrap to dim", "sizes", [(2**32 - 1, 2), (21, 1)])
+    add_seed("k below count", "k do not", [(10, 1), (10, 1)], drawn=[(10, 1), (10, 1)])
+    add_seed("k above count", "k do not", [(10, 2), (10, 2)], drawn=[(10, 2), (10, 2)])
+    add_seed("k that wrap to count", "k above|k do not", [(10, 2**32 - 1), (10, 4)])
+    add_seed("k above size", "k above size", [(2, 3), (18, 0)])
+    add_seed("a byte short", "too few", (), cut=-1)
+    add_seed("a byte long", "left over", (), tail=b"\0")
+    add_seed("nothing", "too few", (), cut=0)
+    add_seed("units cut off", "too few", [(10, 2), (10, 1)], cut=-8)
+    section = seed_section(draw_indices([(20, 3)]), 0, 0, 0, 0)
+    for units in [2**29, 2**32 - 1]:  # 8 times the first is 0 in 32 bits
+        add(f"seed: {units} units in no bytes", "too few", 20, 3, three,
+            section[:21] + struct.pack("<I", units) + section[25:], index="seed")
+
+    runs = runs_section(indices, 4, 2)
+    for m_gap, m_length in [(0, 2), (4, 0)]:
+        add(f"runs: M {m_gap} and {m_length}", "M is 0", 20, 3, three, struct.pack("<2I", m_gap, m_length) + runs[8:],
+            index="runs")
+    add("runs: M 0, no entries", "M is 0", 20, 0, b"", bytes(12), index="runs")
+    add("runs: a byte short", "too few", 20, 3, three, runs[:-1], index="runs")
+    add("runs: a byte long", "left over", 20, 3, three, runs + b"\0", index="runs")
+    add("runs: cut in the fields", "too few", 20, 3, three, runs[:11], index="runs")
+    add("runs: index dim", "outside", 19, 3, three, runs, index="runs")
+    add("runs: more than count", "more indices", 20, 3, three, runs_section([2, 3, 18, 19], 4, 2), index="runs")
+    add("runs: fewer than count", "fewer indices", 20, 3, three, runs_section([2, 19], 4, 2), index="runs")
+    add("runs: none for three", "fewer indices", 20, 3, three, struct.pack("<3I", 1, 1, 0), index="runs")
+    add("runs: 2^32 - 1 of them", "too few", 20, 3, three, runs[:8] + struct.pack("<I", 2**32 - 1) + runs[12:], index="runs")
+    bits = golomb_bits(2, 4) + golomb_bits(1, 2) + golomb_bits(14, 4) + golomb_bits(0, 2)
+    assert len(bits) % 8
+    add("runs: a bit after the last code", "non-zero bits", 20, 3, three,
+        runs[:12] + pack_bits(bits + [0] * (7 - len(bits) % 8) + [1]), index="runs")
+    for beyond in [2**32 - 1, 2**32, 2**32 + 5, 2**33 + 5]:
+        add(f"runs: index {beyond}", "outside", 20, 2, one * 2, runs_section([2, beyond], 2**30 + 1, 1), index="runs")
+    gap = golomb_bits(2, 2**30 + 1)
+    for length in [2**32 - 1, 2**32, 2**32 + 2]:  # the last is 2 in 32 bits
+        section = struct.pack("<3I", 2**30 + 1, 2**30 + 1, 1) + pack_bits(gap + golomb_bits(length - 1, 2**30 + 1))
+        add(f"runs: a run of {length}", "outside", 20, 2, one * 2, section, index="runs")
+    return frames
+
+
+def mutants(count):
+    """Whole frames with a byte changed and the checksum made right: mostly, but not always, broken."""
+    rng = random.Random(2)
+    small = [whole for whole in WHOLE if len(whole.data) < 400]
+    for number in range(count):
+        data = bytearray(rng.choice(small).data[:-4])
+        # The last bytes are the indices, where most can go wrong.
+        first, end = [(4, 24), (4, len(data)), (max(4, len(data) - 30), len(data))][number % 3]
+        at = rng.randrange(first, end)
+        data[at] ^= 1 << rng.randrange(8)
+        yield f"mutant {number}: {data.hex()}", with_checksum(bytes(data))
+
+
+def edge_frames():
+    """What lies just inside or outside of what the page allows."""
+    one = struct.pack("<f", 1.0)
+    for name, choices in [("role 2", dict(role=2)), ("role 255", dict(role=255)), ("a step of 57 bits", dict(step=2**56))]:
+        section = seed_section(draw_indices([(9, 1)], **choices), **{**dict(seed=0, step=0, rank=0, role=0), **choices})
+        yield name, frame(9, 1, one, section, "seed")
+    for value in ["int8", "int4"]:
+        yield f"{value}: scale -0", frame(3, 3, coded_values(value, 16, [-0.0], [1, 0, -1]), b"", "full", value)
+    for pair in [(0x8000, 0), (0, 0x8000), (0x8000, 0x3F80)]:
+        yield f"int2: {pair}", frame(4, 4, coded_values("int2", 16, [pair], [0, 1, 2, 3]), b"", "full", "int2")
+
+
+WHOLE = whole_frames()
+BROKEN = broken_frames()
