@@ -139,6 +139,7 @@ std::uint64_t get_golomb(BitReader& in, std::uint64_t divisor) {
   const std::uint64_t u = (std::uint64_t{1} << b) - divisor;
   std::uint64_t q = 0;
   while (!in.bit()) ++q;
+  require(q < (std::uint64_t{1} << 32U));  // no gap is that large, and the product must not wrap around
   const std::uint64_t s = in.number(b - 1);
   const std::uint64_t r = s < u ? s : 2 * s + (in.bit() ? 1 : 0) - u;
   return q * divisor + r;

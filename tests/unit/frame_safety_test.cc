@@ -295,8 +295,11 @@ TEST(FrameSafety, BelievesNoHeaderBeforeItTakesMemory) {
 TEST(FrameSafety, BelievesNoLaneLength) {
   const Bytes good = frames_of_four_lanes()[0].bytes;
   const std::size_t lanes = good.size() - 4 - reference::read_frame(good)->index_bytes + 4;  // behind the divisor
-  const std::vector<std::uint64_t> lengths = {
-      0, 1, get(good, lanes, 4) - 1, get(good, lanes, 4) + 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFE, 0xFFFFFFFF};
+  const std::uint64_t length = get(good, lanes, 4);
+  const std::uint64_t streams = good.size() - 4 - (lanes + 12);
+  const std::vector<std::uint64_t> lengths = {0,          1,           length - 1,  length + 1,  streams / 2 + 1,
+                                              streams,    streams + 1, 0x7FFFFFFFU, 0x80000000U, 0xFFFFFFFFU - streams,
+                                              0xFFFFFFFFU};
   for (const std::uint64_t a : lengths) {
     for (const std::uint64_t b : lengths) {
       for (const std::uint64_t c : lengths) {
@@ -367,6 +370,8 @@ TEST(FrameSafety, BelievesNoUnits) {
   expect({0xFFFFFFFFU, 10, 251, 20, 100, 50});
   expect({100, 30, 200, 1, 50, 50});
   expect({100, 101, 200, 0, 50, 0});
+  expect({100, 10, 200, 10, 50, 60});
+  expect({0, 30, 300, 0, 50, 50});
   expect({100, 20, 200, 10, 50, 50});
   for (const std::uint64_t number : {0U, 1U, 2U, 4U, 0x20000000U, 0x20000003U, 0x80000003U, 0xFFFFFFFFU}) {
     Bytes frame = good;
