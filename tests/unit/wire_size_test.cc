@@ -6,10 +6,10 @@
 
 #include "unit/frames.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__)
 #define SPARSEWIRE_TEST_IS_SLOW 1
 #elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#if __has_feature(address_sanitizer)
 #define SPARSEWIRE_TEST_IS_SLOW 1
 #endif
 #endif
