@@ -1,14 +1,14 @@
 #!/bin/bash
 # Builds and tests everything; on a bare Debian it installs what is missing first.
 #
-#   ./test.sh            release, dev (address and undefined sanitizers), tsan (thread sanitizer), clang
+#   ./test.sh            release, dev (address and undefined sanitizers), tsan (thread sanitizer), clang, fuzz
 #   ./test.sh --quick    release only
 #
 # Stops at the first failure. The last line sums up all tests: "N passed, N failed".
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")"
 
-presets=(release dev tsan clang)
+presets=(release dev tsan clang fuzz)
 for argument in "$@"; do
   case $argument in
     --quick) presets=(release) ;;

@@ -3,7 +3,7 @@
 # The Debian packages that sparsewire is built and tested with, and how to get them. Sourced by run.sh and test.sh.
 
 build_packages=(g++ cmake ninja-build libhwy-dev libcli11-dev libfmt-dev nlohmann-json3-dev libbenchmark-dev)
-test_packages=(clang-14 libgmock-dev libgtest-dev pkg-config python3)
+test_packages=(clang-14 libclang-rt-14-dev libgmock-dev libgtest-dev pkg-config python3)
 
 # need_packages PACKAGE...    installs those that are missing; silent, offline and without root when none is
 need_packages() {

@@ -1,5 +1,6 @@
 #include "reference/half.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -23,10 +24,40 @@ float from_bits(std::uint16_t bits, int exponent_bits, int fraction_bits) {
   return static_cast<float>(sign * magnitude);
 }
 
+// Every finite number from 0 up, in the order of its pattern.
+std::vector<double> finite_ones(float (*from)(std::uint16_t)) {
+  std::vector<double> all;
+  for (std::uint16_t pattern = 0; std::isfinite(from(pattern)); ++pattern) all.push_back(double{from(pattern)});
+  return all;
+}
+
+// Looks the neighbours up; twice a number and the sum of two neighbours are exact in double.
+std::uint16_t nearest(float x, const std::vector<double>& all) {
+  const double magnitude = std::fabs(double{x});
+  const auto above = static_cast<std::size_t>(std::upper_bound(all.begin(), all.end(), magnitude) - all.begin());
+  std::size_t pattern = above - 1;
+  if (above < all.size()) {
+    const double twice = 2 * magnitude;
+    const double middle = all[above - 1] + all[above];
+    if (twice > middle || (twice == middle && above % 2 == 0)) pattern = above;
+  }
+  return static_cast<std::uint16_t>(pattern + (std::signbit(x) ? 0x8000U : 0U));
+}
+
 }  // namespace
 
 float from_f16(std::uint16_t bits) { return from_bits(bits, 5, 10); }
 float from_bf16(std::uint16_t bits) { return from_bits(bits, 8, 7); }
+
+std::uint16_t to_f16(float x) {
+  static const std::vector<double> all = finite_ones(from_f16);
+  return nearest(x, all);
+}
+
+std::uint16_t to_bf16(float x) {
+  static const std::vector<double> all = finite_ones(from_bf16);
+  return nearest(x, all);
+}
 
 std::vector<float> widen(const Gradient& gradient) {
   std::vector<float> wide(gradient.size);

@@ -10,6 +10,8 @@
 #include "reference/half.h"
 #include "reference/inputs.h"
 #include "reference/philox.h"
+#include "reference/wire.h"
+#include "reference/wire.h"
 
 namespace sparsewire::reference {
 namespace {
@@ -54,6 +56,42 @@ TEST(ReferenceHalf, WidensByTheDefinition) {
   EXPECT_EQ(from_bf16(0xC049), -3.140625F);
   EXPECT_EQ(from_bf16(0x0001), 0x1p-133F);
   EXPECT_TRUE(std::isinf(from_bf16(0x7F80)));
+}
+
+TEST(ReferenceHalf, NarrowsToTheNearestAndSaturates) {
+  EXPECT_EQ(to_f16(1.0F), 0x3C00);
+  EXPECT_EQ(to_f16(-0.0F), 0x8000);
+  EXPECT_EQ(to_f16(0x1.002p0F), 0x3C00) << "a tie goes to the even one";
+  EXPECT_EQ(to_f16(0x1.006p0F), 0x3C02);
+  EXPECT_EQ(to_f16(0x1p-25F), 0x0000);
+  EXPECT_EQ(to_f16(0x1.000002p-25F), 0x0001);
+  EXPECT_EQ(to_f16(65520.0F), 0x7BFF);
+  EXPECT_EQ(to_f16(-1e38F), 0xFBFF);
+  EXPECT_EQ(to_bf16(0x1.01p0F), 0x3F80);
+  EXPECT_EQ(to_bf16(0x1.03p0F), 0x3F82);
+  EXPECT_EQ(to_bf16(-0x1.fffffep127F), 0xFF7F);
+}
+
+// The examples of docs/wire_format.md.
+TEST(ReferenceWire, KnowsTheExamplesOfThePage) {
+  const std::string_view digits = "123456789";
+  EXPECT_EQ(crc32c(std::as_bytes(std::span(digits))), 0xE3069283U);
+
+  const std::vector<std::uint8_t> bytes = {0x53, 0x57, 0x46, 0x52, 0x01, 0x01, 0x00, 0x00, 0x64, 0x00, 0x00, 0x00,
+                                           0x00, 0x00, 0x00, 0x00, 0x03, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+                                           0x00, 0x00, 0xc0, 0x3f, 0x00, 0x00, 0x00, 0xc0, 0x00, 0x00, 0x80, 0x3e,
+                                           0x0b, 0x00, 0x00, 0x00, 0xa7, 0xa0, 0x00, 0x29, 0xa3, 0xbf, 0x96};
+  const auto page = std::as_bytes(std::span(bytes));
+  const std::optional<Frame> frame = read_frame(page);
+  ASSERT_TRUE(frame.has_value());
+  EXPECT_EQ(frame->vector.dim, 100U);
+  EXPECT_EQ(frame->vector.indices, (std::vector<std::uint32_t>{3, 17, 64}));
+  EXPECT_EQ(frame->vector.values, (std::vector<float>{1.5F, -2, 0.25F}));
+  EXPECT_EQ(frame->form.divisor, 11U);
+  EXPECT_EQ(write_frame(frame->vector, frame->form), Bytes(page.begin(), page.end()));
+
+  const Draw draw = {.seed = 7, .step = 3, .rank = 2};
+  EXPECT_EQ(draw_positions(draw, 0, 6, 1000), (std::vector<std::uint32_t>{52, 53, 298, 497, 595, 868}));
 }
 
 TEST(ReferenceK, RoundsHalfUpAndSendsAtLeastOne) {

@@ -1,0 +1,55 @@
+// Frames once more, slow and obviously right: bit by bit from docs/wire_format.md.
+//
+// Shares nothing with src/ but the plain types of the public headers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "sparsewire/sparse_vector.h"
+
+namespace sparsewire::reference {
+
+using Bytes = std::vector<std::byte>;
+
+enum class IndexCodec : std::uint8_t { full, golomb, bitmap, raw32, seed, runs };
+enum class ValueCodec : std::uint8_t { f32, f16, bf16, int8, int4, int2 };
+
+// What an encoder is free to choose.
+struct Form {
+  IndexCodec indices = IndexCodec::golomb;
+  ValueCodec values = ValueCodec::f32;
+  std::uint32_t block = 256;
+  std::uint32_t divisor = 1;            // of golomb, and of the gaps of runs
+  std::uint32_t divisor_of_length = 1;  // of runs
+};
+
+// A frame taken apart.
+struct Frame {
+  Form form;
+  SparseVector vector;  // with its draw
+  std::size_t value_bytes = 0;
+  std::size_t index_bytes = 0;
+  std::vector<float> low;   // of each block: the scale of int8 and int4, the lower magnitude of int2
+  std::vector<float> high;  // of each block of int2
+};
+
+std::uint32_t crc32c(std::span<const std::byte> bytes);
+
+// The bytes with their last four replaced by the checksum of the rest.
+Bytes with_checksum(Bytes bytes);
+
+// REQUIRES: a valid vector, full exactly for IndexCodec::full, drawn for IndexCodec::seed; finite values.
+// Integers take the largest magnitude of a block for their scale, int2 the mean one for both magnitudes.
+Bytes write_frame(const SparseVector& vector, const Form& form);
+
+// Nothing for bytes that a reader refuses.
+std::optional<Frame> read_frame(std::span<const std::byte> bytes);
+
+// k positions of n, as docs/wire_format.md draws them from the unit `unit`.
+std::vector<std::uint32_t> draw_positions(const Draw& draw, std::uint64_t unit, std::uint64_t k, std::uint64_t n);
+
+}  // namespace sparsewire::reference
