@@ -28,8 +28,9 @@ HWY_INLINE bool make_codes(const GolombCode& code, const Stretch& gaps, Stretch&
   std::uint32_t longest = 0;
   for (std::size_t i = 0; i < kStretch; ++i) {
     // Off by one at most, and then the remainder tells.
-    auto quotient = static_cast<std::int32_t>(static_cast<float>(static_cast<std::int32_t>(gaps[i])) * inverse);
-    std::int32_t rest = static_cast<std::int32_t>(gaps[i]) - quotient * divisor;
+    const auto gap = static_cast<std::int32_t>(std::min(gaps[i], kMostGap));
+    auto quotient = static_cast<std::int32_t>(static_cast<float>(gap) * inverse);
+    std::int32_t rest = gap - quotient * divisor;
     const std::int32_t less = rest < 0 ? 1 : 0;
     const std::int32_t more = rest >= divisor ? 1 : 0;
     quotient += more - less;

@@ -19,7 +19,7 @@ static_assert(std::endian::native == std::endian::little);
 // The divisor and what follows from it.
 class GolombCode {
  public:
-  static constexpr std::uint32_t kMostDivisor = std::uint32_t{1} << 31;  // that the encoder uses; a decoder takes any
+  static constexpr std::uint32_t kMostDivisor = std::uint32_t{1} << 30;  // that the encoder uses; a decoder takes any
 
   // REQUIRES: divisor > 0.
   explicit GolombCode(std::uint32_t divisor) noexcept
