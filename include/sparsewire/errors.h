@@ -2,6 +2,7 @@
 //
 // UsageError       the caller gave something that cannot work; thrown at construction where possible.
 // BadGradient      a NaN, an infinity, or a sum that overflows; the step was taken back.
+// TransportError   a rank is gone or too late.
 //
 // Our own bugs assert. The library never prints, aborts or installs handlers.
 #pragma once
@@ -36,6 +37,19 @@ class BadGradient : public std::runtime_error {
   int rank_;
   std::uint64_t step_;
   std::uint64_t index_;
+};
+
+// Another rank is gone, or did not come within the deadline. The transport is of no more use; who wants to go on begins
+// anew from a checkpoint.
+class TransportError : public std::runtime_error {
+ public:
+  TransportError(const std::string& what, int rank) : std::runtime_error(what), rank_(rank) {}
+
+  // The rank that was lost; -1 if the engine does not know.
+  int rank() const noexcept { return rank_; }
+
+ private:
+  int rank_;
 };
 
 }  // namespace sparsewire

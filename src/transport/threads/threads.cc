@@ -1,0 +1,238 @@
+// Ranks as threads of one process: a message is a view of the sender's bytes, copied by the receiver.
+#include <algorithm>
+#include <array>
+#include <condition_variable>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "core/half.h"
+#include "core/text.h"
+#include "sparsewire/errors.h"
+#include "sparsewire/transport.h"
+
+namespace sparsewire {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// What one rank has for another.
+struct Slot {
+  enum class State : std::uint8_t { empty, full, being_read };
+  State state = State::empty;
+  std::span<const std::byte> bytes;
+};
+
+}  // namespace
+
+struct ThreadGroup::Shared {
+  class Rank;
+
+  Shared(int ranks, std::chrono::milliseconds limit)
+      : size(ranks),
+        deadline(limit),
+        slots(static_cast<std::size_t>(ranks * ranks)),
+        changed(static_cast<std::size_t>(ranks)),
+        shown(static_cast<std::size_t>(ranks)),
+        ended(static_cast<std::size_t>(ranks)) {}
+
+  const int size;
+  const std::chrono::milliseconds deadline;
+  std::mutex mutex;
+  std::vector<Slot> slots;                       // [from * size + to]
+  std::vector<std::condition_variable> changed;  // one for each rank: one of its slots changed
+  std::vector<std::unique_ptr<Transport>> ranks;
+  std::vector<std::span<std::byte>> shown;  // what ranks show each other while they reduce
+
+  std::vector<bool> ended;  // ranks that will not come again, though nothing is wrong with them
+
+  // The first failure; from then on every call fails with it.
+  std::optional<int> lost;
+  std::string why;
+
+  Slot& slot(int from, int to) { return slots[static_cast<std::size_t>(from * size + to)]; }
+  std::condition_variable& changed_for(int rank) { return changed[static_cast<std::size_t>(rank)]; }
+
+  void fail(int rank, std::string reason) {
+    if (lost) return;
+    lost = rank;
+    why = std::move(reason);
+    for (int r = 0; r < size; ++r) changed_for(r).notify_all();
+  }
+};
+
+class ThreadGroup::Shared::Rank final : public Transport {
+ public:
+  Rank(Shared& shared, int rank) : shared_(shared), rank_(rank) {}
+
+  int rank() const noexcept override { return rank_; }
+  int size() const noexcept override { return shared_.size; }
+
+  void move(std::span<const Outgoing> out, std::span<const Incoming> in) override {
+    const Clock::time_point end = Clock::now() + shared_.deadline;
+    std::unique_lock lock(shared_.mutex);
+    for (const Outgoing& message : out) {
+      Slot& slot = shared_.slot(rank_, message.rank);
+      slot.bytes = message.bytes;
+      slot.state = Slot::State::full;
+      shared_.changed_for(message.rank).notify_one();
+    }
+    try {
+      // In order of arrival would be quicker, but the lowest rank that is missing is the one to name.
+      for (const Incoming& message : in) receive(lock, message, end);
+      for (const Outgoing& message : out) {
+        wait(lock, end, message.rank, [&] { return shared_.slot(rank_, message.rank).state == Slot::State::empty; });
+      }
+    } catch (...) {
+      take_back(lock, out);
+      throw;
+    }
+  }
+
+  void all_reduce_sum(std::span<float> numbers) override {
+    reduce(numbers, [](float sum, float number) { return sum + number; });
+  }
+
+  void all_reduce_sum_bf16(std::span<std::uint16_t> numbers) override {
+    reduce(numbers,
+           [](std::uint16_t sum, std::uint16_t number) { return to_bf16(from_bf16(sum) + from_bf16(number)); });
+  }
+
+ private:
+  template <class Condition>
+  void wait(std::unique_lock<std::mutex>& lock, Clock::time_point end, int whom, Condition condition) {
+    const auto has_ended = [&] { return shared_.ended[static_cast<std::size_t>(whom)]; };
+    const auto is_over = [&] { return shared_.lost.has_value() || condition() || has_ended(); };
+    const bool in_time = shared_.changed_for(rank_).wait_until(lock, end, is_over);
+    if (condition()) return;
+    if (!in_time) {
+      shared_.fail(whom, text("rank ", whom, " did not come within ", shared_.deadline.count(), " ms; rank ", rank_,
+                              " waited for it"));
+    } else if (has_ended()) {
+      shared_.fail(whom, text("rank ", whom, " has ended; rank ", rank_, " waited for it"));
+    }
+    throw TransportError(shared_.why, *shared_.lost);
+  }
+
+  void receive(std::unique_lock<std::mutex>& lock, const Incoming& message, Clock::time_point end) {
+    Slot& slot = shared_.slot(message.rank, rank_);
+    wait(lock, end, message.rank, [&] { return slot.state == Slot::State::full; });
+    slot.state = Slot::State::being_read;
+    lock.unlock();
+    std::exception_ptr failure;
+    try {
+      message.bytes->assign(slot.bytes.begin(), slot.bytes.end());
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    lock.lock();
+    slot.state = Slot::State::empty;
+    shared_.changed_for(message.rank).notify_one();
+    if (failure) std::rethrow_exception(failure);
+  }
+
+  // Nobody may read what the caller is about to free.
+  void take_back(std::unique_lock<std::mutex>& lock, std::span<const Outgoing> out) {
+    for (const Outgoing& message : out) {
+      Slot& slot = shared_.slot(rank_, message.rank);
+      shared_.changed_for(rank_).wait(lock, [&] { return slot.state != Slot::State::being_read; });
+      slot.state = Slot::State::empty;
+    }
+  }
+
+  // Every rank sums one part over all, in rank order, where it stands; then all copy the parts of the others.
+  template <class Number, class Add>
+  void reduce(std::span<Number> numbers, Add add) {
+    const auto bytes = std::as_writable_bytes(numbers);
+    shared_.shown[static_cast<std::size_t>(rank_)] = bytes;
+    barrier();
+    const auto part = [&](int rank) {
+      const auto cut = [&](int r) {
+        return numbers.size() * static_cast<std::size_t>(r) / static_cast<std::size_t>(size()) / 32 * 32;
+      };
+      const std::size_t begin = cut(rank);
+      return std::pair(begin, rank + 1 == size() ? numbers.size() : cut(rank + 1));
+    };
+    const auto of = [&](int rank) {
+      const std::span<std::byte> shown = shared_.shown[static_cast<std::size_t>(rank)];
+      if (shown.size() != bytes.size()) throw UsageError("[threads] all_reduce_sum of different sizes");
+      return reinterpret_cast<Number*>(shown.data());
+    };
+    const auto [begin, end] = part(rank_);
+    constexpr std::size_t kStretch = 2048;
+    std::array<Number, kStretch> sums;
+    for (std::size_t done = begin; done < end; done += kStretch) {
+      const std::size_t count = std::min(kStretch, end - done);
+      std::copy_n(of(0) + done, count, sums.data());
+      for (int r = 1; r < size(); ++r) {
+        const Number* const theirs = of(r) + done;
+        for (std::size_t i = 0; i < count; ++i) sums[i] = add(sums[i], theirs[i]);
+      }
+      std::copy_n(sums.data(), count, numbers.data() + done);
+    }
+    barrier();
+    for (int r = 0; r < size(); ++r) {
+      const auto [first, last] = part(r);
+      if (r != rank_) std::copy(of(r) + first, of(r) + last, numbers.data() + first);
+    }
+    barrier();
+  }
+
+  Shared& shared_;
+  const int rank_;
+};
+
+ThreadGroup::ThreadGroup(int size, std::chrono::milliseconds deadline) {
+  if (size < 1 || size > 1024) throw UsageError(text("[threads] ", size, " workers are not in [1, 1024]"));
+  shared_ = std::make_unique<Shared>(size, deadline);
+  for (int r = 0; r < size; ++r) shared_->ranks.push_back(std::make_unique<Shared::Rank>(*shared_, r));
+}
+
+ThreadGroup::~ThreadGroup() = default;
+
+Transport& ThreadGroup::at(int rank) { return *shared_->ranks.at(static_cast<std::size_t>(rank)); }
+
+void ThreadGroup::lose(int rank, const char* reason) {
+  const std::lock_guard lock(shared_->mutex);
+  shared_->fail(rank, text("rank ", rank, " is gone: ", reason));
+}
+
+void ThreadGroup::end(int rank) {
+  const std::lock_guard lock(shared_->mutex);
+  shared_->ended[static_cast<std::size_t>(rank)] = true;
+  for (std::condition_variable& changed : shared_->changed) changed.notify_all();
+}
+
+void run_on_threads(int size, const std::function<void(Transport&)>& body, std::chrono::milliseconds deadline) {
+  ThreadGroup group(size, deadline);
+  std::mutex mutex;
+  std::exception_ptr first;
+  const auto run = [&](int rank) {
+    const auto failed = [&](const char* reason) {
+      {
+        const std::lock_guard lock(mutex);
+        if (!first) first = std::current_exception();
+      }
+      group.lose(rank, reason);
+    };
+    try {
+      body(group.at(rank));
+      group.end(rank);
+    } catch (const std::exception& error) {
+      failed(error.what());
+    } catch (...) {
+      failed("it threw something");
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (int rank = 1; rank < size; ++rank) threads.emplace_back(run, rank);
+    run(0);
+  }
+  if (first) std::rethrow_exception(first);
+}
+
+}  // namespace sparsewire
