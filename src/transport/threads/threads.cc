@@ -31,13 +31,13 @@ struct Slot {
 struct ThreadGroup::Shared {
   class Rank;
 
-  Shared(int ranks, std::chrono::milliseconds limit)
-      : size(ranks),
+  Shared(int count, std::chrono::milliseconds limit)
+      : size(count),
         deadline(limit),
-        slots(static_cast<std::size_t>(ranks * ranks)),
-        changed(static_cast<std::size_t>(ranks)),
-        shown(static_cast<std::size_t>(ranks)),
-        ended(static_cast<std::size_t>(ranks)) {}
+        slots(static_cast<std::size_t>(count * count)),
+        changed(static_cast<std::size_t>(count)),
+        shown(static_cast<std::size_t>(count)),
+        ended(static_cast<std::size_t>(count)) {}
 
   const int size;
   const std::chrono::milliseconds deadline;
