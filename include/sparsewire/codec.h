@@ -52,6 +52,9 @@ class Codec {
   Codec(Codec&&) noexcept;
   Codec& operator=(Codec&&) noexcept;
 
+  // Whether values may be rounded: all formats but f32.
+  bool rounds() const noexcept;
+
   // Replaces `frame` by the frame of `vector`, and `received`, unless null, by the values that decode() will give.
   // REQUIRES: vector.is_valid(), which only assertions check. Throws UsageError: a value that is not finite, dim from
   // 2^32 on, or `seed` for indices that were not drawn (vector.draw). COST: allocates nothing in the steady state.

@@ -3,6 +3,7 @@
 // UsageError       the caller gave something that cannot work; thrown at construction where possible.
 // BadGradient      a NaN, an infinity, or a sum that overflows; the step was taken back.
 // TransportError   a rank is gone or too late.
+// ReplicasDiffer   ranks got different updates: a broken machine, or a bug of ours.
 //
 // Our own bugs assert. The library never prints, aborts or installs handlers.
 #pragma once
@@ -37,6 +38,12 @@ class BadGradient : public std::runtime_error {
   int rank_;
   std::uint64_t step_;
   std::uint64_t index_;
+};
+
+// The update is not the same everywhere. what() names the ranks that differ from most others.
+class ReplicasDiffer : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
 };
 
 // Another rank is gone, or did not come within the deadline. The transport is of no more use; who wants to go on begins

@@ -137,6 +137,8 @@ Codec::Codec(std::string_view spec_text) : parts_(std::make_unique<Parts>()) {
   spec.finish();
 }
 
+bool Codec::rounds() const noexcept { return parts_->value_format->info.name != "f32"; }
+
 Codec::~Codec() = default;
 Codec::Codec(Codec&&) noexcept = default;
 Codec& Codec::operator=(Codec&&) noexcept = default;

@@ -14,7 +14,7 @@ class RandomK final : public UnitSparsifier {
  public:
   RandomK(Spec& spec, const Place& place)
       : UnitSparsifier(spec, place, place.scope),
-        budget_(spec, sparse_size(), false, sparse_size()),
+        budget_(spec, model_size(), false, model_size()),
         harvest_(place.pool),
         seed_(spec.integer("seed", 0, ~std::uint64_t{0}).value_or(place.seed)),
         rank_(spec.flag("shared", false) ? 0 : static_cast<std::uint32_t>(place.rank)) {}

@@ -70,7 +70,7 @@ class RegTopK final : public UnitSparsifier {
  public:
   RegTopK(Spec& spec, const Place& place)
       : UnitSparsifier(spec, place, place.scope),
-        budget_(spec, sparse_size(), false, sparse_size()),
+        budget_(spec, model_size(), false, model_size()),
         score_(make_score(spec)),
         top_(units(), place.pool) {}
 

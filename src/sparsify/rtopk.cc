@@ -33,7 +33,7 @@ class RTopK final : public UnitSparsifier {
  public:
   RTopK(Spec& spec, const Place& place)
       : UnitSparsifier(spec, place, place.scope),
-        budget_(spec, sparse_size(), false, sparse_size()),
+        budget_(spec, model_size(), false, model_size()),
         top_(units(), place.pool) {
     const auto r = spec.number("r", {.min = 1});
     const auto r_ratio = spec.number("r_ratio", kRatioRange);

@@ -304,6 +304,26 @@ std::vector<std::byte> Sifter::save() const {
   return std::move(state).bytes();
 }
 
+void Sifter::inherit(std::span<const std::byte> bytes) {
+  Parts& p = *parts_;
+  State state(bytes);
+  p.transfer_head(state);
+  state.moved = [](std::uint32_t) { return std::nullopt; };
+  const std::vector<std::byte> before = save();
+  LongVector memory;
+  LongVector velocity;
+  try {
+    p.transfer_body(state, memory, velocity);
+    state.finish();
+  } catch (...) {  // all or nothing
+    State back(before);
+    p.transfer_head(back);
+    p.transfer_body(back, memory, velocity);
+    throw;
+  }
+  p.can_undo = false;
+}
+
 void Sifter::load(std::span<const std::byte> bytes) {
   Parts& p = *parts_;
   State state(bytes);

@@ -13,8 +13,8 @@ class TopK final : public UnitSparsifier {
  public:
   TopK(Spec& spec, const Place& place, std::uint64_t chunk)
       : UnitSparsifier(spec, place, place.scope, chunk),
-        budget_(spec, sparse_size(), chunk != 0,
-                chunk != 0 ? std::min<std::size_t>(chunk, sparse_size()) : sparse_size()),
+        budget_(spec, model_size(), chunk != 0,
+                chunk != 0 ? std::min<std::size_t>(chunk, sparse_size()) : model_size()),
         top_(units(), place.pool) {}
 
  private:

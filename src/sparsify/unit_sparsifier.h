@@ -45,6 +45,8 @@ class UnitSparsifier : public Sparsifier {
   const std::vector<Unit>& units() const noexcept { return units_; }
   // Entries that do not go dense.
   std::size_t sparse_size() const noexcept { return sparse_size_; }
+  // Those that k= counts over: of the whole model, if this is a region of it.
+  std::size_t model_size() const noexcept { return place_.whole == 0 ? sparse_size_ : place_.whole; }
 
  private:
   void take_back(std::size_t units, const Gradient& gradient, std::span<float> memory, SparseVector& out);

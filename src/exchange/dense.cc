@@ -1,0 +1,103 @@
+// All values, without indices, by the engine's own all-reduce: the baseline, which must not be handicapped.
+#include <algorithm>
+
+#include "core/half.h"
+#include "core/text.h"
+#include "exchange/clock.h"
+#include "exchange/exchange.h"
+#include "sparsewire/errors.h"
+
+namespace sparsewire {
+namespace {
+
+class Dense final : public Exchange {
+ public:
+  Dense(const ExchangePlan& plan, Transport& transport)
+      : transport_(transport),
+        dim_(plan.dim),
+        weight_(plan.weights[static_cast<std::size_t>(transport.rank())]),
+        bf16_(is_bf16(plan.codec)) {
+    if (!plan.downlink.empty()) throw UsageError("[dense] takes no downlink: server and sharded do");
+  }
+
+  Verdict run(SparseVector& sent, const Word& mine, std::vector<float>& received, SparseVector& total) override {
+    traffic_ = {};
+    StageClock clock;
+    // An all-reduce cannot carry a word, so the words go first.
+    message_.clear();
+    append(message_, mine);
+    transport_.all_gather(message_, words_);
+    Verdict verdict;
+    for (int r = 0; r < transport_.size(); ++r) {
+      verdict.hear(r, take_apart(words_[static_cast<std::size_t>(r)], r).word);
+    }
+    clock.lap(traffic_.ns_transport);
+    if (verdict.failure) return verdict;
+
+    received.clear();
+    spread(sent, total);
+    clock.lap(traffic_.ns_encode);
+    if (bf16_) {
+      halves_.resize(dim_);
+      for (std::size_t i = 0; i < halves_.size(); ++i) halves_[i] = to_bf16(total.values[i]);
+      received.resize(sent.size());
+      for (std::size_t i = 0; i < received.size(); ++i) received[i] = from_bf16(halves_[sent.index(i)]) / weight_;
+      clock.lap(traffic_.ns_encode);
+      transport_.all_reduce_sum_bf16(halves_);
+      clock.lap(traffic_.ns_transport);
+      for (std::size_t i = 0; i < halves_.size(); ++i) total.values[i] = from_bf16(halves_[i]);
+      clock.lap(traffic_.ns_decode);
+    } else {
+      transport_.all_reduce_sum(total.values);
+      clock.lap(traffic_.ns_transport);
+    }
+    count_bytes();
+    return verdict;
+  }
+
+ private:
+  static bool is_bf16(const std::string& codec) {
+    Spec spec(codec);
+    const std::string values = spec.choice("values", {"f32", "f16", "bf16", "int8", "int4", "int2"});
+    if (values == "f32" || values == "bf16") return values == "bf16";
+    throw UsageError(text("[dense] values=", values, " cannot be summed on the way; f32 and bf16 can"));
+  }
+
+  // total = weight * sent, with all entries.
+  void spread(const SparseVector& sent, SparseVector& total) const {
+    total.dim = dim_;
+    total.indices.clear();
+    total.draw.units.clear();
+    total.values.resize(dim_);
+    if (sent.is_full()) {
+      for (std::size_t i = 0; i < dim_; ++i) total.values[i] = weight_ * sent.values[i];
+      return;
+    }
+    std::fill(total.values.begin(), total.values.end(), 0.0F);
+    for (std::size_t i = 0; i < sent.size(); ++i) total.values[sent.indices[i]] = weight_ * sent.values[i];
+  }
+
+  // What an all-reduce cannot do without: (P-1)/P of the vector out, and as much in.
+  void count_bytes() {
+    const auto ranks = static_cast<std::uint64_t>(transport_.size());
+    const std::uint64_t bytes = dim_ * (bf16_ ? sizeof(std::uint16_t) : sizeof(float)) * (ranks - 1) / ranks;
+    traffic_.bytes_up = bytes;
+    traffic_.bytes_down = bytes;
+  }
+
+  Transport& transport_;
+  std::uint64_t dim_;
+  float weight_;
+  bool bf16_;
+  Message message_;
+  std::vector<Message> words_;
+  std::vector<std::uint16_t> halves_;
+};
+
+}  // namespace
+
+std::unique_ptr<Exchange> make_dense_exchange(Spec& /*spec*/, const ExchangePlan& plan, Transport& transport) {
+  return std::make_unique<Dense>(plan, transport);
+}
+
+}  // namespace sparsewire

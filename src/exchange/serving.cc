@@ -1,0 +1,70 @@
+#include "exchange/serving.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/text.h"
+#include "sparsewire/errors.h"
+
+namespace sparsewire {
+namespace {
+
+std::optional<Sifter> make_sifter(const ExchangePlan& plan, const ServedRegion& served) {
+  if (plan.downlink.empty()) return std::nullopt;
+  Place place{.layout = served.dim};
+  place.rank = served.region;
+  place.ranks = served.regions;
+  place.seed = plan.seed;
+  place.first_step = plan.first_step;
+  place.role = Role::server;
+  place.whole = plan.dim;
+  place.pool = plan.pool;
+  return Sifter(plan.downlink, "ef", place);
+}
+
+// The union must arrive as it is: a server without a memory could not keep what rounding takes.
+std::string codec_of(const ExchangePlan& plan) { return plan.downlink.empty() ? "auto:values=f32" : plan.downlink_codec; }
+
+}  // namespace
+
+Serving::Serving(const ExchangePlan& plan, const ServedRegion& served)
+    : merger_(served.dim), sifter_(make_sifter(plan, served)), codec_(codec_of(plan)) {}
+
+std::optional<std::uint64_t> Serving::answer(Message& frame) {
+  has_answered_ = false;
+  if (sifter_) {
+    try {
+      sifter_->sift(Gradient(merger_.sums()), answer_);
+    } catch (const BadGradient& error) {
+      return error.index();
+    }
+    has_answered_ = true;
+  } else {
+    merger_.copy_to(answer_);
+    const auto bad = std::find_if(answer_.values.begin(), answer_.values.end(), [](float v) { return !std::isfinite(v); });
+    if (bad != answer_.values.end()) return answer_.index(static_cast<std::size_t>(bad - answer_.values.begin()));
+  }
+  codec_.encode(answer_, frame, sifter_ ? &received_ : nullptr);
+  return std::nullopt;
+}
+
+void Serving::finish() {
+  if (sifter_) sifter_->keep_rounding_loss(answer_, received_);
+  merger_.clear();
+}
+
+void Serving::undo() {
+  if (sifter_ && has_answered_) sifter_->undo(Gradient(merger_.sums()), answer_);
+  merger_.clear();
+}
+
+void decode_from(std::span<const std::byte> frame, int from, std::uint64_t dim, SparseVector& vector) {
+  if (const DecodeStatus status = decode(frame, vector); status != DecodeStatus::ok) {
+    throw TransportError(text("the frame of rank ", from, " cannot be read: ", describe(status)), from);
+  }
+  if (vector.dim != dim) {
+    throw TransportError(text("the frame of rank ", from, " has ", vector.dim, " entries, not ", dim), from);
+  }
+}
+
+}  // namespace sparsewire

@@ -1,0 +1,47 @@
+// What a server does with the frames it gets, be it of the whole model or of a region: sum them in rank order, and answer
+// with the union, or with what its downlink chooses while the rest waits in its memory.
+#pragma once
+
+#include <optional>
+
+#include "exchange/exchange.h"
+#include "merge/merger.h"
+
+namespace sparsewire {
+
+// Where a server works.
+struct ServedRegion {
+  int region = 0;
+  int regions = 1;
+  std::uint64_t dim = 0;  // its entries
+};
+
+class Serving {
+ public:
+  Serving(const ExchangePlan& plan, const ServedRegion& served);
+
+  // Adds a worker's entries. In rank order.
+  void add(const SparseVector& vector, float weight) { merger_.add(vector, weight); }
+
+  // Replaces `frame` by the answer to all that was added; or returns the index of an entry that is not finite.
+  std::optional<std::uint64_t> answer(Message& frame);
+
+  // After everybody heard the answer; or, if the step failed elsewhere, instead: all is as before the round.
+  void finish();
+  void undo();
+
+  Sifter* memory() noexcept { return sifter_ ? &*sifter_ : nullptr; }
+
+ private:
+  Merger merger_;
+  std::optional<Sifter> sifter_;
+  Codec codec_;
+  SparseVector answer_;
+  std::vector<float> received_;
+  bool has_answered_ = false;
+};
+
+// The vector of a frame from rank `from`. Throws TransportError if it is none, or not of `dim` entries.
+void decode_from(std::span<const std::byte> frame, int from, std::uint64_t dim, SparseVector& vector);
+
+}  // namespace sparsewire

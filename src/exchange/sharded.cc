@@ -1,0 +1,144 @@
+// Every rank serves a region: entries go to their owners, the owners' answers to all. With a downlink each rank moves
+// 2k(P-1)/P entries, whatever P is.
+//
+// Li et al., Near-optimal sparse allreduce (Ok-Topk), 2022, has the regions; the memory of each is that of Zou et al., 2022.
+#include "exchange/clock.h"
+#include "exchange/regions.h"
+#include "exchange/serving.h"
+
+namespace sparsewire {
+namespace {
+
+class Sharded final : public Exchange {
+ public:
+  Sharded(const ExchangePlan& plan, Transport& transport)
+      : plan_(plan),
+        transport_(transport),
+        regions_(plan.dim, transport.size()),
+        codec_(plan.codec),
+        serving_(plan, {.region = transport.rank(), .regions = transport.size(), .dim = regions_.size(transport.rank())}),
+        whole_(plan.dim),
+        to_(static_cast<std::size_t>(transport.size())) {}
+
+  Verdict run(SparseVector& sent, const Word& mine, std::vector<float>& received, SparseVector& total) override {
+    traffic_ = {};
+    clock_ = {};
+    encode(sent, mine, received);
+    clock_.lap(traffic_.ns_encode);
+    transport_.all_to_all(to_, from_);
+    clock_.lap(traffic_.ns_transport);
+
+    Verdict verdict;
+    for (int r = 0; r < transport_.size(); ++r) verdict.hear(r, take_apart(from_[as_index(r)], r).word);
+    if (verdict.failure) return verdict;
+    serve(verdict);
+    transport_.all_gather(answer_, answers_);
+    clock_.lap(traffic_.ns_transport);
+
+    // A region whose sums overflow fails for all; the others take their answers back.
+    for (int r = 0; r < transport_.size(); ++r) {
+      const HeardVerdict heard = take_verdict_apart(answers_[as_index(r)], r);
+      if (heard.verdict.failure && !verdict.failure) verdict.failure = heard.verdict.failure;
+    }
+    if (verdict.failure) {
+      serving_.undo();
+      return verdict;
+    }
+    serving_.finish();
+    collect(total);
+    return verdict;
+  }
+
+  Sifter* server() noexcept override { return serving_.memory(); }
+  std::uint32_t served_index(std::uint32_t local) const noexcept override {
+    return regions_.global(transport_.rank(), local);
+  }
+
+ private:
+  static std::size_t as_index(int rank) { return static_cast<std::size_t>(rank); }
+
+  // Deals the entries to their owners. What rounding made of them comes back in the same order.
+  void encode(const SparseVector& sent, const Word& mine, std::vector<float>& received) {
+    if (mine.failed) {
+      for (Message& message : to_) message.clear();
+    } else {
+      regions_.split(sent, parts_);
+      rounded_.resize(parts_.size());
+      for (int r = 0; r < transport_.size(); ++r) {
+        codec_.encode(parts_[as_index(r)], to_[as_index(r)], codec_.rounds() ? &rounded_[as_index(r)] : nullptr);
+        if (r != transport_.rank()) traffic_.bytes_up += to_[as_index(r)].size();
+      }
+      received.clear();
+      if (codec_.rounds()) regions_.join(sent, rounded_, received);
+    }
+    for (Message& message : to_) append(message, mine);
+  }
+
+  void serve(const Verdict& so_far) {
+    for (int r = 0; r < transport_.size(); ++r) {
+      const std::span<const std::byte> frame = take_apart(from_[as_index(r)], r).frame;
+      decode_from(frame, r, regions_.size(transport_.rank()), one_);
+      clock_.lap(traffic_.ns_decode);
+      serving_.add(one_, plan_.weights[as_index(r)]);
+      clock_.lap(traffic_.ns_merge);
+      if (r != transport_.rank()) traffic_.bytes_served += frame.size();
+    }
+    Verdict verdict = so_far;
+    if (const auto bad = serving_.answer(answer_)) {
+      verdict.failure = Verdict::Failure{transport_.rank(), served_index(static_cast<std::uint32_t>(*bad))};
+      answer_.clear();
+    }
+    traffic_.bytes_served += answer_.size() * static_cast<std::size_t>(transport_.size() - 1);
+    append(answer_, verdict);
+    clock_.lap(traffic_.ns_merge);
+  }
+
+  // The answers of all regions, as one vector.
+  void collect(SparseVector& total) {
+    for (int r = 0; r < transport_.size(); ++r) {
+      const std::span<const std::byte> frame = take_verdict_apart(answers_[as_index(r)], r).frame;
+      decode_from(frame, r, regions_.size(r), one_);
+      if (r != transport_.rank()) traffic_.bytes_down += frame.size();
+      clock_.lap(traffic_.ns_decode);
+      globalise(r);
+      whole_.add(one_, 1.0F);
+      clock_.lap(traffic_.ns_merge);
+    }
+    whole_.copy_to(total);
+    whole_.clear();
+    clock_.lap(traffic_.ns_merge);
+  }
+
+  // From indices of region `region` to those of the model, in `one_`.
+  void globalise(int region) {
+    if (one_.is_full()) {
+      one_.indices.resize(one_.size());
+      for (std::size_t i = 0; i < one_.size(); ++i) one_.indices[i] = static_cast<std::uint32_t>(i);
+    }
+    for (std::uint32_t& index : one_.indices) index = regions_.global(region, index);
+    one_.dim = plan_.dim;
+  }
+
+  const ExchangePlan plan_;
+  Transport& transport_;
+  Regions regions_;
+  Codec codec_;
+  Serving serving_;
+  Merger whole_;
+  StageClock clock_;
+  std::vector<SparseVector> parts_;
+  std::vector<std::vector<float>> rounded_;
+  std::vector<Message> to_;
+  std::vector<Message> from_;
+  Message answer_;
+  std::vector<Message> answers_;
+  SparseVector one_;
+};
+
+}  // namespace
+
+std::unique_ptr<Exchange> make_sharded_exchange(Spec& /*spec*/, const ExchangePlan& plan, Transport& transport) {
+  return std::make_unique<Sharded>(plan, transport);
+}
+
+}  // namespace sparsewire

@@ -1,0 +1,155 @@
+// How a worker comes to be: everybody's weight, whether all have the same plan, and what `auto` stands for.
+#include <cmath>
+#include <cstring>
+
+#include "core/crc32c.h"
+#include "core/spec.h"
+#include "core/text.h"
+#include "sparsewire/codec.h"
+#include "sparsewire/errors.h"
+#include "worker/parts.h"
+
+namespace sparsewire {
+namespace {
+
+// What must be the same on every rank, as text.
+std::string common(const WorkerConfig& config, const Layout& layout) {
+  std::string all = text(config.sparsifier, '\n', config.feedback, '\n', config.exchange, '\n', config.codec, '\n',
+                         config.downlink, '\n', config.downlink_codec, '\n', static_cast<int>(config.scope), '\n',
+                         config.seed, '\n', config.check_every, '\n');
+  for (const Tensor& tensor : layout.tensors()) all += text(tensor.name, ' ', tensor.size, '\n');
+  return all;
+}
+
+// Everybody's weight, divided by their sum. Throws UsageError if ranks were not given the same plan.
+std::vector<float> agree_on_weights(const WorkerConfig& config, const Layout& layout, Transport& transport) {
+  struct Introduction {
+    double weight;
+    std::uint32_t checksum;
+    std::uint32_t zero;
+  };
+  const std::string plan = common(config, layout);
+  const Introduction mine{config.weight, crc32c(std::as_bytes(std::span(plan))), 0};
+  std::vector<std::vector<std::byte>> all;
+  transport.all_gather(std::as_bytes(std::span(&mine, 1)), all);
+  std::vector<double> weights;
+  double sum = 0;
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    Introduction theirs{};
+    if (all[r].size() != sizeof(theirs)) {
+      throw TransportError(text("rank ", r, " does not introduce itself"), static_cast<int>(r));
+    }
+    std::memcpy(&theirs, all[r].data(), sizeof(theirs));
+    if (theirs.checksum != mine.checksum) {
+      throw UsageError(text("[worker] rank ", r, " has another layout or other options than rank ", transport.rank()));
+    }
+    if (!std::isfinite(theirs.weight) || theirs.weight < 0) {
+      throw UsageError(text("[worker] the weight of rank ", r, ", ", theirs.weight, ", is not in [0, inf)"));
+    }
+    weights.push_back(theirs.weight);
+    sum += theirs.weight;
+  }
+  if (!(sum > 0) || !std::isfinite(sum)) throw UsageError(text("[worker] the weights of all ranks add up to ", sum));
+  std::vector<float> shares;
+  for (const double weight : weights) shares.push_back(static_cast<float>(weight / sum));
+  return shares;
+}
+
+// Entries that a sparsifier is expected to send; all of them if its spec does not tell.
+double expected_entries(const std::string& sparsifier, std::uint64_t dim) {
+  Spec spec(sparsifier);
+  if (spec.has("ratio")) return spec.number("ratio", kRatioRange).value_or(1) * static_cast<double>(dim);
+  if (spec.has("k")) return static_cast<double>(spec.integer("k", 1, ~std::uint64_t{0}).value_or(dim));
+  return static_cast<double>(spec.name() == "threshold" ? 0 : dim);
+}
+
+double bits_of_values(const std::string& codec) {
+  Spec spec(codec);
+  std::vector<std::string_view> names;
+  for (const CodecInfo& format : value_formats()) names.push_back(format.name);
+  const std::string values = spec.choice("values", names);
+  return values == "f32" ? 32 : values == "f16" || values == "bf16" ? 16 : values == "int8" ? 8 : values == "int4" ? 4 : 2;
+}
+
+// `auto` is sharded, unless a full vector is no longer. What both move is proportional to (P-1)/P, so P hardly counts.
+bool is_dense_shorter(const WorkerConfig& config, std::uint64_t dim, int ranks) {
+  const auto size = static_cast<double>(dim);
+  const auto frame_bits = [&](double entries, const std::string& codec) {
+    const double kept = std::min(entries, size);
+    return kept * (entropy_bound_index_bits(dim, static_cast<std::uint64_t>(kept)) + bits_of_values(codec));
+  };
+  const double up = expected_entries(config.sparsifier, dim);
+  const std::string& down_codec = config.downlink_codec.empty() ? config.codec : config.downlink_codec;
+  const double down = config.downlink.empty() ? frame_bits(up * ranks, "auto")
+                                              : frame_bits(expected_entries(config.downlink, dim), down_codec);
+  const double dense_bits = bits_of_values(config.codec) < 32 ? 16 : 32;
+  return frame_bits(up, config.codec) + down >= 2 * size * dense_bits;
+}
+
+// `auto` decides the same on all ranks, as all have the same plan. When it goes dense nothing stays in a memory.
+WorkerConfig resolved(WorkerConfig config, const Layout& layout, const Transport& transport) {
+  if (config.exchange == "auto") {
+    if (is_dense_shorter(config, layout.dim(), transport.size())) {
+      config.exchange = "dense";
+      config.sparsifier = "dense";
+      config.downlink.clear();
+      config.codec = bits_of_values(config.codec) < 32 ? "auto:values=bf16" : "auto:values=f32";
+    } else {
+      config.exchange = "sharded";
+    }
+  }
+  if (config.downlink_codec.empty()) config.downlink_codec = config.codec;
+  return config;
+}
+
+Place place_of(const WorkerConfig& config, const Layout& layout, const Transport& transport, float weight) {
+  Place place{.layout = layout, .scope = config.scope};
+  place.rank = transport.rank();
+  place.ranks = transport.size();
+  place.weight = static_cast<double>(weight);
+  place.seed = config.seed;
+  place.pool = config.pool;
+  return place;
+}
+
+ExchangePlan plan_of(const WorkerConfig& config, const Layout& layout, const std::vector<float>& weights) {
+  return {.dim = layout.dim(),
+          .weights = weights,
+          .codec = config.codec,
+          .downlink = config.downlink,
+          .downlink_codec = config.downlink_codec,
+          .seed = config.seed,
+          .first_step = 0,
+          .pool = config.pool};
+}
+
+}  // namespace
+
+Worker::Parts::Parts(const WorkerConfig& given, Layout tensors, Transport& engine)
+    : config(resolved(given, tensors, engine)),
+      layout(std::move(tensors)),
+      transport(engine),
+      weights(agree_on_weights(given, layout, engine)),
+      exchange(make_exchange(config.exchange, plan_of(config, layout, weights), engine)),
+      sifter(config.sparsifier, config.feedback,
+             place_of(config, layout, engine, weights[static_cast<std::size_t>(engine.rank())])),
+      observes(Spec(config.sparsifier).name() == "regtopk"),
+      server_votes_alone(Spec(config.exchange).name() == "server") {
+  const std::string exchange_name = Spec(config.exchange).name();
+  if (!config.downlink.empty() && exchange_name != "server" && exchange_name != "sharded") {
+    throw UsageError(text("[", exchange_name, "] takes no downlink: server and sharded do"));
+  }
+  total.clear(layout.dim());
+}
+
+Worker::Worker(const WorkerConfig& config, Layout layout, Transport& transport)
+    : parts_(std::make_unique<Parts>(config, std::move(layout), transport)) {}
+
+std::vector<ExchangeChoice> exchange_choices() {
+  std::vector<ExchangeChoice> choices;
+  for (const ExchangeInfo& info : exchanges()) choices.push_back({info.name, info.summary});
+  choices.push_back({"auto", "sharded, or dense where that is no longer"});
+  return choices;
+}
+
+}  // namespace sparsewire

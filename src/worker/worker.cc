@@ -1,0 +1,176 @@
+// The whole engine on one screen: Worker::step. What else a worker needs is below it and in worker_state.cc.
+#include "sparsewire/worker.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "core/crc32c.h"
+#include "core/text.h"
+#include "exchange/clock.h"
+#include "sparsewire/errors.h"
+#include "worker/parts.h"
+
+namespace sparsewire {
+
+const StepStats& Worker::step(Gradient gradient, std::span<float> update, const StepOptions& options) {
+  Parts& p = *parts_;
+  p.check_size(update);
+  const Word mine = p.sift(gradient, options);                                     // sparsify/  out of the memory, what is worth sending
+  const Verdict verdict = p.exchange->run(p.sent, mine, p.received, p.total);  // exchange/  encode, move, decode, merge
+  if (verdict.failure) p.take_back(gradient, options, mine, *verdict.failure);     //            on every rank, the same error
+  p.keep_rounding_loss();                                                          //            what rounding took waits in the memory
+  p.observe();                                                                     // sparsify/  RegTop-k learns what the others made of it
+  p.agree();                                                                       //            one measured threshold for all
+  p.scatter(update);                                                               //            back to dense for the optimiser
+  p.account(verdict);                                                              //            the books of the step
+  p.compare_replicas();                                                            //            every so often
+  return p.stats;
+}
+
+Word Worker::Parts::sift(const Gradient& gradient, const StepOptions& options) {
+  stats.ns_sift = 0;
+  StageClock clock;
+  Word word{.failed = false, .flags = options.flags, .entries = 0};
+  try {
+    sifter.sift(gradient, sent, options.lr);
+    word.entries = sent.size();
+  } catch (const BadGradient& error) {
+    word.failed = true;
+    word.entries = error.index();
+  }
+  clock.lap(stats.ns_sift);
+  return word;
+}
+
+void Worker::Parts::take_back(const Gradient& gradient, const StepOptions& options, const Word& mine,
+                              const Verdict::Failure& failure) {
+  if (!mine.failed) sifter.undo(gradient, sent, options.lr);
+  total.clear(layout.dim());
+  throw BadGradient(text("[worker] the gradient of rank ", failure.rank, " is not finite at index ", failure.index,
+                         " in step ", sifter.step(), ", or a sum with it is not; all ranks took the step back"),
+                    failure.rank, sifter.step(), failure.index);
+}
+
+void Worker::Parts::keep_rounding_loss() {
+  if (received.empty()) return;
+  sifter.keep_rounding_loss(sent, received);
+  sent.values.swap(received);
+}
+
+void Worker::Parts::observe() {
+  if (!observes) return;
+  at_sent.assign(sent.size(), 0.0F);
+  if (total.is_full()) {
+    for (std::size_t i = 0; i < sent.size(); ++i) at_sent[i] = total.values[sent.index(i)];
+  } else {
+    std::size_t t = 0;
+    for (std::size_t i = 0; i < sent.size(); ++i) {
+      const std::uint32_t index = sent.index(i);
+      while (t < total.size() && total.indices[t] < index) ++t;
+      if (t < total.size() && total.indices[t] == index) at_sent[i] = total.values[t];
+    }
+  }
+  sifter.observe(sent, at_sent);
+}
+
+// All ranks measure a threshold in the same step, so all of them are here together; of servers, those that have one.
+void Worker::Parts::agree() {
+  Sifter* const server = exchange->server();
+  for (float* const vote : {sifter.vote(), server == nullptr ? nullptr : server->vote()}) {
+    if (vote == nullptr) continue;
+    if (server != nullptr && vote == server->vote() && server_votes_alone) continue;
+    message.resize(sizeof(float));
+    std::memcpy(message.data(), vote, sizeof(float));
+    transport.all_gather(message, all);
+    std::vector<float> votes(all.size());
+    for (std::size_t r = 0; r < all.size(); ++r) {
+      if (all[r].size() != sizeof(float)) throw TransportError(text("rank ", r, " has no vote"), static_cast<int>(r));
+      std::memcpy(&votes[r], all[r].data(), sizeof(float));
+    }
+    const auto middle = votes.begin() + static_cast<std::ptrdiff_t>((votes.size() - 1) / 2);
+    std::nth_element(votes.begin(), middle, votes.end());
+    *vote = *middle;
+  }
+}
+
+void Worker::Parts::scatter(std::span<float> update) {
+  stats.ns_apply = 0;
+  StageClock clock;
+  if (total.is_full()) {
+    std::copy(total.values.begin(), total.values.end(), update.begin());
+  } else {
+    std::fill(update.begin(), update.end(), 0.0F);
+    for (std::size_t i = 0; i < total.size(); ++i) update[total.indices[i]] = total.values[i];
+  }
+  clock.lap(stats.ns_apply);
+}
+
+void Worker::Parts::account(const Verdict& verdict) {
+  const Ledger& ledger = sifter.ledger();
+  const Traffic& traffic = exchange->traffic();
+  stats.step = ledger.step;
+  stats.entries_sent = sent.size();
+  stats.entries_total = total.size();
+  stats.density = layout.dim() == 0 ? 0 : static_cast<double>(total.size()) / static_cast<double>(layout.dim());
+  stats.dense_bytes = layout.dim() * sizeof(float);
+  stats.bytes_up = traffic.bytes_up;
+  stats.bytes_down = traffic.bytes_down;
+  stats.bytes_served = traffic.bytes_served;
+  stats.sent_norm2 = ledger.sent_norm2;
+  stats.memory_norm2 = ledger.memory_norm2;
+  stats.total_error = ledger.total_error;
+  stats.flags = verdict.flags;
+  stats.ns_encode = traffic.ns_encode;
+  stats.ns_exchange = traffic.ns_transport;
+  stats.ns_decode = traffic.ns_decode;
+  stats.ns_merge = traffic.ns_merge;
+}
+
+void Worker::Parts::compare_replicas() {
+  if (config.check_every == 0 || stats.step % config.check_every != 0) return;
+  const std::uint32_t checksum = crc32c(std::as_bytes(std::span(total.values))) * 31U +
+                                 crc32c(std::as_bytes(std::span(total.indices)));
+  message.resize(sizeof(checksum));
+  std::memcpy(message.data(), &checksum, sizeof(checksum));
+  transport.all_gather(message, all);
+  std::map<std::vector<std::byte>, std::string> ranks_with;  // a list of ranks for each checksum
+  std::map<std::vector<std::byte>, int> count;
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    std::string& ranks = ranks_with[all[r]];
+    ranks += text(ranks.empty() ? "" : ", ", r);
+    ++count[all[r]];
+  }
+  if (count.size() == 1) return;
+  const auto most = std::max_element(count.begin(), count.end(), [](auto& a, auto& b) { return a.second < b.second; });
+  std::string others;
+  for (const auto& [sum, ranks] : ranks_with) {
+    if (sum != most->first) others += text(others.empty() ? "" : ", ", ranks);
+  }
+  throw ReplicasDiffer(text("[worker] in step ", stats.step, " the update of rank ", others,
+                            " differs from that of rank ", ranks_with[most->first]));
+}
+
+void Worker::Parts::check_size(std::span<const float> update) const {
+  if (update.size() == layout.dim()) return;
+  throw UsageError(text("[worker] an update of ", update.size(), " entries does not fit a layout of ", layout.dim()));
+}
+
+const SparseVector& Worker::update() const noexcept { return parts_->total; }
+const StepStats& Worker::stats() const noexcept { return parts_->stats; }
+std::span<const float> Worker::memory() const noexcept { return std::as_const(parts_->sifter).memory(); }
+
+void Worker::add_server_memory(std::span<double> owed) const {
+  const Sifter* const server = parts_->exchange->server();
+  if (server == nullptr) return;
+  const std::span<const float> memory = server->memory();
+  for (std::size_t i = 0; i < memory.size(); ++i) {
+    owed[parts_->exchange->served_index(static_cast<std::uint32_t>(i))] += static_cast<double>(memory[i]);
+  }
+}
+
+Worker::~Worker() = default;
+Worker::Worker(Worker&&) noexcept = default;
+Worker& Worker::operator=(Worker&&) noexcept = default;
+
+}  // namespace sparsewire
