@@ -30,7 +30,7 @@ namespace {
 constexpr const char* kHelp = R"(sparsewire_bench: times one step of every sparsifier beside memory += gradient.
 
   --table             time what the table of docs/benchmarks.md needs, and print it (a few minutes, 3 GB of memory)
-  --wire              print how long frames are, in bits; times nothing (a minute)
+  --wire              print how long frames are, in bits; times nothing (seconds)
   --table-md, --wire-md    the same, as Markdown
   --n=N               entries of the gradient; default 25000000
   --warmup-steps=N    steps of error feedback behind every memory before it is timed; default 300

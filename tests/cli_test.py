@@ -314,8 +314,8 @@ class BadFiles(Case):
         for i, content in enumerate(broken):
             self.put("bad.swf", content)
             if i % 7 == 0:
-                self.refuses("inspect", "bad.swf", says="'bad.swf' is no frame: ")
-            self.refuses("decompress", "bad.swf", "-o", "out.npy", says="'bad.swf' is no frame: ")
+                self.refuses("inspect", "bad.swf", says="cannot read 'bad.swf': ")
+            self.refuses("decompress", "bad.swf", "-o", "out.npy", says="cannot read 'bad.swf': ")
 
     def test_that_are_missing_or_none(self):
         self.put("in.npy", npy(gaussians(8)))
@@ -419,11 +419,15 @@ class State(Case):
         _, sent = self.step([0] * 4, "topk:k=1")
         self.assertEqual(sent, [0, 3, 0, 0])
 
-    def test_gives_way_to_the_memory_file_where_there_is_one(self):
+    def test_refuses_a_memory_file_that_is_not_its_own(self):
         self.step([4, 3, 2, 1], "topk:k=1", "--memory", "mem.npy")
+        good = self.get("mem.npy")
         self.put("mem.npy", npy([0, 0, 0, 9]))
+        base = ["compress", "in.npy", "--sparsifier", "topk:k=1", "--state", "s", "--memory", "mem.npy", "-o", "out.swf"]
+        self.refuses(*base, says="remove the memory to go on from the state")
+        self.put("mem.npy", good)
         _, sent = self.step([0] * 4, "topk:k=1", "--memory", "mem.npy")
-        self.assertEqual(sent, [0, 0, 0, 9])
+        self.assertEqual(sent, [0, 3, 0, 0])
 
     def test_stands_in_for_a_memory_file_that_is_missing(self):
         self.step([4, 3, 2, 1], "topk:k=1", "--memory", "mem.npy")
@@ -522,6 +526,17 @@ class Files(Case):
         self.assertEqual(self.get("mem.npy"), before)
         self.compress("--memory", "mem.npy", "--state", "s", sparsifier="dense")
         self.assertEqual(self.decompress(), gaussians(100000))
+
+    def test_are_tidied_up_after_ctrl_c(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            process, pipe, _ = self.stop_in_the_middle()
+            process.send_signal(number)
+            process.communicate()
+            pipe.close()
+            self.assertEqual(process.returncode, -number)
+            self.assertEqual(self.get("mem.npy"), npy([0] * 100000))
+            self.assertEqual(sorted(self.snapshot()), ["in.npy", "mem.npy", "pipe"])
+            (self.folder / "pipe").unlink()
 
     def test_survive_a_reader_that_leaves(self):
         process, pipe, _ = self.stop_in_the_middle()
@@ -626,7 +641,7 @@ class Inspect(Case):
         self.assertEqual(fields["indices"], "8,000 bytes, 32.000 bits an entry")
         self.assertEqual(fields["values"], "8,000 bytes, 32.000 bits an entry")
         self.assertEqual(fields["header"], "28 bytes, 224 bits")
-        self.assertRegex(fields["entropy bound"], r"^10\.40\d bits an entry; the indices are 207\.\d\d % above$")
+        self.assertRegex(fields["entropy bound"], r"^10\.40\d bits an entry if they were random; the indices take 207\.\d\d % more$")
 
     def test_knows_frames_that_need_no_indices(self):
         self.put("in.npy", npy([1, 2, 3]))
@@ -634,7 +649,7 @@ class Inspect(Case):
         self.assertIn(b"none needed", self.run_ok("inspect", "out.swf"))
         self.put("in.npy", npy(gaussians(1000)))
         self.compress("--codec", "seed", sparsifier="randomk:ratio=0.1")
-        self.assertIn(b"% below", self.run_ok("inspect", "out.swf"))
+        self.assertIn(b"% less", self.run_ok("inspect", "out.swf"))
 
 
 class Program(Case):

@@ -78,7 +78,8 @@ void load_state(const std::string& path, const std::optional<std::uint64_t>& ste
   }
 }
 
-void load_memory(const std::string& path, Sifter& sifter) {
+// Into the sifter; or, if a state was loaded, only to see that it is the same.
+void load_memory(const std::string& path, const std::optional<std::string>& state, Sifter& sifter) {
   const files::Array array = files::read_npy(path);
   if (array.type != Type::f32) throw UsageError(fmt::format("'{}' is float16; a memory is float32", path));
   if (array.size != sifter.memory().size()) {
@@ -90,7 +91,23 @@ void load_memory(const std::string& path, Sifter& sifter) {
   if (bad != numbers.end()) {
     throw UsageError(fmt::format("the memory '{}' holds {} at index {}", path, *bad, bad - numbers.begin()));
   }
+  if (state && !std::equal(numbers.begin(), numbers.end(), sifter.memory().begin())) {
+    throw UsageError(
+        fmt::format("the memory '{}' is not that of the state '{}': one was changed, or a step ended between the two; "
+                    "remove the memory to go on from the state",
+                    path, *state));
+  }
   std::copy(numbers.begin(), numbers.end(), sifter.memory().begin());
+}
+
+// A memory does not know how many steps it has seen. What depends on that would take every step for the first.
+void warn_of_first_step(const Options& options) {
+  if (!options.memory || options.state || options.step) return;
+  const std::string name = options.sparsifier.substr(0, options.sparsifier.find(':'));
+  const bool counts = name == "randomk" || name == "rtopk" || options.sparsifier.find("warmup_") != std::string::npos;
+  if (!counts) return;
+  fmt::print(stderr, "sparsewire: '{}' depends on the number of the step, and without --step or --state that is 0\n",
+             options.sparsifier);
 }
 
 // A sifter where the last call left off.
@@ -102,8 +119,14 @@ Sifter make_sifter(const Options& options, std::size_t dim) {
                     "it needs --state FILE",
                     options.sparsifier, options.feedback));
   }
-  if (options.state && exists(*options.state, "--state")) load_state(*options.state, options.step, sifter);
-  if (options.memory && exists(*options.memory, "--memory")) load_memory(*options.memory, sifter);
+  std::optional<std::string> state;
+  if (options.state && exists(*options.state, "--state")) {
+    load_state(*options.state, options.step, sifter);
+    state = options.state;
+  }
+  if (options.memory && exists(*options.memory, "--memory")) {
+    load_memory(*options.memory, state, sifter);
+  }
   return sifter;
 }
 
@@ -175,6 +198,7 @@ void compress(const Options& options) {
   if (state_file) state_file->commit();
   if (memory_file) memory_file->commit();
   report.deliver();
+  warn_of_first_step(options);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 namespace sparsewire::cli {
 
 void check_frame(DecodeStatus status, const std::string& path) {
-  if (status != DecodeStatus::ok) throw UsageError(fmt::format("'{}' is no frame: {}", path, describe(status)));
+  if (status != DecodeStatus::ok) throw UsageError(fmt::format("cannot read '{}': {}", path, describe(status)));
 }
 
 FrameSizes::FrameSizes(const FrameInfo& info)

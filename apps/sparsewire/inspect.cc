@@ -25,8 +25,8 @@ std::string distance_text(const FrameSizes& sizes) {
   const double bound = sizes.entropy_bound_index_bits;
   if (bound == 0) return "none needed";
   const double percent = 100 * (sizes.index_bits_per_entry / bound - 1);
-  return fmt::format("{:.3f} bits an entry; the indices are {:.2f} % {}", bound, percent < 0 ? -percent : percent,
-                     percent < 0 ? "below" : "above");
+  return fmt::format("{:.3f} bits an entry if they were random; the indices take {:.2f} % {}", bound,
+                     percent < 0 ? -percent : percent, percent < 0 ? "less" : "more");
 }
 
 std::string table(const FrameInfo& info) {

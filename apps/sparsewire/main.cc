@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <iostream>
@@ -11,6 +12,7 @@
 #include <string_view>
 
 #include "commands.h"
+#include "files/replace.h"
 #include "sparsewire/errors.h"
 
 namespace {
@@ -18,12 +20,21 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kWrongUsage = 2;
 
+// Ctrl-C leaves nothing half-written behind, and ends the program as it would have without this.
+void tidy_up(int signal) {
+  sparsewire::files::remove_unfinished();
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
 int run(int argc, char** argv) {
   CLI::App program("Data-parallel training that sends 0.1 % to 1 % of every gradient.", "sparsewire");
   program.set_version_flag("--version", SPARSEWIRE_VERSION);
   program.require_subcommand(1);
   program.failure_message([](const CLI::App* app, const CLI::Error& error) {
-    return fmt::format("{}: {}\nTry '{} --help'.\n", app->get_name(), error.what(), app->get_name());
+    const auto chosen = app->get_subcommands();
+    return fmt::format("sparsewire: {}\nTry 'sparsewire {}--help'.\n", error.what(),
+                       chosen.empty() ? "" : chosen.front()->get_name() + " ");
   });
   for (auto* const add : {sparsewire::cli::add_compress, sparsewire::cli::add_decompress, sparsewire::cli::add_inspect,
                           sparsewire::cli::add_list}) {
@@ -53,6 +64,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, tidy_up);
   try {
     return run(argc, argv);
   } catch (const sparsewire::UsageError& error) {

@@ -32,16 +32,17 @@ enum class [[nodiscard]] DecodeStatus : std::uint8_t{
     bad_indices,  // not ascending, outside of [0, dim), or bytes left over
 };
 
-// "the checksum does not match: the frame was cut off or changed", for a message.
+// For a message: "the checksum does not match: the frame was cut off or changed".
 std::string_view describe(DecodeStatus status) noexcept;
 
 // Makes frames. Specs are `name:values=TYPE,block=N`:
 //
-//   name      how indices travel: auto (the shortest of all, the default of every option), or one of codecs()
+//   name      how indices travel: auto (the shortest), or another of codecs()
 //   values    f32 (default, lossless), f16, bf16, int8, int4, int2
 //   block     values that share a scale, for int8, int4 and int2; in [16, 65536], default 256
 //
-// A full vector needs no indices: it travels without, whatever the name.
+// A full vector needs no indices and travels without, whatever the name; under `auto` so does one that lists all its
+// entries.
 //
 // THREADS: one caller at a time.
 class Codec {
@@ -56,8 +57,8 @@ class Codec {
   bool rounds() const noexcept;
 
   // Replaces `frame` by the frame of `vector`, and `received`, unless null, by the values that decode() will give.
-  // REQUIRES: vector.is_valid(), which only assertions check. Throws UsageError: a value that is not finite, dim from
-  // 2^32 on, or `seed` for indices that were not drawn (vector.draw). COST: allocates nothing in the steady state.
+  // Throws UsageError: a vector that is not valid, a value that is not finite, dim from 2^32 on, or `seed` for indices
+  // that were not drawn (vector.draw). COST: allocates nothing in the steady state.
   void encode(const SparseVector& vector, std::vector<std::byte>& frame, std::vector<float>* received = nullptr);
 
  private:
@@ -65,9 +66,9 @@ class Codec {
   std::unique_ptr<Parts> parts_;
 };
 
-// The vector of a frame. Unless ok, `vector` is left empty. Takes no more than 64 bytes of memory for each byte of the
-// frame, whatever the bytes say; nothing in the steady state, but for `seed`. Throws nothing but std::bad_alloc.
-// THREADS: any.
+// The vector of a frame; a full one has no indices, so ask for vector.index(i). Unless ok, `vector` is left empty.
+// Takes no more than 64 bytes of memory for each byte of the frame, whatever the bytes say; nothing in the steady
+// state, but for `seed`. Throws nothing but std::bad_alloc. THREADS: any.
 DecodeStatus decode(std::span<const std::byte> frame, SparseVector& vector);
 
 // What a frame says about itself.

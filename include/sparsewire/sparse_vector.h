@@ -58,9 +58,15 @@ struct SparseVector {
     draw.units.clear();
   }
 
-  // The same entries, however they were chosen.
+  // The same entries, however they were chosen, and whether they are listed or full.
   friend bool operator==(const SparseVector& a, const SparseVector& b) noexcept {
-    return a.dim == b.dim && a.indices == b.indices && a.values == b.values;
+    if (a.dim != b.dim || a.values != b.values) return false;
+    if (a.is_full() == b.is_full()) return a.indices == b.indices;
+    const std::vector<std::uint32_t>& listed = a.is_full() ? b.indices : a.indices;
+    for (std::size_t i = 0; i < listed.size(); ++i) {
+      if (listed[i] != i) return false;
+    }
+    return true;
   }
 };
 

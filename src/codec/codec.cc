@@ -2,7 +2,6 @@
 #include "sparsewire/codec.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
 #include <optional>
 
@@ -107,6 +106,17 @@ DecodeStatus read(const Frame& frame, SparseVector& vector) {
   return fine ? DecodeStatus::ok : DecodeStatus::bad_indices;
 }
 
+// Throws UsageError unless vector.is_valid(). Without a branch for each index, so that it vectorises.
+void check(const SparseVector& vector) {
+  const std::vector<std::uint32_t>& indices = vector.indices;
+  std::uint32_t bad = 0;
+  for (std::size_t i = 1; i < indices.size(); ++i) bad |= indices[i] <= indices[i - 1] ? 1U : 0U;
+  const bool fits = indices.size() == vector.size() && (indices.empty() || indices.back() < vector.dim);
+  if (vector.is_full() || (fits && bad == 0)) return;
+  throw UsageError(text("[codec] a vector whose indices are not one for each of ", vector.size(),
+                        " values, ascending and below ", vector.dim));
+}
+
 }  // namespace
 
 struct Codec::Parts {
@@ -124,7 +134,9 @@ Codec::Codec(std::string_view spec_text) : parts_(std::make_unique<Parts>()) {
   Spec spec(spec_text);
   parts_->index_codec = find_name(index_codecs(), spec.name());
   if (parts_->index_codec == nullptr && spec.name() != "auto") {
-    throw UsageError(text("'", spec.name(), "' is not a codec; there are ", names_of(codecs())));
+    const bool is_format = find_name(value_format_table(), spec.name()) != nullptr;
+    throw UsageError(text("'", spec.name(), "' is not a codec; there are ", names_of(codecs()),
+                          is_format ? text("; a format of values goes with one: auto:values=", spec.name()) : ""));
   }
   std::vector<std::string_view> formats;
   for (const CodecInfo& info : value_formats()) formats.push_back(info.name);
@@ -164,7 +176,7 @@ std::size_t Codec::Parts::encode_indices(const SparseVector& vector, const Index
 }
 
 void Codec::encode(const SparseVector& vector, std::vector<std::byte>& frame, std::vector<float>* received) {
-  assert(vector.is_valid());
+  check(vector);
   if (vector.dim > kMostDim)
     throw UsageError(text("[codec] a vector of ", vector.dim, " entries: split it below 2^32"));
   if (!all_finite(vector.values)) {
@@ -174,7 +186,9 @@ void Codec::encode(const SparseVector& vector, std::vector<std::byte>& frame, st
     throw UsageError(text("[codec] the value at index ", vector.index(i), " is ", *bad));
   }
   const IndexCodec* used = nullptr;
-  const std::size_t index_size = vector.is_full() ? 0 : parts_->encode_indices(vector, used);
+  // A vector that has all its entries travels as a full one, unless somebody insists on indices.
+  const bool is_complete = vector.size() == vector.dim && vector.dim != 0 && parts_->index_codec == nullptr;
+  const std::size_t index_size = vector.is_full() || is_complete ? 0 : parts_->encode_indices(vector, used);
   const ValueFormat& format = *parts_->value_format;
   const std::size_t value_size = format.size(vector.size(), parts_->block);
   frame.resize(kHeaderSize + value_size + index_size + kChecksumSize);
@@ -222,23 +236,23 @@ DecodeStatus inspect(std::span<const std::byte> bytes, FrameInfo& info) {
 std::string_view describe(DecodeStatus status) noexcept {
   switch (status) {
     case DecodeStatus::ok:
-      return "ok";
+      return "a whole frame";
     case DecodeStatus::too_short:
-      return "it is too short for what it should hold";
+      return "too short for what it should hold";
     case DecodeStatus::not_a_frame:
-      return "it is not a frame: frames begin with SWFR";
+      return "not a frame: frames begin with SWFR";
     case DecodeStatus::unknown_version:
-      return "it has a version that this program does not know";
+      return "a frame of a version that this program does not know";
     case DecodeStatus::bad_checksum:
-      return "its checksum does not match: it was cut off or changed";
+      return "the checksum does not match: the frame was cut off or changed";
     case DecodeStatus::unknown_codec:
-      return "it uses a codec that this program does not know";
+      return "a frame with a codec that this program does not know";
     case DecodeStatus::bad_header:
-      return "its header has a dim or count that cannot be";
+      return "a header with a dim or count that cannot be";
     case DecodeStatus::bad_values:
-      return "its values are not what an encoder writes";
+      return "values that no encoder writes";
     case DecodeStatus::bad_indices:
-      return "its indices are not what an encoder writes";
+      return "indices that no encoder writes";
   }
   return "unknown status";
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -34,6 +35,28 @@ std::string follow(std::filesystem::path path) {
     path = path.parent_path() / next;
   }
   return path.string();
+}
+
+// The names of the files aside, where a signal handler can read them: an atomic length says which are in use.
+struct Unfinished {
+  std::array<char, 4096> name;
+  std::atomic<bool> used = false;
+};
+std::array<Unfinished, 16> unfinished;  // more at a time are not remembered
+
+void remember(const std::string& name) noexcept {
+  for (Unfinished& one : unfinished) {
+    if (one.used || name.size() >= one.name.size()) continue;
+    std::copy_n(name.c_str(), name.size() + 1, one.name.data());
+    one.used = true;
+    return;
+  }
+}
+
+void forget(const std::string& name) noexcept {
+  for (Unfinished& one : unfinished) {
+    if (one.used && name == one.name.data()) one.used = false;
+  }
 }
 
 bool is_same(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
@@ -77,7 +100,10 @@ void Replacement::open_aside() {
   for (int i = 0; file_ < 0; ++i) {
     std::string name = (folder / text(".sparsewire-", ::getpid(), "-", i, ".tmp")).string();
     file_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (file_ >= 0) aside_ = std::move(name);
+    if (file_ >= 0) {
+      aside_ = std::move(name);
+      remember(aside_);
+    }
     if (file_ < 0 && (errno != EEXIST || i == kMostNames)) fail(errno);
   }
   if (!exists) return;
@@ -87,13 +113,16 @@ void Replacement::open_aside() {
     const int error = errno;
     ::close(file_);
     ::unlink(aside_.c_str());
+    forget(aside_);
     fail(error);
   }
 }
 
 Replacement::~Replacement() {
   if (file_ >= 0) ::close(file_);
-  if (!aside_.empty()) ::unlink(aside_.c_str());
+  if (aside_.empty()) return;
+  ::unlink(aside_.c_str());
+  forget(aside_);
 }
 
 void Replacement::write(std::span<const std::byte> bytes) {
@@ -145,12 +174,19 @@ void Replacement::commit() {
   prepare();
   if (aside_.empty()) return;
   if (std::rename(aside_.c_str(), target_.c_str()) != 0) fail(errno);
+  forget(aside_);
   aside_.clear();
   sync_directory_of(target_);
 }
 
 void Replacement::fail(int error) const {
   throw std::runtime_error(text("cannot write '", path_, "': ", std::generic_category().message(error)));
+}
+
+void remove_unfinished() noexcept {
+  for (const Unfinished& one : unfinished) {
+    if (one.used) ::unlink(one.name.data());
+  }
 }
 
 bool is_same_file(const std::string& a, const std::string& b) {

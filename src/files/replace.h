@@ -53,6 +53,9 @@ class Replacement {
   std::vector<std::byte> waiting_;  // small pieces, to be written together
 };
 
+// Removes what lies aside of all Replacements that are under way: for a handler of SIGINT, in which it may be called.
+void remove_unfinished() noexcept;
+
 // Whether writing one would change the other: the same regular file, whatever it is called, or the same name of one
 // that is still to be made.
 bool is_same_file(const std::string& a, const std::string& b);
