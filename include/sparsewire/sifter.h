@@ -96,8 +96,8 @@ class Sifter {
   // saved under other specs; then nothing has changed. (Who wants to go on under another spec copies memory() by hand.)
   void load(std::span<const std::byte> bytes);
   // Takes over what does not belong to entries from a state of a sifter with other entries: the number of the step, a
-  // measured threshold, the ledger. RegTop-k's last round is dropped. The memory and velocity stay. Throws UsageError as
-  // load() does.
+  // measured threshold, the ledger. RegTop-k's last round is dropped. The memory and velocity stay. Throws UsageError
+  // as load() does.
   void inherit(std::span<const std::byte> bytes);
 
  private:

@@ -35,7 +35,7 @@ struct Place {
   std::uint64_t first_step = 0;  // the number of the first step: random draws and schedules count from it
   Role role = Role::worker;
   std::uint64_t whole = 0;  // entries of the model, if the layout is a region of it: what k= counts over; 0: it is all
-  Pool* pool = nullptr;  // borrowed; null is one thread
+  Pool* pool = nullptr;     // borrowed; null is one thread
 };
 
 // What a sift saw, for the ledger. Summed in double over fixed blocks: the same bits on any number

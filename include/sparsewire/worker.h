@@ -89,15 +89,15 @@ class Worker {
 
   // What this worker has not sent yet.
   std::span<const float> memory() const noexcept;
-  // What this rank, as a server, has not sent yet, added to `owed`, which has an entry for each of the model. In units of
-  // the update.
+  // What this rank, as a server, has not sent yet, added to `owed`, which has an entry for each of the model. In units
+  // of the update.
   void add_server_memory(std::span<double> owed) const;
 
   // Everything that decides later steps. Not collective.
   std::vector<std::byte> save() const;
-  // Goes on where the workers left off that saved these states, given in rank order and whole to every rank. Bit for bit
-  // with as many as before; with another number what is owed to the weights stays the same: every new worker begins with
-  // the weighted sum of the old memories, the servers' memories are dealt anew, RegTop-k's last round is dropped.
+  // Goes on where the workers left off that saved these states, given in rank order and whole to every rank. Bit for
+  // bit with as many as before; with another number what is owed to the weights stays the same: every new worker begins
+  // with the weighted sum of the old memories, the servers' memories are dealt anew, RegTop-k's last round is dropped.
   // Throws UsageError; then this worker is as it was. Not collective.
   void load(std::span<const std::vector<std::byte>> states);
 

@@ -46,10 +46,10 @@ class Exchange {
  public:
   virtual ~Exchange() = default;
 
-  // One round. `sent` is what this rank has to say, or empty if `mine` says that it failed; `received` becomes its values
-  // as the others decode them, or empty if nothing was rounded. `total` becomes the weighted sum, through the downlink if there is one: the same
-  // bits on every rank. If any rank failed, the verdict says so on all, and nothing else has happened.
-  // May use `sent` up if it is full. Throws TransportError.
+  // One round. `sent` is what this rank has to say, or empty if `mine` says that it failed; `received` becomes its
+  // values as the others decode them, or empty if nothing was rounded. `total` becomes the weighted sum, through the
+  // downlink if there is one: the same bits on every rank. If any rank failed, the verdict says so on all, and nothing
+  // else has happened. May use `sent` up if it is full. Throws TransportError.
   virtual Verdict run(SparseVector& sent, const Word& mine, std::vector<float>& received, SparseVector& total) = 0;
 
   // What this rank's server has not sent yet; null if it has no memory.

@@ -1,7 +1,7 @@
 // Who serves which entries under `sharded`: fixed regions of equal size.
 //
-// Entries come in blocks of 16. Of each group of as many blocks as there are ranks every rank owns one, rotated by a hash of
-// the group's number: hot layers and hot columns spread over all ranks, and no memory ever moves.
+// Entries come in blocks of 16. Of each group of as many blocks as there are ranks every rank owns one, rotated by a
+// hash of the group's number: hot layers and hot columns spread over all ranks, and no memory ever moves.
 #pragma once
 
 #include <cstddef>

@@ -23,7 +23,9 @@ std::optional<Sifter> make_sifter(const ExchangePlan& plan, const ServedRegion& 
 }
 
 // The union must arrive as it is: a server without a memory could not keep what rounding takes.
-std::string codec_of(const ExchangePlan& plan) { return plan.downlink.empty() ? "auto:values=f32" : plan.downlink_codec; }
+std::string codec_of(const ExchangePlan& plan) {
+  return plan.downlink.empty() ? "auto:values=f32" : plan.downlink_codec;
+}
 
 }  // namespace
 
@@ -41,7 +43,8 @@ std::optional<std::uint64_t> Serving::answer(Message& frame) {
     has_answered_ = true;
   } else {
     merger_.copy_to(answer_);
-    const auto bad = std::find_if(answer_.values.begin(), answer_.values.end(), [](float v) { return !std::isfinite(v); });
+    const auto bad =
+        std::find_if(answer_.values.begin(), answer_.values.end(), [](float v) { return !std::isfinite(v); });
     if (bad != answer_.values.end()) return answer_.index(static_cast<std::size_t>(bad - answer_.values.begin()));
   }
   codec_.encode(answer_, frame, sifter_ ? &received_ : nullptr);
@@ -50,11 +53,13 @@ std::optional<std::uint64_t> Serving::answer(Message& frame) {
 
 void Serving::finish() {
   if (sifter_) sifter_->keep_rounding_loss(answer_, received_);
+  has_answered_ = false;
   merger_.clear();
 }
 
 void Serving::undo() {
-  if (sifter_ && has_answered_) sifter_->undo(Gradient(merger_.sums()), answer_);
+  if (has_answered_) sifter_->undo(Gradient(merger_.sums()), answer_);
+  has_answered_ = false;
   merger_.clear();
 }
 

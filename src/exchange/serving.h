@@ -1,5 +1,5 @@
-// What a server does with the frames it gets, be it of the whole model or of a region: sum them in rank order, and answer
-// with the union, or with what its downlink chooses while the rest waits in its memory.
+// What a server does with the frames it gets, be it of the whole model or of a region: sum them in rank order, and
+// answer with the union, or with what its downlink chooses while the rest waits in its memory.
 #pragma once
 
 #include <optional>
@@ -38,7 +38,7 @@ class Serving {
   Codec codec_;
   SparseVector answer_;
   std::vector<float> received_;
-  bool has_answered_ = false;
+  bool has_answered_ = false;  // by a sift that undo() would have to take back
 };
 
 // The vector of a frame from rank `from`. Throws TransportError if it is none, or not of `dim` entries.

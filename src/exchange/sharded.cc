@@ -1,7 +1,8 @@
 // Every rank serves a region: entries go to their owners, the owners' answers to all. With a downlink each rank moves
 // 2k(P-1)/P entries, whatever P is.
 //
-// Li et al., Near-optimal sparse allreduce (Ok-Topk), 2022, has the regions; the memory of each is that of Zou et al., 2022.
+// Li et al., Near-optimal sparse allreduce (Ok-Topk), 2022, has the regions; the memory of each is that of Zou et al.,
+// 2022.
 #include "exchange/clock.h"
 #include "exchange/regions.h"
 #include "exchange/serving.h"
@@ -16,7 +17,8 @@ class Sharded final : public Exchange {
         transport_(transport),
         regions_(plan.dim, transport.size()),
         codec_(plan.codec),
-        serving_(plan, {.region = transport.rank(), .regions = transport.size(), .dim = regions_.size(transport.rank())}),
+        serving_(plan,
+                 {.region = transport.rank(), .regions = transport.size(), .dim = regions_.size(transport.rank())}),
         whole_(plan.dim),
         to_(static_cast<std::size_t>(transport.size())) {}
 

@@ -1,5 +1,5 @@
-// What a rank says in a round besides its frame: a few bytes behind it. Whether its gradient was bad must be known to all
-// before anything is merged.
+// What a rank says in a round besides its frame: a few bytes behind it. Whether its gradient was bad must be known to
+// all before anything is merged.
 #pragma once
 
 #include <cstddef>

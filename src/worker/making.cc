@@ -1,12 +1,12 @@
 // How a worker comes to be: everybody's weight, whether all have the same plan, and what `auto` stands for.
 #include <cmath>
-#include <cstring>
 
 #include "core/crc32c.h"
 #include "core/spec.h"
 #include "core/text.h"
 #include "sparsewire/codec.h"
 #include "sparsewire/errors.h"
+#include "transport/everyone.h"
 #include "worker/parts.h"
 
 namespace sparsewire {
@@ -30,16 +30,10 @@ std::vector<float> agree_on_weights(const WorkerConfig& config, const Layout& la
   };
   const std::string plan = common(config, layout);
   const Introduction mine{config.weight, crc32c(std::as_bytes(std::span(plan))), 0};
-  std::vector<std::vector<std::byte>> all;
-  transport.all_gather(std::as_bytes(std::span(&mine, 1)), all);
   std::vector<double> weights;
   double sum = 0;
-  for (std::size_t r = 0; r < all.size(); ++r) {
-    Introduction theirs{};
-    if (all[r].size() != sizeof(theirs)) {
-      throw TransportError(text("rank ", r, " does not introduce itself"), static_cast<int>(r));
-    }
-    std::memcpy(&theirs, all[r].data(), sizeof(theirs));
+  for (const Introduction& theirs : everyones(transport, mine)) {
+    const std::size_t r = weights.size();
     if (theirs.checksum != mine.checksum) {
       throw UsageError(text("[worker] rank ", r, " has another layout or other options than rank ", transport.rank()));
     }
@@ -68,7 +62,11 @@ double bits_of_values(const std::string& codec) {
   std::vector<std::string_view> names;
   for (const CodecInfo& format : value_formats()) names.push_back(format.name);
   const std::string values = spec.choice("values", names);
-  return values == "f32" ? 32 : values == "f16" || values == "bf16" ? 16 : values == "int8" ? 8 : values == "int4" ? 4 : 2;
+  return values == "f32"                       ? 32
+         : values == "f16" || values == "bf16" ? 16
+         : values == "int8"                    ? 8
+         : values == "int4"                    ? 4
+                                               : 2;
 }
 
 // `auto` is sharded, unless a full vector is no longer. What both move is proportional to (P-1)/P, so P hardly counts.

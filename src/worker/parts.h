@@ -11,6 +11,8 @@
 
 namespace sparsewire {
 
+struct SavedWorker;  // saving.cc
+
 struct Worker::Parts {
   Parts(const WorkerConfig& config, Layout layout, Transport& transport);
 
@@ -28,8 +30,6 @@ struct Worker::Parts {
   SparseVector total;
   std::vector<float> at_sent;
   StepStats stats;
-  std::vector<std::byte> message;
-  std::vector<std::vector<std::byte>> all;
 
   // The stations of a step.
   Word sift(const Gradient& gradient, const StepOptions& options);
@@ -42,6 +42,9 @@ struct Worker::Parts {
   void account(const Verdict& verdict);
   void compare_replicas();
   void check_size(std::span<const float> update) const;
+
+  // saving.cc
+  void share(const std::vector<SavedWorker>& saved);
 };
 
 }  // namespace sparsewire

@@ -8,10 +8,8 @@
 #include "worker/parts.h"
 
 namespace sparsewire {
-namespace {
-
 // What is in a saved state.
-struct Saved {
+struct SavedWorker {
   std::uint32_t rank = 0;
   std::uint32_t ranks = 0;
   float weight = 0;
@@ -31,9 +29,11 @@ struct Saved {
   }
 };
 
-Saved read(std::span<const std::byte> bytes, std::size_t rank, std::size_t ranks) {
+namespace {
+
+SavedWorker read(std::span<const std::byte> bytes, std::size_t rank, std::size_t ranks) {
   State state(bytes);
-  Saved saved;
+  SavedWorker saved;
   saved.transfer(state);
   state.finish();
   if (saved.rank != rank || saved.ranks != ranks) {
@@ -42,17 +42,71 @@ Saved read(std::span<const std::byte> bytes, std::size_t rank, std::size_t ranks
   return saved;
 }
 
+// What all old servers had not sent yet, for each entry of the model.
+std::vector<double> server_memories(const std::vector<SavedWorker>& saved, std::uint64_t dim) {
+  std::vector<double> owed(dim);
+  const auto ranks = static_cast<int>(saved.size());
+  const Regions regions(dim, ranks);
+  for (int r = 0; r < ranks; ++r) {
+    const SavedWorker& old = saved[static_cast<std::size_t>(r)];
+    if (old.server.empty()) continue;
+    const bool is_region = old.exchange == "sharded";
+    Place place{.layout = is_region ? regions.size(r) : dim};
+    place.whole = dim;
+    Sifter server(old.downlink, "ef", place);
+    server.load(old.server);
+    const std::span<const float> memory = std::as_const(server).memory();
+    for (std::uint32_t i = 0; i < memory.size(); ++i) {
+      owed[is_region ? regions.global(r, i) : i] += static_cast<double>(memory[i]);
+    }
+  }
+  return owed;
+}
+
+void assign(std::span<float> to, const std::vector<double>& numbers) {
+  std::transform(numbers.begin(), numbers.end(), to.begin(), [](double number) { return static_cast<float>(number); });
+}
+
 }  // namespace
+
+// What is owed to the weights must not change: sum_i w_i e_i + E. Every new worker begins with that sum of the old
+// memories; what the servers owe is dealt to the new ones, or, if there are none, to the workers.
+void Worker::Parts::share(const std::vector<SavedWorker>& saved) {
+  std::vector<double> owed(layout.dim());
+  std::vector<double> velocity(sifter.velocity().size());
+  Sifter old(config.sparsifier, config.feedback, Place{.layout = layout, .scope = config.scope});
+  for (const SavedWorker& one : saved) {
+    old.load(one.sifter);
+    const auto weight = static_cast<double>(one.weight);
+    for (std::size_t i = 0; i < owed.size(); ++i) owed[i] += weight * static_cast<double>(old.memory()[i]);
+    for (std::size_t i = 0; i < velocity.size(); ++i) velocity[i] += weight * static_cast<double>(old.velocity()[i]);
+  }
+  const std::vector<double> served = server_memories(saved, layout.dim());
+  Sifter* const server = exchange->server();
+  if (server != nullptr) {
+    if (saved[0].downlink == config.downlink && !saved[0].server.empty()) server->inherit(saved[0].server);
+    for (std::uint32_t i = 0; i < server->memory().size(); ++i) {
+      server->memory()[i] = static_cast<float>(served[exchange->served_index(i)]);
+    }
+  }
+  if (config.downlink.empty()) {
+    for (std::size_t i = 0; i < owed.size(); ++i) owed[i] += served[i];
+  }
+  sifter.load(saved[0].sifter);
+  assign(sifter.memory(), owed);
+  assign(sifter.velocity(), velocity);
+  sifter.observe({.dim = layout.dim(), .indices = {}, .values = {}, .draw = {}}, {});  // no last round
+}
 
 std::vector<std::byte> Worker::save() const {
   const Parts& p = *parts_;
-  Saved saved{.rank = static_cast<std::uint32_t>(p.transport.rank()),
-              .ranks = static_cast<std::uint32_t>(p.transport.size()),
-              .weight = p.weights[static_cast<std::size_t>(p.transport.rank())],
-              .exchange = p.config.exchange,
-              .downlink = p.config.downlink,
-              .sifter = p.sifter.save(),
-              .server = {}};
+  SavedWorker saved{.rank = static_cast<std::uint32_t>(p.transport.rank()),
+                    .ranks = static_cast<std::uint32_t>(p.transport.size()),
+                    .weight = p.weights[static_cast<std::size_t>(p.transport.rank())],
+                    .exchange = p.config.exchange,
+                    .downlink = p.config.downlink,
+                    .sifter = p.sifter.save(),
+                    .server = {}};
   if (const Sifter* const server = p.exchange->server()) saved.server = server->save();
   State state;
   saved.transfer(state);
@@ -62,7 +116,7 @@ std::vector<std::byte> Worker::save() const {
 void Worker::load(std::span<const std::vector<std::byte>> states) {
   Parts& p = *parts_;
   if (states.empty()) throw UsageError("[state] there is none to load");
-  std::vector<Saved> saved;
+  std::vector<SavedWorker> saved;
   for (std::size_t r = 0; r < states.size(); ++r) saved.push_back(read(states[r], r, states.size()));
   const std::vector<std::byte> sifter_before = p.sifter.save();
   Sifter* const server = p.exchange->server();

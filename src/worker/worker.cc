@@ -2,13 +2,13 @@
 #include "sparsewire/worker.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 
 #include "core/crc32c.h"
 #include "core/text.h"
 #include "exchange/clock.h"
 #include "sparsewire/errors.h"
+#include "transport/everyone.h"
 #include "worker/parts.h"
 
 namespace sparsewire {
@@ -16,15 +16,16 @@ namespace sparsewire {
 const StepStats& Worker::step(Gradient gradient, std::span<float> update, const StepOptions& options) {
   Parts& p = *parts_;
   p.check_size(update);
-  const Word mine = p.sift(gradient, options);                                     // sparsify/  out of the memory, what is worth sending
+  const Word mine = p.sift(gradient, options);  // sparsify/  out of the memory, what is worth sending
   const Verdict verdict = p.exchange->run(p.sent, mine, p.received, p.total);  // exchange/  encode, move, decode, merge
-  if (verdict.failure) p.take_back(gradient, options, mine, *verdict.failure);     //            on every rank, the same error
-  p.keep_rounding_loss();                                                          //            what rounding took waits in the memory
-  p.observe();                                                                     // sparsify/  RegTop-k learns what the others made of it
-  p.agree();                                                                       //            one measured threshold for all
-  p.scatter(update);                                                               //            back to dense for the optimiser
-  p.account(verdict);                                                              //            the books of the step
-  p.compare_replicas();                                                            //            every so often
+  if (verdict.failure)
+    p.take_back(gradient, options, mine, *verdict.failure);  //            on every rank, the same error
+  p.keep_rounding_loss();                                    //            what rounding took waits in the memory
+  p.observe();                                               // sparsify/  RegTop-k learns what the others made of it
+  p.agree();                                                 //            one measured threshold for all
+  p.scatter(update);                                         //            back to dense for the optimiser
+  p.account(verdict);                                        //            the books of the step
+  p.compare_replicas();                                      //            every so often
   return p.stats;
 }
 
@@ -80,14 +81,7 @@ void Worker::Parts::agree() {
   for (float* const vote : {sifter.vote(), server == nullptr ? nullptr : server->vote()}) {
     if (vote == nullptr) continue;
     if (server != nullptr && vote == server->vote() && server_votes_alone) continue;
-    message.resize(sizeof(float));
-    std::memcpy(message.data(), vote, sizeof(float));
-    transport.all_gather(message, all);
-    std::vector<float> votes(all.size());
-    for (std::size_t r = 0; r < all.size(); ++r) {
-      if (all[r].size() != sizeof(float)) throw TransportError(text("rank ", r, " has no vote"), static_cast<int>(r));
-      std::memcpy(&votes[r], all[r].data(), sizeof(float));
-    }
+    std::vector<float> votes = everyones(transport, *vote);
     const auto middle = votes.begin() + static_cast<std::ptrdiff_t>((votes.size() - 1) / 2);
     std::nth_element(votes.begin(), middle, votes.end());
     *vote = *middle;
@@ -129,26 +123,20 @@ void Worker::Parts::account(const Verdict& verdict) {
 
 void Worker::Parts::compare_replicas() {
   if (config.check_every == 0 || stats.step % config.check_every != 0) return;
-  const std::uint32_t checksum = crc32c(std::as_bytes(std::span(total.values))) * 31U +
-                                 crc32c(std::as_bytes(std::span(total.indices)));
-  message.resize(sizeof(checksum));
-  std::memcpy(message.data(), &checksum, sizeof(checksum));
-  transport.all_gather(message, all);
-  std::map<std::vector<std::byte>, std::string> ranks_with;  // a list of ranks for each checksum
-  std::map<std::vector<std::byte>, int> count;
-  for (std::size_t r = 0; r < all.size(); ++r) {
-    std::string& ranks = ranks_with[all[r]];
-    ranks += text(ranks.empty() ? "" : ", ", r);
-    ++count[all[r]];
-  }
-  if (count.size() == 1) return;
-  const auto most = std::max_element(count.begin(), count.end(), [](auto& a, auto& b) { return a.second < b.second; });
+  const std::uint32_t checksum =
+      crc32c(std::as_bytes(std::span(total.values))) * 31U + crc32c(std::as_bytes(std::span(total.indices)));
+  std::map<std::uint32_t, std::vector<std::size_t>> ranks_with;
+  const std::vector<std::uint32_t> checksums = everyones(transport, checksum);
+  for (std::size_t r = 0; r < checksums.size(); ++r) ranks_with[checksums[r]].push_back(r);
+  if (ranks_with.size() == 1) return;
+  const auto most = std::max_element(ranks_with.begin(), ranks_with.end(),
+                                     [](auto& a, auto& b) { return a.second.size() < b.second.size(); });
   std::string others;
-  for (const auto& [sum, ranks] : ranks_with) {
-    if (sum != most->first) others += text(others.empty() ? "" : ", ", ranks);
+  for (std::size_t r = 0; r < checksums.size(); ++r) {
+    if (checksums[r] != most->first) others += text(others.empty() ? "" : ", ", r);
   }
   throw ReplicasDiffer(text("[worker] in step ", stats.step, " the update of rank ", others,
-                            " differs from that of rank ", ranks_with[most->first]));
+                            " differs from that of most others, such as rank ", most->second.front()));
 }
 
 void Worker::Parts::check_size(std::span<const float> update) const {
