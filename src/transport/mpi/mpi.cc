@@ -276,6 +276,7 @@ class Mpi final : public Transport {
     end_ = Clock::now() + deadline_;
     half_ = end_ - deadline_ / 2;
     announced_ = -1;
+    patience_.progress();
     sending_.clear();
     receiving_.clear();
   }
@@ -377,7 +378,6 @@ class Mpi final : public Transport {
   // Until all messages are through and `more` returns true as well. It is called again and again.
   template <class More>
   void finish(More more) {
-    Patience patience;
     while (true) {
       bool progress = false;
       bool done = more();
@@ -391,10 +391,10 @@ class Mpi final : public Transport {
       }
       if (done) break;
       if (progress) {
-        patience.progress();
+        patience_.progress();
       } else {
         look_up();
-        patience.pause();
+        patience_.pause();
       }
     }
     if (announced_ != -1) tell_all({Note::going_on, announced_});
@@ -551,6 +551,7 @@ class Mpi final : public Transport {
         while (count != 0 && is_done(request)) {
           std::copy_n(sums, count, rest.data());
           rest = rest.subspan(count);
+          patience_.progress();
           next();
         }
         return count == 0;
@@ -567,6 +568,7 @@ class Mpi final : public Transport {
 
   std::vector<Sending> sending_;
   std::vector<Receiving> receiving_;
+  Patience patience_;
   Clock::time_point half_;
   Clock::time_point end_;
   int announced_ = -1;  // for whom I said that I wait
