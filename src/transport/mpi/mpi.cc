@@ -1,0 +1,593 @@
+// Ranks as processes, on MPI 3: only standard calls, all of them polled, so that every call ends within the deadline.
+//
+// A message is copied into memory of our own before it is sent, and numbers before they are reduced. A request that
+// will never end cannot be taken back from MPI (that is, MPI_Cancel may do nothing), so what it points to has to stay
+// for ever, and the caller's memory does not.
+//
+// Ranks tell each other things on a communicator of their own, which everybody who waits looks at:
+//
+//   waiting  half of my deadline is over, and I wait for that rank: whoever waits for me shall blame that rank instead
+//   going_on I wait no longer
+//   late     that rank did not come: all calls fail from now on
+//   gone     likewise, but because it has ended
+//   ended    I am done; nothing is wrong unless somebody waits for me
+#include <mpi.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <list>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/half.h"
+#include "core/text.h"
+#include "sparsewire/errors.h"
+#include "sparsewire/transport.h"
+#include "transport/mpi/pieces.h"
+
+namespace sparsewire {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// What kind of message it is. A long one is its length, and then the pieces.
+constexpr int kWhole = 1;
+constexpr int kLength = 2;
+constexpr int kPiece = 3;
+
+// Between two looks: nothing at first, then let other ranks have the processor (there may be more ranks than
+// processors), and after a while without any progress sleep.
+class Patience {
+ public:
+  void progress() { looks_ = 0; }
+
+  void pause() {
+    constexpr int kBusyLooks = 20;
+    constexpr int kYieldingLooks = 2000;
+    ++looks_;
+    if (looks_ <= kBusyLooks) return;
+    if (looks_ <= kYieldingLooks) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
+
+ private:
+  int looks_ = 0;
+};
+
+std::string reason_of(int code) {
+  std::array<char, MPI_MAX_ERROR_STRING> reason{};
+  int length = 0;
+  MPI_Error_string(code, reason.data(), &length);
+  return {reason.data(), static_cast<std::size_t>(length)};
+}
+
+void check(int code, int rank = -1) {
+  if (code != MPI_SUCCESS) throw TransportError(text("[mpi] ", reason_of(code)), rank);
+}
+
+bool is_done(MPI_Request& request, int rank = -1) {
+  int done = 0;
+  check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), rank);
+  return done != 0;
+}
+
+// Whether the request was done in time.
+bool wait_until(Clock::time_point end, MPI_Request& request) {
+  Patience patience;
+  while (!is_done(request)) {
+    if (Clock::now() >= end) return false;
+    patience.pause();
+  }
+  return true;
+}
+
+void add_bf16(void* in, void* in_out, int* count, MPI_Datatype* /*type*/) {
+  const auto* const numbers = static_cast<const std::uint16_t*>(in);
+  auto* const sums = static_cast<std::uint16_t*>(in_out);
+  for (int i = 0; i < *count; ++i) sums[i] = to_bf16(from_bf16(sums[i]) + from_bf16(numbers[i]));
+}
+
+struct Note {
+  enum Kind : std::int32_t { waiting, going_on, late, gone, ended };
+  std::int32_t kind;
+  std::int32_t rank;
+};
+
+// A note on its way.
+struct Posted {
+  Note note;
+  MPI_Request request = MPI_REQUEST_NULL;
+};
+
+// What MPI may still look at when the transport is no more.
+struct Kept {
+  MPI_Comm messages = MPI_COMM_NULL;
+  MPI_Comm notes = MPI_COMM_NULL;
+  std::list<Posted> posted;
+  std::vector<std::vector<std::byte>> sent;   // copies of what goes out, one for each message that differs
+  std::vector<std::uint64_t> lengths;         // of the long ones among them
+  std::vector<std::vector<std::byte>> taken;  // what was coming in when a call failed
+  std::vector<float> numbers;
+};
+
+std::optional<std::pair<int, Note>> next_note(MPI_Comm comm) {
+  int there = 0;
+  MPI_Message message = MPI_MESSAGE_NULL;
+  MPI_Status status;
+  check(MPI_Improbe(MPI_ANY_SOURCE, 0, comm, &there, &message, &status));
+  if (there == 0) return std::nullopt;
+  std::array<std::int32_t, 2> note{};
+  check(MPI_Mrecv(note.data(), 2, MPI_INT32_T, &message, MPI_STATUS_IGNORE), status.MPI_SOURCE);
+  return std::pair(status.MPI_SOURCE, Note{note[0], note[1]});
+}
+
+// MPI as this process uses it. There is one, which is never destroyed: requests of lost peers end with the process.
+class Session {
+ public:
+  static Session& get() {
+    static Session* const session = std::make_unique<Session>().release();
+    return *session;
+  }
+
+  void begin(std::chrono::milliseconds deadline) {
+    int initialised = 0;
+    int finalised = 0;
+    int threads = MPI_THREAD_SINGLE;
+    MPI_Initialized(&initialised);
+    MPI_Finalized(&finalised);
+    if (finalised != 0) throw UsageError("[mpi] MPI was finalised already");
+    if (initialised != 0) {
+      MPI_Query_thread(&threads);
+    } else {
+      check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &threads));
+      std::atexit([] { get().leave(); });
+    }
+    if (threads < MPI_THREAD_SERIALIZED) {
+      throw UsageError("[mpi] MPI was initialised with less than MPI_THREAD_SERIALIZED");
+    }
+    deadline_ = deadline;
+    if (all_ == MPI_COMM_NULL) {
+      all_ = duplicate(MPI_COMM_WORLD);
+      check(MPI_Op_create(add_bf16, /*commute=*/1, &add_bf16_));
+    }
+  }
+
+  std::unique_ptr<Kept> connect() {
+    auto kept = std::make_unique<Kept>();
+    kept->messages = duplicate(all_);
+    kept->notes = duplicate(all_);
+    return kept;
+  }
+
+  // Communicators are kept, too: notes for them may still come, and MPI would give them to the next one of that number.
+  void keep(std::unique_ptr<Kept> kept) { kept_.push_back(std::move(kept)); }
+
+  void a_peer_was_lost() { deadline_ = std::min(deadline_, std::chrono::milliseconds(5000)); }
+
+  MPI_Op bf16_op() const { return add_bf16_; }
+
+  static bool is_over() {
+    int finalised = 0;
+    MPI_Finalized(&finalised);
+    return finalised != 0;
+  }
+
+ private:
+  MPI_Comm duplicate(MPI_Comm comm) {
+    // MPI writes to it when the request ends, which may be never.
+    MPI_Comm& made = made_.emplace_back(MPI_COMM_NULL);
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Comm_idup(comm, &made, &request));
+    if (!wait_until(Clock::now() + deadline_, request)) {
+      a_peer_was_lost();
+      throw TransportError(text("not all ranks made a transport within ", deadline_.count(), " ms"), -1);
+    }
+    check(MPI_Comm_set_errhandler(made, MPI_ERRORS_RETURN));
+    return made;
+  }
+
+  // At the end of the program. MPI_Finalize waits for all ranks, for ever, so it is called only when all are here.
+  // Otherwise the process just ends, which makes mpirun end the others.
+  void leave() noexcept {
+    if (is_over() || all_ == MPI_COMM_NULL) return;
+    try {
+      MPI_Request request = MPI_REQUEST_NULL;
+      check(MPI_Ibarrier(all_, &request));
+      if (!wait_until(Clock::now() + deadline_, request)) return;
+      for (const auto& kept : kept_) {
+        while (next_note(kept->notes)) {
+        }
+      }
+      MPI_Finalize();
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): nobody is left to be told
+    }
+  }
+
+  std::chrono::milliseconds deadline_ = kDefaultDeadline;
+  MPI_Comm all_ = MPI_COMM_NULL;
+  MPI_Op add_bf16_ = MPI_OP_NULL;
+  std::list<MPI_Comm> made_;
+  std::vector<std::unique_ptr<Kept>> kept_;
+};
+
+class Mpi final : public Transport {
+ public:
+  Mpi(std::chrono::milliseconds deadline, std::size_t piece) : deadline_(deadline), piece_(piece) {
+    session_.begin(deadline);
+    kept_ = session_.connect();
+    check(MPI_Comm_rank(kept_->messages, &rank_));
+    check(MPI_Comm_size(kept_->messages, &size_));
+    has_ended_.resize(static_cast<std::size_t>(size_));
+    waits_for_.assign(static_cast<std::size_t>(size_), -1);
+  }
+
+  Mpi(const Mpi&) = delete;
+  Mpi& operator=(const Mpi&) = delete;
+
+  ~Mpi() override {
+    if (!failure_ && !Session::is_over()) say_goodbye();
+    session_.keep(std::move(kept_));
+  }
+
+  int rank() const noexcept override { return rank_; }
+  int size() const noexcept override { return size_; }
+
+  void move(std::span<const Outgoing> out, std::span<const Incoming> in) override {
+    begin();
+    guard([&] {
+      post(out, in);
+      finish([] { return true; });
+    });
+  }
+
+  void all_reduce_sum(std::span<float> numbers) override { reduce(numbers, MPI_FLOAT, MPI_SUM); }
+
+  void all_reduce_sum_bf16(std::span<std::uint16_t> numbers) override {
+    reduce(numbers, MPI_UINT16_T, session_.bf16_op());
+  }
+
+ private:
+  struct Sending {
+    int rank;
+    std::span<const std::byte> rest;  // not yet given to MPI
+    MPI_Request request = MPI_REQUEST_NULL;
+    bool done = false;
+  };
+  struct Receiving {
+    int rank;
+    std::vector<std::byte>* bytes;
+    bool has_length = false;
+    std::size_t got = 0;
+    MPI_Request request = MPI_REQUEST_NULL;
+    bool done = false;
+  };
+
+  void begin() {
+    read_notes();
+    if (failure_) throw TransportError(*failure_);
+    end_ = Clock::now() + deadline_;
+    half_ = end_ - deadline_ / 2;
+    announced_ = -1;
+    patience_.progress();
+    sending_.clear();
+    receiving_.clear();
+  }
+
+  // Starts to send. What a rank sends to itself is there at once.
+  void post(std::span<const Outgoing> out, std::span<const Incoming> in) {
+    std::span<const std::byte> own;
+    std::span<const std::byte> last;
+    std::size_t copies = 0;
+    kept_->lengths.resize(std::max(kept_->lengths.size(), out.size()));
+    for (const Outgoing& message : out) {
+      if (message.rank == rank_) {
+        own = message.bytes;
+        continue;
+      }
+      // Ranks often send the same to all.
+      if (copies == 0 || last.data() != message.bytes.data() || last.size() != message.bytes.size()) {
+        if (copies == kept_->sent.size()) kept_->sent.emplace_back();
+        kept_->sent[copies++].assign(message.bytes.begin(), message.bytes.end());
+        last = message.bytes;
+      }
+      sending_.push_back({message.rank, kept_->sent[copies - 1]});
+    }
+    for (const Incoming& message : in) {
+      if (message.rank == rank_) {
+        message.bytes->assign(own.begin(), own.end());
+      } else {
+        receiving_.push_back({message.rank, message.bytes});
+      }
+    }
+    for (std::size_t i = 0; i < sending_.size(); ++i) start(sending_[i], kept_->lengths[i]);
+  }
+
+  void start(Sending& message, std::uint64_t& length) {
+    if (message.rest.size() <= piece_) {
+      send(message, message.rest.size(), kWhole);
+      return;
+    }
+    length = message.rest.size();
+    check(MPI_Isend(&length, 1, MPI_UINT64_T, message.rank, kLength, kept_->messages, &message.request), message.rank);
+  }
+
+  void send(Sending& message, std::size_t count, int tag) {
+    check(MPI_Isend(message.rest.data(), static_cast<int>(count), MPI_BYTE, message.rank, tag, kept_->messages,
+                    &message.request),
+          message.rank);
+    message.rest = message.rest.subspan(count);
+  }
+
+  // These two return whether something happened.
+  bool advance(Sending& message) {
+    if (message.done || !is_done(message.request, message.rank)) return false;
+    if (message.rest.empty()) {
+      message.done = true;
+    } else {
+      send(message, std::min(piece_, message.rest.size()), kPiece);
+    }
+    return true;
+  }
+
+  bool advance(Receiving& message) {
+    if (message.done) return false;
+    if (message.request == MPI_REQUEST_NULL && !message.has_length) return look_for(message);
+    if (!is_done(message.request, message.rank)) return false;
+    if (message.got == message.bytes->size()) {
+      message.done = true;
+    } else {
+      const std::size_t count = std::min(piece_, message.bytes->size() - message.got);
+      check(MPI_Irecv(message.bytes->data() + message.got, static_cast<int>(count), MPI_BYTE, message.rank, kPiece,
+                      kept_->messages, &message.request),
+            message.rank);
+      message.got += count;
+    }
+    return true;
+  }
+
+  bool look_for(Receiving& message) {
+    int there = 0;
+    int count = 0;
+    MPI_Message handle = MPI_MESSAGE_NULL;
+    MPI_Status status;
+    check(MPI_Improbe(message.rank, MPI_ANY_TAG, kept_->messages, &there, &handle, &status), message.rank);
+    if (there == 0) return false;
+    if (status.MPI_TAG == kLength) {
+      std::uint64_t length = 0;
+      check(MPI_Mrecv(&length, 1, MPI_UINT64_T, &handle, MPI_STATUS_IGNORE), message.rank);
+      message.has_length = true;
+      message.bytes->resize(length);
+      return true;
+    }
+    check(MPI_Get_count(&status, MPI_BYTE, &count), message.rank);
+    message.got = static_cast<std::size_t>(count);
+    message.bytes->resize(message.got);
+    check(MPI_Imrecv(message.bytes->data(), count, MPI_BYTE, &handle, &message.request), message.rank);
+    message.has_length = true;
+    return true;
+  }
+
+  // Until all messages are through and `more` returns true as well. It is called again and again.
+  template <class More>
+  void finish(More more) {
+    while (true) {
+      bool progress = false;
+      bool done = more();
+      for (Sending& message : sending_) {
+        progress |= advance(message);
+        done &= message.done;
+      }
+      for (Receiving& message : receiving_) {
+        progress |= advance(message);
+        done &= message.done;
+      }
+      if (done) break;
+      if (progress) {
+        patience_.progress();
+      } else {
+        look_up();
+        patience_.pause();
+      }
+    }
+    if (announced_ != -1) tell_all({Note::going_on, announced_});
+  }
+
+  template <class Body>
+  void guard(Body body) {
+    try {
+      body();
+    } catch (const TransportError& error) {
+      give_up(error);
+      throw;
+    } catch (...) {  // no memory
+      give_up(TransportError(text("rank ", rank_, " failed in an earlier call"), rank_));
+      throw;
+    }
+  }
+
+  // What there is to do for one who waits, besides waiting.
+  void look_up() {
+    read_notes();
+    if (failure_) throw TransportError(*failure_);
+    const Clock::time_point now = Clock::now();
+    for_each_missing([&](int rank) {
+      const auto& ended = has_ended_[static_cast<std::size_t>(rank)];
+      if (ended && now >= *ended) lose(rank, Note::gone);
+    });
+    int missing = -1;
+    for_each_missing([&](int rank) { missing = missing == -1 ? rank : missing; });
+    if (now >= end_) lose(who_is_to_blame(missing), Note::late);
+    if (now >= half_ && missing != announced_) {
+      announced_ = missing;
+      tell_all({Note::waiting, missing});
+    }
+  }
+
+  template <class Visit>
+  void for_each_missing(Visit visit) const {
+    for (const Receiving& message : receiving_) {
+      if (!message.done) visit(message.rank);
+    }
+    for (const Sending& message : sending_) {
+      if (!message.done) visit(message.rank);
+    }
+  }
+
+  // The one at the end of the chain: who waits for another is not late.
+  int who_is_to_blame(int missing) const {
+    int blamed = missing;
+    for (int hops = 0; hops < size_ && blamed != -1; ++hops) {
+      const int next = waits_for_[static_cast<std::size_t>(blamed)];
+      if (next == -1) return blamed;
+      blamed = next;
+    }
+    return missing;  // a circle: somebody made another call than the others
+  }
+
+  [[noreturn]] void lose(int rank, Note::Kind kind) {
+    tell_all({kind, rank});
+    fail(rank_, {kind, rank});
+    throw TransportError(*failure_);
+  }
+
+  // `by` gave up.
+  void fail(int by, Note note) {
+    if (failure_) return;
+    std::string what;
+    if (note.rank == -1) {
+      what = text("not all ranks were done within ", deadline_.count(), " ms; rank ", by, " waited");
+    } else if (note.kind == Note::gone) {
+      what = text("rank ", note.rank, " has ended; rank ", by, " waited for it");
+    } else {
+      what = text("rank ", note.rank, " did not come within ", deadline_.count(), " ms; rank ", by, " waited for it");
+    }
+    failure_.emplace(what, note.rank);
+  }
+
+  void read_notes() {
+    while (const auto note = next_note(kept_->notes)) {
+      const auto [from, what] = *note;
+      switch (what.kind) {
+        case Note::waiting:
+          waits_for_[static_cast<std::size_t>(from)] = what.rank;
+          break;
+        case Note::going_on:
+          waits_for_[static_cast<std::size_t>(from)] = -1;
+          break;
+        // What it sent before may come after: MPI keeps the order only within a communicator.
+        case Note::ended:
+          has_ended_[static_cast<std::size_t>(from)] = Clock::now() + std::chrono::milliseconds(100);
+          break;
+        default:
+          fail(from, what);
+      }
+    }
+  }
+
+  void tell_all(Note note) {
+    kept_->posted.remove_if([](Posted& posted) { return is_done(posted.request); });
+    for (int r = 0; r < size_; ++r) {
+      if (r == rank_) continue;
+      Posted& posted = kept_->posted.emplace_back(Posted{note});
+      check(MPI_Isend(&posted.note, 2, MPI_INT32_T, r, 0, kept_->notes, &posted.request), r);
+    }
+  }
+
+  // After a failure MPI may write to memory that it was given: it must no longer be the caller's.
+  void give_up(const TransportError& error) {
+    if (!failure_) failure_.emplace(error);
+    session_.a_peer_was_lost();
+    for (Receiving& message : receiving_) {
+      if (message.request != MPI_REQUEST_NULL) kept_->taken.push_back(std::move(*message.bytes));
+      message.bytes->clear();
+    }
+  }
+
+  void say_goodbye() noexcept {
+    try {
+      tell_all({Note::ended, rank_});
+      const Clock::time_point end = Clock::now() + std::chrono::milliseconds(100);
+      for (Posted& posted : kept_->posted) wait_until(end, posted.request);
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): they will find out
+    }
+  }
+
+  // In pieces, in memory of our own, which stays in the cache. Empty messages to all tell who is missing; MPI would
+  // not.
+  template <class Number>
+  void reduce(std::span<Number> numbers, MPI_Datatype type, MPI_Op op) {
+    begin();
+    if (size_ == 1) return;
+    kept_->numbers.resize(piece_ / sizeof(float));
+    auto* const sums = reinterpret_cast<Number*>(kept_->numbers.data());
+    std::vector<std::byte> nothing;
+    for (int r = 0; r < size_; ++r) {
+      if (r == rank_) continue;
+      sending_.push_back({r, {}});
+      receiving_.push_back({r, &nothing});
+    }
+
+    std::span<Number> rest = numbers;
+    std::size_t count = 0;
+    MPI_Request request = MPI_REQUEST_NULL;
+    const auto next = [&] {
+      count = std::min(piece_ / sizeof(Number), rest.size());
+      if (count == 0) return;
+      std::copy_n(rest.data(), count, sums);
+      check(MPI_Iallreduce(MPI_IN_PLACE, sums, static_cast<int>(count), type, op, kept_->messages, &request));
+    };
+    guard([&] {
+      for (Sending& message : sending_) send(message, 0, kWhole);
+      next();
+      finish([&] {
+        while (count != 0 && is_done(request)) {
+          std::copy_n(sums, count, rest.data());
+          rest = rest.subspan(count);
+          patience_.progress();
+          next();
+        }
+        return count == 0;
+      });
+    });
+  }
+
+  Session& session_ = Session::get();
+  const std::chrono::milliseconds deadline_;
+  const std::size_t piece_;
+  int rank_ = 0;
+  int size_ = 1;
+  std::unique_ptr<Kept> kept_;
+
+  std::vector<Sending> sending_;
+  std::vector<Receiving> receiving_;
+  Patience patience_;
+  Clock::time_point half_;
+  Clock::time_point end_;
+  int announced_ = -1;  // for whom I said that I wait
+
+  std::vector<int> waits_for_;                               // of each rank that said so; otherwise -1
+  std::vector<std::optional<Clock::time_point>> has_ended_;  // from then on nothing comes from it any more
+  std::optional<TransportError> failure_;                    // the first; every later call fails with it
+};
+
+}  // namespace
+
+bool has_mpi() noexcept { return true; }
+
+std::unique_ptr<Transport> make_mpi_transport(std::chrono::milliseconds deadline) {
+  return make_mpi_transport_in_pieces(deadline, kMpiPiece);
+}
+
+std::unique_ptr<Transport> make_mpi_transport_in_pieces(std::chrono::milliseconds deadline, std::size_t piece) {
+  return std::make_unique<Mpi>(deadline, piece);
+}
+
+}  // namespace sparsewire
