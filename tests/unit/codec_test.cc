@@ -250,23 +250,26 @@ TEST(Int4, ChoosesTheSameCodesAtEveryScale) {
   }
 }
 
-// Where a code just fits the window of the fast path, and where it does not.
+// Where a code just fits the window of the fast path, and where it does not, beginning at every bit of a byte.
 TEST(Golomb, ReadsTheLongestCodesInTheMiddleOfMany) {
   constexpr std::size_t kCount = 1100;
-  for (const std::uint32_t divisor :
-       {(1U << 24) - 1, (1U << 24) + 1, (1U << 25) - 1, 1U << 25, (1U << 25) + 1, (1U << 26) + 1}) {
+  for (const std::uint32_t divisor : {(1U << 24) + 1, (1U << 25) - 1, 1U << 25, (1U << 25) + 1, (1U << 26) + 1}) {
     for (const std::uint32_t quotient : {22U, 23U, 24U, 30U, 31U, 32U, 33U, 56U, 57U}) {
-      for (const std::uint32_t remainder : {0U, divisor / 2, divisor - 1}) {
-        const std::uint64_t gap = std::uint64_t{quotient} * divisor + remainder;
-        if (gap + kCount >= 0xFFFFFFFF) continue;
-        Indices indices = every_nth(kCount, 0, 1);
-        for (std::size_t i = 501; i < kCount; ++i) indices[i] += static_cast<std::uint32_t>(gap);
-        const SparseVector vector = vector_of(std::uint64_t{indices.back()} + 1, indices, 1);
-        SparseVector decoded;
-        ASSERT_EQ(decode(reference::write_frame(vector, {.indices = reference::IndexCodec::golomb, .divisor = divisor}),
-                         decoded),
-                  DecodeStatus::ok);
-        ASSERT_EQ(decoded, vector) << divisor << " * " << quotient << " + " << remainder;
+      for (std::size_t place = 401; place < 433; place += 4) {
+        for (const std::uint32_t odd : {0U, divisor - 1}) {  // one code in the same stream that is a bit longer
+          const std::uint64_t gap = std::uint64_t{quotient} * divisor + divisor - 1;
+          if (gap + odd + kCount >= 0xFFFFFFFF) continue;
+          Indices indices = every_nth(kCount, 0, 1);
+          for (std::size_t i = 101; i < kCount; ++i) indices[i] += odd;
+          for (std::size_t i = place; i < kCount; ++i) indices[i] += static_cast<std::uint32_t>(gap);
+          const SparseVector vector = vector_of(std::uint64_t{indices.back()} + 1, indices, 1);
+          SparseVector decoded;
+          ASSERT_EQ(
+              decode(reference::write_frame(vector, {.indices = reference::IndexCodec::golomb, .divisor = divisor}),
+                     decoded),
+              DecodeStatus::ok);
+          ASSERT_EQ(decoded, vector) << divisor << " * " << quotient << " at " << place << " after " << odd;
+        }
       }
     }
   }
