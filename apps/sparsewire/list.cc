@@ -43,7 +43,9 @@ void add_list(CLI::App& program) {
     const Choices codec = choices("codec", "how", codecs());
     const Choices value = choices("values", "what", value_formats());
     const Json json{{"sparsifiers", sparse.rows}, {"codecs", codec.rows}, {"value_formats", value.rows}};
-    Report(*json_path, json, sparse.text + '\n' + codec.text + '\n' + value.text).deliver();
+    Report report(*json_path, json, sparse.text + '\n' + codec.text + '\n' + value.text);
+    report.print();
+    report.commit();
   });
 }
 
