@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -240,13 +241,21 @@ void Sifter::keep_rounding_loss(const SparseVector& sent, std::span<const float>
         text("[", p.name, "] the ", received.size(), " entries received are not the ", sent.size(), " sent"));
   }
   if (p.feedback.kind == Feedback::Kind::none) return;
-  for (std::size_t i = 0; i < sent.size(); ++i) {
-    if (!std::isfinite(sent.values[i] - received[i])) {
-      throw UsageError(text("[", p.name, "] entry ", sent.index(i), " was sent as ", sent.values[i],
-                            " and received as ", received[i]));
-    }
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  const float* const values = sent.values.data();
+  bool fine = true;
+  for (std::size_t i = 0; i < sent.size(); ++i) fine &= std::abs(values[i] - received[i]) <= kLargest;  // no NaN either
+  for (std::size_t i = 0; !fine && i < sent.size(); ++i) {
+    if (std::isfinite(values[i] - received[i])) continue;
+    throw UsageError(
+        text("[", p.name, "] entry ", sent.index(i), " was sent as ", values[i], " and received as ", received[i]));
   }
-  for (std::size_t i = 0; i < sent.size(); ++i) p.memory[sent.index(i)] += sent.values[i] - received[i];
+  float* const memory = p.memory.data();
+  if (sent.is_full()) {
+    for (std::size_t i = 0; i < sent.size(); ++i) memory[i] += values[i] - received[i];
+  } else {
+    for (std::size_t i = 0; i < sent.size(); ++i) memory[sent.indices[i]] += values[i] - received[i];
+  }
 }
 
 void Sifter::observe(const SparseVector& sent, std::span<const float> update_at_sent) {
