@@ -226,6 +226,30 @@ void Sifter::undo(Gradient gradient, const SparseVector& sent, float lr) {
   p.ledger = p.ledger_before;
 }
 
+void Sifter::flush(SparseVector& sent) {
+  Parts& p = *parts_;
+  if (!p.can_undo || sent.size() != p.ledger.entries) {
+    throw UsageError(text("[", p.name, "] there is no step of ", sent.size(), " entries to flush"));
+  }
+  p.check(sent, "flush");
+  if (sent.is_full()) return;
+  std::vector<float> all(p.memory.begin(), p.memory.end());
+  for (std::size_t i = 0; i < sent.size(); ++i) all[sent.indices[i]] = sent.values[i];
+  if (p.feedback.kind == Feedback::Kind::momentum) {  // a velocity ends where its entry is sent
+    std::vector<float> masked(p.velocity.begin(), p.velocity.end());
+    for (std::size_t i = 0; i < sent.size(); ++i) masked[sent.indices[i]] = p.masked[i];
+    p.masked = std::move(masked);
+    std::fill(p.velocity.begin(), p.velocity.end(), 0.0F);
+  }
+  sent.clear(p.memory.size());
+  sent.values = std::move(all);
+  std::fill(p.memory.begin(), p.memory.end(), 0.0F);
+  p.ledger.entries = sent.size();
+  p.ledger.total_error -= p.ledger.memory_norm2;
+  p.ledger.sent_norm2 += p.ledger.memory_norm2;
+  p.ledger.memory_norm2 = 0;
+}
+
 void Sifter::Parts::check(const SparseVector& entries, const char* what) const {
   if (entries.dim == memory.size() && entries.is_valid()) return;
   throw UsageError(

@@ -13,6 +13,11 @@ namespace sparsewire {
 
 struct SavedWorker;  // saving.cc
 
+// making.cc: whether a full vector is no longer than frames of so many entries, up and down; and the codec it travels
+// in.
+bool is_dense_shorter(const WorkerConfig& config, double entries, std::uint64_t dim, int ranks);
+std::string dense_codec(const WorkerConfig& config);
+
 struct Worker::Parts {
   Parts(const WorkerConfig& config, Layout layout, Transport& transport);
 
@@ -21,6 +26,8 @@ struct Worker::Parts {
   Transport& transport;
   std::vector<float> weights;  // of all ranks; they add up to 1
   std::unique_ptr<Exchange> exchange;
+  std::unique_ptr<Exchange> dense_exchange;  // where `auto` may choose in every step; else null
+  bool goes_dense = false;                   // in the next step
   Sifter sifter;
   bool observes;            // only RegTop-k does, and it is not free
   bool server_votes_alone;  // one server's threshold needs no vote
@@ -30,6 +37,9 @@ struct Worker::Parts {
   SparseVector total;
   std::vector<float> at_sent;
   StepStats stats;
+
+  // The exchange of this step.
+  Exchange& way() noexcept;
 
   // The stations of a step.
   Word sift(const Gradient& gradient, const StepOptions& options);

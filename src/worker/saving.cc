@@ -15,6 +15,7 @@ struct SavedWorker {
   float weight = 0;
   std::string exchange;
   std::string downlink;
+  bool goes_dense = false;
   std::vector<std::byte> sifter;
   std::vector<std::byte> server;  // empty: this rank had no memory to serve from
 
@@ -24,6 +25,7 @@ struct SavedWorker {
     state.value("worker_weight", weight);
     state.string("exchange", exchange);
     state.string("downlink", downlink);
+    state.flag("goes_dense", goes_dense);
     state.array("sifter", sifter);
     state.array("server", server);
   }
@@ -105,6 +107,7 @@ std::vector<std::byte> Worker::save() const {
                     .weight = p.weights[static_cast<std::size_t>(p.transport.rank())],
                     .exchange = p.config.exchange,
                     .downlink = p.config.downlink,
+                    .goes_dense = p.goes_dense,
                     .sifter = p.sifter.save(),
                     .server = {}};
   if (const Sifter* const server = p.exchange->server()) saved.server = server->save();
@@ -136,6 +139,7 @@ void Worker::load(std::span<const std::vector<std::byte>> states) {
     if (server != nullptr) server->load(server_before);
     throw;
   }
+  p.goes_dense = p.dense_exchange != nullptr && saved[0].goes_dense;
   p.total.clear(p.layout.dim());
   p.stats = {};
 }

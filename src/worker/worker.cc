@@ -5,6 +5,7 @@
 #include <map>
 
 #include "core/crc32c.h"
+#include "core/spec.h"
 #include "core/text.h"
 #include "exchange/clock.h"
 #include "sparsewire/errors.h"
@@ -17,7 +18,7 @@ const StepStats& Worker::step(Gradient gradient, std::span<float> update, const 
   Parts& p = *parts_;
   p.check_size(update);
   const Word mine = p.sift(gradient, options);  // sparsify/  out of the memory, what is worth sending
-  const Verdict verdict = p.exchange->run(p.sent, mine, p.received, p.total);  // exchange/  encode, move, decode, merge
+  const Verdict verdict = p.way().run(p.sent, mine, p.received, p.total);  // exchange/  encode, move, decode, merge
   if (verdict.failure)
     p.take_back(gradient, options, mine, *verdict.failure);  //            on every rank, the same error
   p.keep_rounding_loss();                                    //            what rounding took waits in the memory
@@ -29,6 +30,8 @@ const StepStats& Worker::step(Gradient gradient, std::span<float> update, const 
   return p.stats;
 }
 
+Exchange& Worker::Parts::way() noexcept { return goes_dense ? *dense_exchange : *exchange; }
+
 Word Worker::Parts::sift(const Gradient& gradient, const StepOptions& options) {
   stats.ns_sift = 0;
   StageClock clock;
@@ -36,6 +39,7 @@ Word Worker::Parts::sift(const Gradient& gradient, const StepOptions& options) {
   try {
     sifter.sift(gradient, sent, options.lr);
     word.entries = sent.size();
+    if (goes_dense) sifter.flush(sent);
   } catch (const BadGradient& error) {
     word.failed = true;
     word.entries = error.index();
@@ -102,7 +106,7 @@ void Worker::Parts::scatter(std::span<float> update) {
 
 void Worker::Parts::account(const Verdict& verdict) {
   const Ledger& ledger = sifter.ledger();
-  const Traffic& traffic = exchange->traffic();
+  const Traffic& traffic = way().traffic();
   stats.step = ledger.step;
   stats.entries_sent = sent.size();
   stats.entries_total = total.size();
@@ -115,10 +119,14 @@ void Worker::Parts::account(const Verdict& verdict) {
   stats.memory_norm2 = ledger.memory_norm2;
   stats.total_error = ledger.total_error;
   stats.flags = verdict.flags;
+  stats.went_dense = goes_dense || Spec(config.exchange).name() == "dense";
   stats.ns_encode = traffic.ns_encode;
   stats.ns_exchange = traffic.ns_transport;
   stats.ns_decode = traffic.ns_decode;
   stats.ns_merge = traffic.ns_merge;
+  if (!dense_exchange) return;
+  const double mean = static_cast<double>(verdict.entries) / transport.size();  // agreed on, so all decide alike
+  goes_dense = is_dense_shorter(config, mean, layout.dim(), transport.size());
 }
 
 void Worker::Parts::compare_replicas() {
