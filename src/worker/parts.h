@@ -32,6 +32,8 @@ struct Worker::Parts {
   bool observes;            // only RegTop-k does, and it is not free
   bool server_votes_alone;  // one server's threshold needs no vote
 
+  Word mine;        // what this rank tells the others besides its entries
+  Verdict verdict;  // and what they said
   SparseVector sent;
   std::vector<float> received;  // its values, as the others got them; empty: the same
   SparseVector total;
@@ -42,14 +44,14 @@ struct Worker::Parts {
   Exchange& way() noexcept;
 
   // The stations of a step.
-  Word sift(const Gradient& gradient, const StepOptions& options);
-  [[noreturn]] void take_back(const Gradient& gradient, const StepOptions& options, const Word& mine,
-                              const Verdict::Failure& failure);
+  void sift(const Gradient& gradient, const StepOptions& options);
+  void exchange_all();
+  void judge(const Gradient& gradient, const StepOptions& options);
   void keep_rounding_loss();
   void observe();
   void agree();
   void scatter(std::span<float> update);
-  void account(const Verdict& verdict);
+  void account();
   void compare_replicas();
   void check_size(std::span<const float> update) const;
 

@@ -17,39 +17,40 @@ namespace sparsewire {
 const StepStats& Worker::step(Gradient gradient, std::span<float> update, const StepOptions& options) {
   Parts& p = *parts_;
   p.check_size(update);
-  const Word mine = p.sift(gradient, options);  // sparsify/  out of the memory, what is worth sending
-  const Verdict verdict = p.way().run(p.sent, mine, p.received, p.total);  // exchange/  encode, move, decode, merge
-  if (verdict.failure)
-    p.take_back(gradient, options, mine, *verdict.failure);  //            on every rank, the same error
-  p.keep_rounding_loss();                                    //            what rounding took waits in the memory
-  p.observe();                                               // sparsify/  RegTop-k learns what the others made of it
-  p.agree();                                                 //            one measured threshold for all
-  p.scatter(update);                                         //            back to dense for the optimiser
-  p.account(verdict);                                        //            the books of the step
-  p.compare_replicas();                                      //            every so often
+  p.sift(gradient, options);   // sparsify/  out of the memory, what is worth sending
+  p.exchange_all();            // exchange/  encode, move, decode, merge: the same bits on every rank
+  p.judge(gradient, options);  //            a gradient that was bad anywhere: all take the step back
+  p.keep_rounding_loss();      // sparsify/  what the codec's rounding took waits in the memory
+  p.observe();                 // sparsify/  RegTop-k learns what the others made of it
+  p.agree();                   //            one measured threshold for all
+  p.scatter(update);           //            back to dense for the optimiser
+  p.account();                 //            the books of the step
+  p.compare_replicas();        //            every so often
   return p.stats;
 }
 
 Exchange& Worker::Parts::way() noexcept { return goes_dense ? *dense_exchange : *exchange; }
 
-Word Worker::Parts::sift(const Gradient& gradient, const StepOptions& options) {
+void Worker::Parts::sift(const Gradient& gradient, const StepOptions& options) {
   stats.ns_sift = 0;
   StageClock clock;
-  Word word{.failed = false, .flags = options.flags, .entries = 0};
+  mine = {.failed = false, .flags = options.flags, .entries = 0};
   try {
     sifter.sift(gradient, sent, options.lr);
-    word.entries = sent.size();
+    mine.entries = sent.size();
     if (goes_dense) sifter.flush(sent);
   } catch (const BadGradient& error) {
-    word.failed = true;
-    word.entries = error.index();
+    mine.failed = true;
+    mine.entries = error.index();
   }
   clock.lap(stats.ns_sift);
-  return word;
 }
 
-void Worker::Parts::take_back(const Gradient& gradient, const StepOptions& options, const Word& mine,
-                              const Verdict::Failure& failure) {
+void Worker::Parts::exchange_all() { verdict = way().run(sent, mine, received, total); }
+
+void Worker::Parts::judge(const Gradient& gradient, const StepOptions& options) {
+  if (!verdict.failure) return;
+  const Verdict::Failure& failure = *verdict.failure;
   if (!mine.failed) sifter.undo(gradient, sent, options.lr);
   total.clear(layout.dim());
   throw BadGradient(text("[worker] the gradient of rank ", failure.rank, " is not finite at index ", failure.index,
@@ -104,7 +105,7 @@ void Worker::Parts::scatter(std::span<float> update) {
   clock.lap(stats.ns_apply);
 }
 
-void Worker::Parts::account(const Verdict& verdict) {
+void Worker::Parts::account() {
   const Ledger& ledger = sifter.ledger();
   const Traffic& traffic = way().traffic();
   stats.step = ledger.step;
