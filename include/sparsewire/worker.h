@@ -83,7 +83,7 @@ class Worker {
   // step does not count, and the next one works. Throws ReplicasDiffer, TransportError, UsageError.
   const StepStats& step(Gradient gradient, std::span<float> update, const StepOptions& options = {});
 
-  // The same update without its zeros; stays until the next step.
+  // The same update, only the entries that somebody sent (all, if it is full); stays until the next step.
   const SparseVector& update() const noexcept;
   const StepStats& stats() const noexcept;
 

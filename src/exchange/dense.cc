@@ -4,7 +4,7 @@
 #include "core/half.h"
 #include "core/text.h"
 #include "exchange/clock.h"
-#include "exchange/exchange.h"
+#include "exchange/serving.h"
 #include "sparsewire/errors.h"
 
 namespace sparsewire {
@@ -50,6 +50,7 @@ class Dense final : public Exchange {
       transport_.all_reduce_sum(total.values);
       clock.lap(traffic_.ns_transport);
     }
+    if (const auto bad = find_overflow(total)) verdict.failure = Verdict::Failure{0, *bad};  // all see the same
     count_bytes();
     return verdict;
   }

@@ -39,6 +39,7 @@ struct Worker::Parts {
   SparseVector total;
   std::vector<float> at_sent;
   StepStats stats;
+  std::uint32_t checksum = 0;  // of all updates
 
   // The exchange of this step.
   Exchange& way() noexcept;

@@ -16,6 +16,7 @@ struct SavedWorker {
   std::string exchange;
   std::string downlink;
   bool goes_dense = false;
+  std::uint32_t checksum = 0;
   std::vector<std::byte> sifter;
   std::vector<std::byte> server;  // empty: this rank had no memory to serve from
 
@@ -26,6 +27,7 @@ struct SavedWorker {
     state.string("exchange", exchange);
     state.string("downlink", downlink);
     state.flag("goes_dense", goes_dense);
+    state.value("checksum", checksum);
     state.array("sifter", sifter);
     state.array("server", server);
   }
@@ -108,6 +110,7 @@ std::vector<std::byte> Worker::save() const {
                     .exchange = p.config.exchange,
                     .downlink = p.config.downlink,
                     .goes_dense = p.goes_dense,
+                    .checksum = p.checksum,
                     .sifter = p.sifter.save(),
                     .server = {}};
   if (const Sifter* const server = p.exchange->server()) saved.server = server->save();
@@ -140,6 +143,7 @@ void Worker::load(std::span<const std::vector<std::byte>> states) {
     throw;
   }
   p.goes_dense = p.dense_exchange != nullptr && saved[0].goes_dense;
+  p.checksum = saved[0].checksum;
   p.total.clear(p.layout.dim());
   p.stats = {};
 }

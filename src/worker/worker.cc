@@ -1,10 +1,11 @@
-// The whole engine on one screen: Worker::step. What else a worker needs is below it and in worker_state.cc.
+// The whole engine on one screen: Worker::step. What each line does is below; how a worker is made and saved, in
+// making.cc and saving.cc.
 #include "sparsewire/worker.h"
 
 #include <algorithm>
 #include <map>
 
-#include "core/crc32c.h"
+#include "core/crc32c_extend.h"
 #include "core/spec.h"
 #include "core/text.h"
 #include "exchange/clock.h"
@@ -130,10 +131,13 @@ void Worker::Parts::account() {
   goes_dense = is_dense_shorter(config, mean, layout.dim(), transport.size());
 }
 
+// Of all updates up to now: once replicas differ, they do for ever.
 void Worker::Parts::compare_replicas() {
-  if (config.check_every == 0 || stats.step % config.check_every != 0) return;
-  const std::uint32_t checksum =
-      crc32c(std::as_bytes(std::span(total.values))) * 31U + crc32c(std::as_bytes(std::span(total.indices)));
+  if (config.check_every == 0) return;
+  for (const auto bytes : {std::as_bytes(std::span(total.indices)), std::as_bytes(std::span(total.values))}) {
+    checksum = crc32c_extend(checksum, bytes);
+  }
+  if (stats.step % config.check_every != 0) return;
   std::map<std::uint32_t, std::vector<std::size_t>> ranks_with;
   const std::vector<std::uint32_t> checksums = everyones(transport, checksum);
   for (std::size_t r = 0; r < checksums.size(); ++r) ranks_with[checksums[r]].push_back(r);
