@@ -108,7 +108,8 @@ class Worker {
 
 struct ExchangeChoice {
   std::string_view name;
-  std::string_view summary;
+  std::string_view summary;  // what travels
+  std::string_view example;  // for WorkerConfig::exchange
 };
 // Every exchange there is.
 std::vector<ExchangeChoice> exchange_choices();

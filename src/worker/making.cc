@@ -152,8 +152,8 @@ Worker::Worker(const WorkerConfig& config, Layout layout, Transport& transport)
 
 std::vector<ExchangeChoice> exchange_choices() {
   std::vector<ExchangeChoice> choices;
-  for (const ExchangeInfo& info : exchanges()) choices.push_back({info.name, info.summary});
-  choices.push_back({"auto", "sharded, or dense where that is no longer"});
+  for (const ExchangeInfo& info : exchanges()) choices.push_back({info.name, info.summary, info.name});
+  choices.push_back({"auto", "sharded, or dense if no longer", "auto"});
   return choices;
 }
 
