@@ -3,10 +3,12 @@
 //   mpi_program killed        the last rank is killed while the others wait for it
 //   mpi_program stuck         the last rank never comes; the others give up, say so, and return 3
 //   mpi_program refuse        every rank returns 4
-//   mpi_program time BYTES    rank 0 prints how long all ranks took to send that much to their neighbour, in
-//   milliseconds
+//   mpi_program time BYTES    how many milliseconds all ranks took to send that much to their neighbour
+//   mpi_program reduce BYTES  how many all_reduce_sum takes, and how many a bare MPI_Allreduce
+#include <mpi.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -36,6 +38,27 @@ void time(Transport& transport, std::size_t size) {
   }
 }
 
+void time_reduce(Transport& transport, std::size_t size) {
+  std::vector<float> numbers(size / sizeof(float), 1.0F);
+  std::vector<float> sums(numbers.size());
+  const auto best = [&](const auto& reduce) {
+    double least = 1e30;
+    for (int i = 0; i < 5; ++i) {
+      transport.barrier();
+      const auto start = std::chrono::steady_clock::now();
+      reduce();
+      const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
+      least = std::min(least, time.count());
+    }
+    return least;
+  };
+  const double bare = best([&] {
+    MPI_Allreduce(numbers.data(), sums.data(), static_cast<int>(numbers.size()), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+  });
+  const double ours = best([&] { transport.all_reduce_sum(numbers); });
+  if (transport.rank() == 0) std::printf("%.1f, bare %.1f\n", ours, bare);
+}
+
 int run(std::string_view what, std::size_t size) {
   const auto transport =
       sparsewire::make_mpi_transport(what == "stuck" ? std::chrono::milliseconds(1000) : sparsewire::kDefaultDeadline);
@@ -44,6 +67,10 @@ int run(std::string_view what, std::size_t size) {
   if (what == "refuse") return 4;
   if (what == "time") {
     time(*transport, size);
+    return 0;
+  }
+  if (what == "reduce") {
+    time_reduce(*transport, size);
     return 0;
   }
   if (is_last && what == "killed") raise(SIGKILL);

@@ -24,18 +24,8 @@ TEST(MpiTransport, AllGathersUnequalMessages) { run(bodies::all_gather); }
 TEST(MpiTransport, MovesFromAllToAll) { run(bodies::all_to_all); }
 TEST(MpiTransport, GathersAndBroadcasts) { run(bodies::gather_and_broadcast); }
 TEST(MpiTransport, KeepsManyRoundsApart) { run(bodies::many_rounds); }
-TEST(MpiTransport, SumsToTheSameBitsEverywhere) {
-  run([](Transport& transport) { bodies::sums(transport, /*in_rank_order=*/false); });
-}
-TEST(MpiTransport, SumsBf16ToTheSameBitsEverywhere) {
-  run([](Transport& transport) { bodies::sums_of_bf16(transport, /*in_rank_order=*/false); });
-}
-
-// Of two numbers there is one sum only, so this says that rounding is to nearest even.
-TEST(MpiTransport, RoundsBf16ToNearestEven) {
-  const auto transport = make_mpi_transport();
-  if (transport->size() == 2) bodies::sums_of_bf16(*transport, /*in_rank_order=*/true);
-}
+TEST(MpiTransport, SumsInRankOrder) { run(bodies::sums); }
+TEST(MpiTransport, SumsBf16InRankOrder) { run(bodies::sums_of_bf16); }
 
 // As messages above 2 GB are cut, so are small ones into small pieces.
 TEST(MpiTransport, CutsLongMessages) {

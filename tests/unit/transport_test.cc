@@ -27,12 +27,8 @@ TEST_P(ThreadTransport, AllGathersUnequalMessages) { run(bodies::all_gather); }
 TEST_P(ThreadTransport, MovesFromAllToAll) { run(bodies::all_to_all); }
 TEST_P(ThreadTransport, GathersAndBroadcasts) { run(bodies::gather_and_broadcast); }
 TEST_P(ThreadTransport, KeepsManyRoundsApart) { run(bodies::many_rounds); }
-TEST_P(ThreadTransport, SumsInRankOrder) {
-  run([](Transport& transport) { bodies::sums(transport, /*in_rank_order=*/true); });
-}
-TEST_P(ThreadTransport, SumsBf16InRankOrder) {
-  run([](Transport& transport) { bodies::sums_of_bf16(transport, /*in_rank_order=*/true); });
-}
+TEST_P(ThreadTransport, SumsInRankOrder) { run(bodies::sums); }
+TEST_P(ThreadTransport, SumsBf16InRankOrder) { run(bodies::sums_of_bf16); }
 INSTANTIATE_TEST_SUITE_P(Ranks, ThreadTransport, testing::Values(1, 2, 3, 5, 8));
 
 TEST(ThreadTransportFailures, AWorkerThatThrowsIsNamedAndItsErrorThrown) {

@@ -1,6 +1,6 @@
 // Ranks as processes, on MPI 3: only standard calls, all of them polled, so that every call ends within the deadline.
 //
-// A message is copied into memory of our own before it is sent, and numbers before they are reduced. A request that
+// A message is copied into memory of our own before it is sent. A request that
 // will never end cannot be taken back from MPI (that is, MPI_Cancel may do nothing), so what it points to has to stay
 // for ever, and the caller's memory does not.
 //
@@ -39,6 +39,10 @@ using Clock = std::chrono::steady_clock;
 constexpr int kWhole = 1;
 constexpr int kLength = 2;
 constexpr int kPiece = 3;
+
+// How many bytes are reduced at a time: enough that the two rounds of messages cost nothing, few enough that the copies
+// of them cost no memory.
+constexpr std::size_t kStretch = std::size_t{16} << 20;
 
 // Between two looks: nothing at first, then let other ranks have the processor (there may be more ranks than
 // processors), and after a while without any progress sleep.
@@ -89,11 +93,26 @@ bool wait_until(Clock::time_point end, MPI_Request& request) {
   return true;
 }
 
-void add_bf16(void* in, void* in_out, int* count, MPI_Datatype* /*type*/) {
-  const auto* const numbers = static_cast<const std::uint16_t*>(in);
-  auto* const sums = static_cast<std::uint16_t*>(in_out);
-  for (int i = 0; i < *count; ++i) sums[i] = to_bf16(from_bf16(sums[i]) + from_bf16(numbers[i]));
-}
+// Requests for the pieces of one message, in their order. Several at a time: each has to be agreed upon with the other
+// side before it flows, and that shall not leave the network idle.
+class Window {
+ public:
+  bool is_empty() const { return begun_ == ended_; }
+  bool is_full() const { return begun_ - ended_ == requests_.size(); }
+  // For the next piece. REQUIRES: not full.
+  MPI_Request* next() { return &requests_[begun_++ % requests_.size()]; }
+  // Whether some are done that were not before.
+  bool advance(int rank) {
+    const std::size_t before = ended_;
+    while (!is_empty() && is_done(requests_[ended_ % requests_.size()], rank)) ++ended_;
+    return ended_ != before;
+  }
+
+ private:
+  std::array<MPI_Request, 8> requests_;
+  std::size_t begun_ = 0;
+  std::size_t ended_ = 0;
+};
 
 struct Note {
   enum Kind : std::int32_t { waiting, going_on, late, gone, ended };
@@ -115,7 +134,6 @@ struct Kept {
   std::vector<std::vector<std::byte>> sent;   // copies of what goes out, one for each message that differs
   std::vector<std::uint64_t> lengths;         // of the long ones among them
   std::vector<std::vector<std::byte>> taken;  // what was coming in when a call failed
-  std::vector<float> numbers;
 };
 
 std::optional<std::pair<int, Note>> next_note(MPI_Comm comm) {
@@ -154,10 +172,7 @@ class Session {
       throw UsageError("[mpi] MPI was initialised with less than MPI_THREAD_SERIALIZED");
     }
     deadline_ = deadline;
-    if (all_ == MPI_COMM_NULL) {
-      all_ = duplicate(MPI_COMM_WORLD);
-      check(MPI_Op_create(add_bf16, /*commute=*/1, &add_bf16_));
-    }
+    if (all_ == MPI_COMM_NULL) all_ = duplicate(MPI_COMM_WORLD);
   }
 
   std::unique_ptr<Kept> connect() {
@@ -171,8 +186,6 @@ class Session {
   void keep(std::unique_ptr<Kept> kept) { kept_.push_back(std::move(kept)); }
 
   void a_peer_was_lost() { deadline_ = std::min(deadline_, std::chrono::milliseconds(5000)); }
-
-  MPI_Op bf16_op() const { return add_bf16_; }
 
   static bool is_over() {
     int finalised = 0;
@@ -213,7 +226,6 @@ class Session {
 
   std::chrono::milliseconds deadline_ = kDefaultDeadline;
   MPI_Comm all_ = MPI_COMM_NULL;
-  MPI_Op add_bf16_ = MPI_OP_NULL;
   std::list<MPI_Comm> made_;
   std::vector<std::unique_ptr<Kept>> kept_;
 };
@@ -242,31 +254,31 @@ class Mpi final : public Transport {
 
   void move(std::span<const Outgoing> out, std::span<const Incoming> in) override {
     begin();
-    guard([&] {
-      post(out, in);
-      finish([] { return true; });
-    });
+    guard([&] { pass(out, in); });
   }
 
-  void all_reduce_sum(std::span<float> numbers) override { reduce(numbers, MPI_FLOAT, MPI_SUM); }
+  void all_reduce_sum(std::span<float> numbers) override {
+    reduce(numbers, [](float sum, float number) { return sum + number; });
+  }
 
   void all_reduce_sum_bf16(std::span<std::uint16_t> numbers) override {
-    reduce(numbers, MPI_UINT16_T, session_.bf16_op());
+    reduce(numbers,
+           [](std::uint16_t sum, std::uint16_t number) { return to_bf16(from_bf16(sum) + from_bf16(number)); });
   }
 
  private:
   struct Sending {
     int rank;
     std::span<const std::byte> rest;  // not yet given to MPI
-    MPI_Request request = MPI_REQUEST_NULL;
+    Window window;
     bool done = false;
   };
   struct Receiving {
     int rank;
     std::vector<std::byte>* bytes;
-    bool has_length = false;
-    std::size_t got = 0;
-    MPI_Request request = MPI_REQUEST_NULL;
+    bool has_begun = false;  // `bytes` has its size
+    std::size_t given = 0;   // to MPI, to be filled
+    Window window;
     bool done = false;
   };
 
@@ -275,14 +287,13 @@ class Mpi final : public Transport {
     if (failure_) throw TransportError(*failure_);
     end_ = Clock::now() + deadline_;
     half_ = end_ - deadline_ / 2;
-    announced_ = -1;
-    patience_.progress();
-    sending_.clear();
-    receiving_.clear();
   }
 
   // Starts to send. What a rank sends to itself is there at once.
   void post(std::span<const Outgoing> out, std::span<const Incoming> in) {
+    sending_.clear();
+    receiving_.clear();
+    patience_.progress();
     std::span<const std::byte> own;
     std::span<const std::byte> last;
     std::size_t copies = 0;
@@ -316,41 +327,41 @@ class Mpi final : public Transport {
       return;
     }
     length = message.rest.size();
-    check(MPI_Isend(&length, 1, MPI_UINT64_T, message.rank, kLength, kept_->messages, &message.request), message.rank);
+    check(MPI_Isend(&length, 1, MPI_UINT64_T, message.rank, kLength, kept_->messages, message.window.next()),
+          message.rank);
   }
 
   void send(Sending& message, std::size_t count, int tag) {
     check(MPI_Isend(message.rest.data(), static_cast<int>(count), MPI_BYTE, message.rank, tag, kept_->messages,
-                    &message.request),
+                    message.window.next()),
           message.rank);
     message.rest = message.rest.subspan(count);
   }
 
   // These two return whether something happened.
   bool advance(Sending& message) {
-    if (message.done || !is_done(message.request, message.rank)) return false;
-    if (message.rest.empty()) {
-      message.done = true;
-    } else {
+    if (message.done) return false;
+    const bool progress = message.window.advance(message.rank);
+    while (!message.rest.empty() && !message.window.is_full()) {
       send(message, std::min(piece_, message.rest.size()), kPiece);
     }
-    return true;
+    message.done = message.window.is_empty();
+    return progress;
   }
 
   bool advance(Receiving& message) {
     if (message.done) return false;
-    if (message.request == MPI_REQUEST_NULL && !message.has_length) return look_for(message);
-    if (!is_done(message.request, message.rank)) return false;
-    if (message.got == message.bytes->size()) {
-      message.done = true;
-    } else {
-      const std::size_t count = std::min(piece_, message.bytes->size() - message.got);
-      check(MPI_Irecv(message.bytes->data() + message.got, static_cast<int>(count), MPI_BYTE, message.rank, kPiece,
-                      kept_->messages, &message.request),
+    bool progress = message.has_begun ? message.window.advance(message.rank) : look_for(message);
+    if (!message.has_begun) return false;
+    while (message.given < message.bytes->size() && !message.window.is_full()) {
+      const std::size_t count = std::min(piece_, message.bytes->size() - message.given);
+      check(MPI_Irecv(message.bytes->data() + message.given, static_cast<int>(count), MPI_BYTE, message.rank, kPiece,
+                      kept_->messages, message.window.next()),
             message.rank);
-      message.got += count;
+      message.given += count;
     }
-    return true;
+    message.done = message.window.is_empty();
+    return progress || message.done;
   }
 
   bool look_for(Receiving& message) {
@@ -363,24 +374,23 @@ class Mpi final : public Transport {
     if (status.MPI_TAG == kLength) {
       std::uint64_t length = 0;
       check(MPI_Mrecv(&length, 1, MPI_UINT64_T, &handle, MPI_STATUS_IGNORE), message.rank);
-      message.has_length = true;
       message.bytes->resize(length);
+      message.has_begun = true;
       return true;
     }
     check(MPI_Get_count(&status, MPI_BYTE, &count), message.rank);
-    message.got = static_cast<std::size_t>(count);
-    message.bytes->resize(message.got);
-    check(MPI_Imrecv(message.bytes->data(), count, MPI_BYTE, &handle, &message.request), message.rank);
-    message.has_length = true;
+    message.given = static_cast<std::size_t>(count);
+    message.bytes->resize(message.given);
+    check(MPI_Imrecv(message.bytes->data(), count, MPI_BYTE, &handle, message.window.next()), message.rank);
+    message.has_begun = true;
     return true;
   }
 
-  // Until all messages are through and `more` returns true as well. It is called again and again.
-  template <class More>
-  void finish(More more) {
+  void pass(std::span<const Outgoing> out, std::span<const Incoming> in) {
+    post(out, in);
     while (true) {
       bool progress = false;
-      bool done = more();
+      bool done = true;
       for (Sending& message : sending_) {
         progress |= advance(message);
         done &= message.done;
@@ -398,6 +408,7 @@ class Mpi final : public Transport {
       }
     }
     if (announced_ != -1) tell_all({Note::going_on, announced_});
+    announced_ = -1;
   }
 
   template <class Body>
@@ -407,7 +418,7 @@ class Mpi final : public Transport {
     } catch (const TransportError& error) {
       give_up(error);
       throw;
-    } catch (...) {  // no memory
+    } catch (...) {  // no memory, or sums of different sizes
       give_up(TransportError(text("rank ", rank_, " failed in an earlier call"), rank_));
       throw;
     }
@@ -444,7 +455,7 @@ class Mpi final : public Transport {
   // The one at the end of the chain: who waits for another is not late.
   int who_is_to_blame(int missing) const {
     int blamed = missing;
-    for (int hops = 0; hops < size_ && blamed != -1; ++hops) {
+    for (int hops = 0; hops < size_; ++hops) {
       const int next = waits_for_[static_cast<std::size_t>(blamed)];
       if (next == -1) return blamed;
       blamed = next;
@@ -462,9 +473,7 @@ class Mpi final : public Transport {
   void fail(int by, Note note) {
     if (failure_) return;
     std::string what;
-    if (note.rank == -1) {
-      what = text("not all ranks were done within ", deadline_.count(), " ms; rank ", by, " waited");
-    } else if (note.kind == Note::gone) {
+    if (note.kind == Note::gone) {
       what = text("rank ", note.rank, " has ended; rank ", by, " waited for it");
     } else {
       what = text("rank ", note.rank, " did not come within ", deadline_.count(), " ms; rank ", by, " waited for it");
@@ -506,7 +515,7 @@ class Mpi final : public Transport {
     if (!failure_) failure_.emplace(error);
     session_.a_peer_was_lost();
     for (Receiving& message : receiving_) {
-      if (message.request != MPI_REQUEST_NULL) kept_->taken.push_back(std::move(*message.bytes));
+      if (!message.window.is_empty()) kept_->taken.push_back(std::move(*message.bytes));
       message.bytes->clear();
     }
   }
@@ -520,43 +529,56 @@ class Mpi final : public Transport {
     }
   }
 
-  // In pieces, in memory of our own, which stays in the cache. Empty messages to all tell who is missing; MPI would
-  // not.
-  template <class Number>
-  void reduce(std::span<Number> numbers, MPI_Datatype type, MPI_Op op) {
+  // Every rank gets a slice from all others, sums it in rank order, as on threads, and sends it back to all. That is as
+  // few bytes as any algorithm needs, and the messages tell who is missing; MPI_Iallreduce would not. It was no
+  // quicker.
+  template <class Number, class Add>
+  void reduce(std::span<Number> numbers, Add add) {
     begin();
-    if (size_ == 1) return;
-    kept_->numbers.resize(piece_ / sizeof(float));
-    auto* const sums = reinterpret_cast<Number*>(kept_->numbers.data());
-    std::vector<std::byte> nothing;
-    for (int r = 0; r < size_; ++r) {
-      if (r == rank_) continue;
-      sending_.push_back({r, {}});
-      receiving_.push_back({r, &nothing});
+    guard([&] {
+      do {
+        const std::size_t count = std::min(kStretch / sizeof(Number), numbers.size());
+        reduce_stretch(numbers.first(count), add);
+        numbers = numbers.subspan(count);
+      } while (!numbers.empty());
+    });
+  }
+
+  template <class Number, class Add>
+  void reduce_stretch(std::span<Number> numbers, Add add) {
+    const auto ranks = static_cast<std::size_t>(size_);
+    const auto slice = [&](std::size_t rank) {
+      const std::size_t begin = numbers.size() * rank / ranks;
+      return numbers.subspan(begin, numbers.size() * (rank + 1) / ranks - begin);
+    };
+    const std::span<Number> own = slice(static_cast<std::size_t>(rank_));
+    slices_.resize(ranks);
+    out_.clear();
+    in_.clear();
+    for (std::size_t r = 0; r < ranks; ++r) {
+      out_.push_back({static_cast<int>(r), std::as_bytes(slice(r))});
+      in_.push_back({static_cast<int>(r), &slices_[r]});
+    }
+    pass(out_, in_);
+    for (const std::vector<std::byte>& part : slices_) check_size(part, own.size_bytes());
+    // The own part is among them.
+    const auto part = [&](std::size_t rank) { return reinterpret_cast<const Number*>(slices_[rank].data()); };
+    std::copy_n(part(0), own.size(), own.data());
+    for (std::size_t r = 1; r < ranks; ++r) {
+      const Number* const theirs = part(r);
+      for (std::size_t i = 0; i < own.size(); ++i) own[i] = add(own[i], theirs[i]);
     }
 
-    std::span<Number> rest = numbers;
-    std::size_t count = 0;
-    MPI_Request request = MPI_REQUEST_NULL;
-    const auto next = [&] {
-      count = std::min(piece_ / sizeof(Number), rest.size());
-      if (count == 0) return;
-      std::copy_n(rest.data(), count, sums);
-      check(MPI_Iallreduce(MPI_IN_PLACE, sums, static_cast<int>(count), type, op, kept_->messages, &request));
-    };
-    guard([&] {
-      for (Sending& message : sending_) send(message, 0, kWhole);
-      next();
-      finish([&] {
-        while (count != 0 && is_done(request)) {
-          std::copy_n(sums, count, rest.data());
-          rest = rest.subspan(count);
-          patience_.progress();
-          next();
-        }
-        return count == 0;
-      });
-    });
+    for (Outgoing& message : out_) message.bytes = std::as_bytes(own);
+    pass(out_, in_);
+    for (std::size_t r = 0; r < ranks; ++r) {
+      check_size(slices_[r], slice(r).size_bytes());
+      std::copy_n(part(r), slice(r).size(), slice(r).data());
+    }
+  }
+
+  static void check_size(const std::vector<std::byte>& bytes, std::size_t size) {
+    if (bytes.size() != size) throw UsageError("[mpi] all_reduce_sum of different sizes");
   }
 
   Session& session_ = Session::get();
@@ -566,6 +588,9 @@ class Mpi final : public Transport {
   int size_ = 1;
   std::unique_ptr<Kept> kept_;
 
+  std::vector<Outgoing> out_;
+  std::vector<Incoming> in_;
+  std::vector<std::vector<std::byte>> slices_;  // of all ranks, while they reduce
   std::vector<Sending> sending_;
   std::vector<Receiving> receiving_;
   Patience patience_;

@@ -122,11 +122,11 @@ class ThreadGroup::Shared::Rank final : public Transport {
   void wait(std::unique_lock<std::mutex>& lock, Clock::time_point end, int whom, Condition condition) {
     const auto has_ended = [&] { return shared_.ended[static_cast<std::size_t>(whom)]; };
     const auto is_over = [&] { return shared_.lost.has_value() || condition() || has_ended(); };
-    int& waits_for = shared_.waits_for[static_cast<std::size_t>(rank_)];
-    waits_for = whom;
+    int& mine = shared_.waits_for[static_cast<std::size_t>(rank_)];
+    mine = whom;
     const bool in_time = shared_.changed_for(rank_).wait_until(lock, end, is_over);
     const int blamed = shared_.who_is_to_blame(whom);
-    waits_for = -1;
+    mine = -1;
     if (condition()) return;
     if (!in_time) {
       shared_.fail(blamed, text("rank ", blamed, " did not come within ", shared_.deadline.count(), " ms; rank ", rank_,
@@ -194,8 +194,8 @@ class ThreadGroup::Shared::Rank final : public Transport {
     shared_.shown[static_cast<std::size_t>(rank_)] = bytes;
     barrier();
     // All see it if one differs, before anybody reads.
-    for (const std::span<std::byte> shown : shared_.shown) {
-      if (shown.size() != bytes.size()) throw UsageError("[threads] all_reduce_sum of different sizes");
+    for (const std::span<std::byte> theirs : shared_.shown) {
+      if (theirs.size() != bytes.size()) throw UsageError("[threads] all_reduce_sum of different sizes");
     }
     const auto part = [&](int rank) {
       const auto cut = [&](int r) {
