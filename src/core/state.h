@@ -12,6 +12,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "sparsewire/layout.h"
+
 namespace sparsewire {
 
 class State {
@@ -58,5 +60,8 @@ class State {
   std::vector<std::byte> written_;
   std::span<const std::byte> unread_;
 };
+
+// Writes the tensors, or reads those that were saved. Throws UsageError.
+Layout transfer_layout(State& state, const Layout& layout);
 
 }  // namespace sparsewire

@@ -67,28 +67,6 @@ LongVector rearrange(const LongVector& numbers, const Names& from, const Layout&
   return result;
 }
 
-Layout transfer_layout(State& state, const Layout& layout) {
-  std::vector<std::uint64_t> sizes;
-  std::string names;  // each ends with a zero byte
-  for (const Tensor& tensor : layout.tensors()) {
-    sizes.push_back(tensor.size);
-    names += tensor.name + '\0';
-  }
-  state.array("tensor_sizes", sizes);
-  state.string("tensor_names", names);
-  if (state.saving()) return layout;
-  std::vector<Tensor> tensors;
-  std::size_t at = 0;
-  for (const std::uint64_t size : sizes) {
-    const std::size_t end = names.find('\0', at);
-    if (end == std::string::npos) throw UsageError("[state] has fewer tensor names than tensors");
-    tensors.push_back({names.substr(at, end - at), size});
-    at = end + 1;
-  }
-  if (at != names.size()) throw UsageError("[state] has more tensor names than tensors");
-  return Layout(std::move(tensors));
-}
-
 // Does the saved layout hold every tensor that is wanted?
 void check_tensors(const Names& saved, const Layout& wanted) {
   for (const Tensor& tensor : wanted.tensors()) {

@@ -8,11 +8,14 @@
 #include "worker/parts.h"
 
 namespace sparsewire {
+
 // What is in a saved state.
 struct SavedWorker {
   std::uint32_t rank = 0;
   std::uint32_t ranks = 0;
   float weight = 0;
+  std::uint64_t step = 0;
+  Layout layout;
   std::string exchange;
   std::string downlink;
   bool goes_dense = false;
@@ -24,6 +27,8 @@ struct SavedWorker {
     state.value("worker_rank", rank);
     state.value("worker_ranks", ranks);
     state.value("worker_weight", weight);
+    state.value("worker_step", step);
+    layout = transfer_layout(state, layout);
     state.string("exchange", exchange);
     state.string("downlink", downlink);
     state.flag("goes_dense", goes_dense);
@@ -46,8 +51,19 @@ SavedWorker read(std::span<const std::byte> bytes, std::size_t rank, std::size_t
   return saved;
 }
 
-// What all old servers had not sent yet, for each entry of the model.
-std::vector<double> server_memories(const std::vector<SavedWorker>& saved, std::uint64_t dim) {
+// Whether every worker can go on bit for bit, from its own state.
+bool is_as_before(const std::vector<SavedWorker>& saved, const std::vector<float>& weights, const WorkerConfig& config,
+                  const Layout& layout) {
+  const auto fits = [&](const SavedWorker& one) {
+    return one.exchange == config.exchange && one.downlink == config.downlink && one.layout == layout &&
+           one.weight == weights[one.rank];
+  };
+  return saved.size() == weights.size() && std::all_of(saved.begin(), saved.end(), fits);
+}
+
+// What all old servers had not sent yet, for each entry of the model as it was.
+std::vector<double> old_server_memories(const std::vector<SavedWorker>& saved) {
+  const std::uint64_t dim = saved[0].layout.dim();
   std::vector<double> owed(dim);
   const auto ranks = static_cast<int>(saved.size());
   const Regions regions(dim, ranks);
@@ -63,6 +79,18 @@ std::vector<double> server_memories(const std::vector<SavedWorker>& saved, std::
     for (std::uint32_t i = 0; i < memory.size(); ++i) {
       owed[is_region ? regions.global(r, i) : i] += static_cast<double>(memory[i]);
     }
+  }
+  return owed;
+}
+
+// The same as the tensors lie now.
+std::vector<double> server_memories(const std::vector<SavedWorker>& saved, const Layout& layout) {
+  const std::vector<double> old = old_server_memories(saved);
+  std::vector<double> owed(layout.dim());
+  for (const Tensor& tensor : layout.tensors()) {
+    const Tensor* const from = saved[0].layout.find(tensor.name);
+    if (from == nullptr || from->size != tensor.size) continue;  // the workers' memories refuse that
+    std::copy_n(old.data() + from->begin, tensor.size, owed.data() + tensor.begin);
   }
   return owed;
 }
@@ -85,7 +113,7 @@ void Worker::Parts::share(const std::vector<SavedWorker>& saved) {
     for (std::size_t i = 0; i < owed.size(); ++i) owed[i] += weight * static_cast<double>(old.memory()[i]);
     for (std::size_t i = 0; i < velocity.size(); ++i) velocity[i] += weight * static_cast<double>(old.velocity()[i]);
   }
-  const std::vector<double> served = server_memories(saved, layout.dim());
+  const std::vector<double> served = server_memories(saved, layout);
   Sifter* const server = exchange->server();
   if (server != nullptr) {
     if (saved[0].downlink == config.downlink && !saved[0].server.empty()) server->inherit(saved[0].server);
@@ -107,6 +135,8 @@ std::vector<std::byte> Worker::save() const {
   SavedWorker saved{.rank = static_cast<std::uint32_t>(p.transport.rank()),
                     .ranks = static_cast<std::uint32_t>(p.transport.size()),
                     .weight = p.weights[static_cast<std::size_t>(p.transport.rank())],
+                    .step = p.sifter.step(),
+                    .layout = p.layout,
                     .exchange = p.config.exchange,
                     .downlink = p.config.downlink,
                     .goes_dense = p.goes_dense,
@@ -123,13 +153,18 @@ void Worker::load(std::span<const std::vector<std::byte>> states) {
   Parts& p = *parts_;
   if (states.empty()) throw UsageError("[state] there is none to load");
   std::vector<SavedWorker> saved;
-  for (std::size_t r = 0; r < states.size(); ++r) saved.push_back(read(states[r], r, states.size()));
+  for (std::size_t r = 0; r < states.size(); ++r) {
+    saved.push_back(read(states[r], r, states.size()));
+    if (saved[r].step != saved[0].step) {
+      throw UsageError(
+          text("[state] of rank ", r, " is of step ", saved[r].step, ", that of rank 0 of step ", saved[0].step));
+    }
+  }
   const std::vector<std::byte> sifter_before = p.sifter.save();
   Sifter* const server = p.exchange->server();
   const std::vector<std::byte> server_before = server == nullptr ? std::vector<std::byte>() : server->save();
   const auto rank = static_cast<std::size_t>(p.transport.rank());
-  const bool as_before = saved.size() == static_cast<std::size_t>(p.transport.size()) &&
-                         saved[rank].exchange == p.config.exchange && saved[rank].downlink == p.config.downlink;
+  const bool as_before = is_as_before(saved, p.weights, p.config, p.layout);
   try {
     if (as_before) {
       p.sifter.load(saved[rank].sifter);
