@@ -25,6 +25,7 @@ std::string held(bool is_held) { return is_held ? "held" : "MISSED"; }
 
 // Markdown is aligned too, so that it reads as text.
 std::string grid(const Cells& cells, Form form) {
+  if (cells.size() < 2) return "";  // nothing was measured
   const bool markdown = form == Form::markdown;
   const std::string bar = markdown ? "|" : " ";
   std::string lines;
