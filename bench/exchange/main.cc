@@ -1,5 +1,5 @@
-// exchange_bench: a whole step of many workers (sift, encode, exchange, decode, scatter) beside a dense all-reduce of the
-// same run.
+// exchange_bench: a whole step of many workers (sift, encode, exchange, decode, scatter) beside a dense all-reduce of
+// the same run.
 //
 //   exchange_bench --workers=4                              on threads of this process
 //   tools/netlab -n 4 --rate 100mbit exchange_bench --transport=mpi      on four hosts with slow links
@@ -26,7 +26,8 @@
 namespace sparsewire::bench {
 namespace {
 
-constexpr const char* kHelp = R"(exchange_bench: times whole steps of many workers beside a dense all-reduce of the same run.
+constexpr const char* kHelp =
+    R"(exchange_bench: times whole steps of many workers beside a dense all-reduce of the same run.
 
   --transport=threads|mpi   workers in this process (default), or one in each process that mpirun started
   --workers=P,Q,...         on threads: how many (default 4)
@@ -76,6 +77,21 @@ std::vector<Row> rows(const std::string& ratio) {
   };
 }
 
+// The engine's all-reduce by itself, on numbers that lie ready: what `dense` is held against.
+struct AllReduce {
+  std::vector<float> floats;
+  std::vector<std::uint16_t> halves;
+
+  AllReduce(std::size_t n, bool bf16) : floats(bf16 ? 0 : n), halves(bf16 ? n : 0) {}
+  void run(Transport& transport) {
+    if (floats.empty()) {
+      transport.all_reduce_sum_bf16(halves);
+    } else {
+      transport.all_reduce_sum(floats);
+    }
+  }
+};
+
 struct Measured {
   double milliseconds = 0;  // of the slowest rank
   double bytes = 0;         // up and down, mean over the ranks
@@ -94,25 +110,34 @@ void fill(std::uint64_t step, const Transport& transport, std::span<float> gradi
                 gradient);
 }
 
-Measured measure(const Row& row, const Options& options, Transport& transport) {
-  constexpr int kUntimed = 2;
-  std::vector<float> gradient(options.n);
-  std::vector<float> update(options.n);
-  Worker worker(row.config, options.n, transport);
+constexpr int kUntimed = 2;
+
+// The time of the slowest rank: the median over the steps.
+template <class Before, class Timed>
+double time_steps(const Options& options, Transport& transport, Before&& before, Timed&& timed) {
   std::vector<double> times;
   for (int step = 0; step < kUntimed + options.steps; ++step) {
-    fill(static_cast<std::uint64_t>(step), transport, gradient);
+    before(static_cast<std::uint64_t>(step));
     transport.barrier();
     const auto begin = std::chrono::steady_clock::now();
-    worker.step(Gradient(gradient), update);
+    timed();
     const std::chrono::duration<double, std::milli> mine = std::chrono::steady_clock::now() - begin;
     const std::vector<double> all = everyones(transport, mine.count());
     if (step >= kUntimed) times.push_back(*std::max_element(all.begin(), all.end()));
   }
+  return median(times);
+}
+
+Measured measure(const Row& row, const Options& options, Transport& transport) {
+  std::vector<float> gradient(options.n);
+  std::vector<float> update(options.n);
+  Worker worker(row.config, options.n, transport);
+  Measured measured;
+  measured.milliseconds = time_steps(
+      options, transport, [&](std::uint64_t step) { fill(step, transport, gradient); },
+      [&] { worker.step(Gradient(gradient), update); });
   const StepStats& stats = worker.stats();
   const auto all_bytes = everyones(transport, static_cast<double>(stats.bytes_up + stats.bytes_down));
-  Measured measured;
-  measured.milliseconds = median(times);
   measured.bytes = std::accumulate(all_bytes.begin(), all_bytes.end(), 0.0) / static_cast<double>(all_bytes.size());
   measured.density = stats.density;
   measured.last = stats;
@@ -123,10 +148,16 @@ std::string in_ms(std::uint64_t nanoseconds) { return fmt::format("{:.1f}", stat
 
 // The table on rank 0; nothing on the others.
 std::string table(const Options& options, Transport& transport) {
-  Cells cells = {{fmt::format("{} workers, {} entries, {} kept", transport.size(), options.n, options.ratio), "ms a step",
-                  "times faster than dense bf16", "MB up and down", "density of the update", "sift", "encode", "exchange",
-                  "decode", "merge", "apply"}};
+  Cells cells = {{fmt::format("{} workers, {} entries, {} kept", transport.size(), options.n, options.ratio),
+                  "ms a step", "times faster than dense bf16", "MB up and down", "density of the update", "sift",
+                  "encode", "exchange", "decode", "merge", "apply"}};
   std::vector<Measured> all;
+  std::vector<double> all_reduce;
+  for (const bool bf16 : {false, true}) {
+    AllReduce numbers(options.n, bf16);
+    all_reduce.push_back(time_steps(
+        options, transport, [](std::uint64_t) {}, [&] { numbers.run(transport); }));
+  }
   const std::vector<Row> what = rows(options.ratio);
   for (const Row& row : what) {
     if (transport.rank() == 0) fmt::print(stderr, "{} workers: {}\n", transport.size(), row.label);
@@ -134,12 +165,18 @@ std::string table(const Options& options, Transport& transport) {
   }
   if (transport.rank() != 0) return "";
   const double dense = all[1].milliseconds;
+  for (const bool bf16 : {false, true}) {
+    const double time = all_reduce[bf16 ? 1 : 0];
+    cells.push_back({bf16 ? "all-reduce alone, bf16" : "all-reduce alone, f32", fmt::format("{:.1f}", time),
+                     fmt::format("{:.2f}", dense / time), "", "", "", "", "", "", "", ""});
+  }
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Measured& row = all[i];
-    cells.push_back({what[i].label, fmt::format("{:.1f}", row.milliseconds), fmt::format("{:.2f}", dense / row.milliseconds),
-                     fmt::format("{:.3f}", row.bytes * 1e-6), fmt::format("{:.5f}", row.density), in_ms(row.last.ns_sift),
-                     in_ms(row.last.ns_encode), in_ms(row.last.ns_exchange), in_ms(row.last.ns_decode),
-                     in_ms(row.last.ns_merge), in_ms(row.last.ns_apply)});
+    cells.push_back({what[i].label, fmt::format("{:.1f}", row.milliseconds),
+                     fmt::format("{:.2f}", dense / row.milliseconds), fmt::format("{:.3f}", row.bytes * 1e-6),
+                     fmt::format("{:.5f}", row.density), in_ms(row.last.ns_sift), in_ms(row.last.ns_encode),
+                     in_ms(row.last.ns_exchange), in_ms(row.last.ns_decode), in_ms(row.last.ns_merge),
+                     in_ms(row.last.ns_apply)});
   }
   return grid(cells, options.form);
 }
