@@ -40,9 +40,9 @@ constexpr int kWhole = 1;
 constexpr int kLength = 2;
 constexpr int kPiece = 3;
 
-// How many bytes are reduced at a time: enough that the two rounds of messages cost nothing, few enough that the copies
-// of them cost no memory.
-constexpr std::size_t kStretch = std::size_t{16} << 20;
+// How many pieces are reduced at a time: enough that the two rounds of messages cost nothing, few enough that the
+// copies of them cost no memory.
+constexpr std::size_t kPiecesToReduce = 256;
 
 // Between two looks: nothing at first, then let other ranks have the processor (there may be more ranks than
 // processors), and after a while without any progress sleep.
@@ -537,7 +537,7 @@ class Mpi final : public Transport {
     begin();
     guard([&] {
       do {
-        const std::size_t count = std::min(kStretch / sizeof(Number), numbers.size());
+        const std::size_t count = std::min(kPiecesToReduce * piece_ / sizeof(Number), numbers.size());
         reduce_stretch(numbers.first(count), add);
         numbers = numbers.subspan(count);
       } while (!numbers.empty());
