@@ -530,8 +530,7 @@ class Mpi final : public Transport {
   }
 
   // Every rank gets a slice from all others, sums it in rank order, as on threads, and sends it back to all. That is as
-  // few bytes as any algorithm needs, and the messages tell who is missing; MPI_Iallreduce would not. It was no
-  // quicker.
+  // few bytes as any algorithm needs, and the messages tell who is missing; MPI_Iallreduce would not.
   template <class Number, class Add>
   void reduce(std::span<Number> numbers, Add add) {
     begin();
