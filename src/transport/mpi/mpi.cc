@@ -24,11 +24,11 @@
 #include <thread>
 #include <vector>
 
-#include "core/half.h"
 #include "core/text.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/transport.h"
 #include "transport/mpi/pieces.h"
+#include "transport/sum.h"
 
 namespace sparsewire {
 namespace {
@@ -40,9 +40,9 @@ constexpr int kWhole = 1;
 constexpr int kLength = 2;
 constexpr int kPiece = 3;
 
-// How many bytes are reduced at a time: enough that the two rounds of messages cost nothing, few enough that the copies
-// of them cost no memory.
-constexpr std::size_t kStretch = std::size_t{16} << 20;
+// How many pieces are reduced at a time: enough that the two rounds of messages cost nothing, few enough that the
+// copies of them cost no memory.
+constexpr std::size_t kPiecesToReduce = 256;
 
 // Between two looks: nothing at first, then let other ranks have the processor (there may be more ranks than
 // processors), and after a while without any progress sleep.
@@ -257,14 +257,9 @@ class Mpi final : public Transport {
     guard([&] { pass(out, in); });
   }
 
-  void all_reduce_sum(std::span<float> numbers) override {
-    reduce(numbers, [](float sum, float number) { return sum + number; });
-  }
+  void all_reduce_sum(std::span<float> numbers) override { reduce(numbers); }
 
-  void all_reduce_sum_bf16(std::span<std::uint16_t> numbers) override {
-    reduce(numbers,
-           [](std::uint16_t sum, std::uint16_t number) { return to_bf16(from_bf16(sum) + from_bf16(number)); });
-  }
+  void all_reduce_sum_bf16(std::span<std::uint16_t> numbers) override { reduce(numbers); }
 
  private:
   struct Sending {
@@ -530,22 +525,21 @@ class Mpi final : public Transport {
   }
 
   // Every rank gets a slice from all others, sums it in rank order, as on threads, and sends it back to all. That is as
-  // few bytes as any algorithm needs, and the messages tell who is missing; MPI_Iallreduce would not. It was no
-  // quicker.
-  template <class Number, class Add>
-  void reduce(std::span<Number> numbers, Add add) {
+  // few bytes as any algorithm needs, and the messages tell who is missing; MPI_Iallreduce would not.
+  template <class Number>
+  void reduce(std::span<Number> numbers) {
     begin();
     guard([&] {
       do {
-        const std::size_t count = std::min(kStretch / sizeof(Number), numbers.size());
-        reduce_stretch(numbers.first(count), add);
+        const std::size_t count = std::min(kPiecesToReduce * piece_ / sizeof(Number), numbers.size());
+        reduce_stretch(numbers.first(count));
         numbers = numbers.subspan(count);
       } while (!numbers.empty());
     });
   }
 
-  template <class Number, class Add>
-  void reduce_stretch(std::span<Number> numbers, Add add) {
+  template <class Number>
+  void reduce_stretch(std::span<Number> numbers) {
     const auto ranks = static_cast<std::size_t>(size_);
     const auto slice = [&](std::size_t rank) {
       const std::size_t begin = numbers.size() * rank / ranks;
@@ -563,11 +557,8 @@ class Mpi final : public Transport {
     for (const std::vector<std::byte>& part : slices_) check_size(part, own.size_bytes());
     // The own part is among them.
     const auto part = [&](std::size_t rank) { return reinterpret_cast<const Number*>(slices_[rank].data()); };
-    std::copy_n(part(0), own.size(), own.data());
-    for (std::size_t r = 1; r < ranks; ++r) {
-      const Number* const theirs = part(r);
-      for (std::size_t i = 0; i < own.size(); ++i) own[i] = add(own[i], theirs[i]);
-    }
+    sum_in_rank_order(
+        size_, [&](int r) { return part(static_cast<std::size_t>(r)); }, own.size(), own.data());
 
     for (Outgoing& message : out_) message.bytes = std::as_bytes(own);
     pass(out_, in_);

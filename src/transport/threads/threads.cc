@@ -1,6 +1,5 @@
 // Ranks as threads of one process: a message is a view of the sender's bytes, copied by the receiver.
 #include <algorithm>
-#include <array>
 #include <condition_variable>
 #include <cstring>
 #include <exception>
@@ -9,10 +8,10 @@
 #include <string>
 #include <thread>
 
-#include "core/half.h"
 #include "core/text.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/transport.h"
+#include "transport/sum.h"
 
 namespace sparsewire {
 namespace {
@@ -109,13 +108,11 @@ class ThreadGroup::Shared::Rank final : public Transport {
   }
 
   void all_reduce_sum(std::span<float> numbers) override {
-    reduce(numbers, [](float sum, float number) { return sum + number; });
+    reduce(
+        numbers, [](float number) { return number; }, [](float sum) { return sum; });
   }
 
-  void all_reduce_sum_bf16(std::span<std::uint16_t> numbers) override {
-    reduce(numbers,
-           [](std::uint16_t sum, std::uint16_t number) { return to_bf16(from_bf16(sum) + from_bf16(number)); });
-  }
+  void all_reduce_sum_bf16(std::span<std::uint16_t> numbers) override { reduce(numbers); }
 
  private:
   template <class Condition>
@@ -176,10 +173,10 @@ class ThreadGroup::Shared::Rank final : public Transport {
     if (--shared_.readers == 0) shared_.nobody_reads.notify_all();
   }
 
-  template <class Number, class Add>
-  void reduce(std::span<Number> numbers, Add add) {
+  template <class Number>
+  void reduce(std::span<Number> numbers) {
     try {
-      reduce_together(numbers, add);
+      reduce_together(numbers);
     } catch (...) {
       std::unique_lock lock(shared_.mutex);
       shared_.nobody_reads.wait(lock, [&] { return shared_.readers == 0; });
@@ -188,8 +185,8 @@ class ThreadGroup::Shared::Rank final : public Transport {
   }
 
   // Every rank sums one part over all, in rank order, where it stands; then all copy the parts of the others.
-  template <class Number, class Add>
-  void reduce_together(std::span<Number> numbers, Add add) {
+  template <class Number>
+  void reduce_together(std::span<Number> numbers) {
     const auto bytes = std::as_writable_bytes(numbers);
     shared_.shown[static_cast<std::size_t>(rank_)] = bytes;
     barrier();
@@ -209,17 +206,8 @@ class ThreadGroup::Shared::Rank final : public Transport {
     };
     read([&] {
       const auto [begin, end] = part(rank_);
-      constexpr std::size_t kStretch = 2048;
-      std::array<Number, kStretch> sums;
-      for (std::size_t done = begin; done < end; done += kStretch) {
-        const std::size_t count = std::min(kStretch, end - done);
-        std::copy_n(of(0) + done, count, sums.data());
-        for (int r = 1; r < size(); ++r) {
-          const Number* const theirs = of(r) + done;
-          for (std::size_t i = 0; i < count; ++i) sums[i] = add(sums[i], theirs[i]);
-        }
-        std::copy_n(sums.data(), count, numbers.data() + done);
-      }
+      const auto theirs = [&, first = begin](int r) { return of(r) + first; };
+      sum_in_rank_order(size(), theirs, end - begin, numbers.data() + begin);
     });
     barrier();
     read([&] {
