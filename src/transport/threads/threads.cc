@@ -108,8 +108,7 @@ class ThreadGroup::Shared::Rank final : public Transport {
   }
 
   void all_reduce_sum(std::span<float> numbers) override {
-    reduce(
-        numbers, [](float number) { return number; }, [](float sum) { return sum; });
+    reduce(numbers);
   }
 
   void all_reduce_sum_bf16(std::span<std::uint16_t> numbers) override { reduce(numbers); }
