@@ -1,5 +1,6 @@
 // All values, without indices, by the engine's own all-reduce: the baseline, which must not be handicapped.
 #include <algorithm>
+#include <limits>
 
 #include "core/half.h"
 #include "core/text.h"
@@ -83,10 +84,16 @@ class Dense final : public Exchange {
     if (weight_ == 0) {  // they get nothing, and nothing is lost on the way
       received = sent.values;
     } else if (sent.is_full()) {
-      for (std::size_t i = 0; i < received.size(); ++i) received[i] = from_bf16(halves_[i]) / weight_;
+      for (std::size_t i = 0; i < received.size(); ++i) received[i] = unweighted(halves_[i]);
     } else {
-      for (std::size_t i = 0; i < received.size(); ++i) received[i] = from_bf16(halves_[sent.indices[i]]) / weight_;
+      for (std::size_t i = 0; i < received.size(); ++i) received[i] = unweighted(halves_[sent.indices[i]]);
     }
+  }
+
+  // Rounding may have gone up at the end of the range.
+  float unweighted(std::uint16_t half) const noexcept {
+    constexpr float kLargest = std::numeric_limits<float>::max();
+    return std::clamp(from_bf16(half) / weight_, -kLargest, kLargest);
   }
 
   // What an all-reduce cannot do without: (P-1)/P of the vector out, and as much in.

@@ -124,10 +124,10 @@ bool is_dense_shorter(const WorkerConfig& config, double entries, std::uint64_t 
 }
 
 Worker::Parts::Parts(const WorkerConfig& given, Layout tensors, Transport& engine)
-    : config(resolved(given, tensors, engine)),
-      layout(std::move(tensors)),
+    : layout(std::move(tensors)),
       transport(engine),
-      weights(agree_on_weights(given, layout, engine)),
+      weights(agree_on_weights(given, layout, engine)),  // before anybody finds fault with the rest
+      config(resolved(given, layout, engine)),
       exchange(make_exchange(config.exchange, plan_of(config, layout, weights), engine)),
       sifter(config.sparsifier, config.feedback,
              place_of(config, layout, engine, weights[static_cast<std::size_t>(engine.rank())])),

@@ -21,10 +21,10 @@ std::string dense_codec(const WorkerConfig& config);
 struct Worker::Parts {
   Parts(const WorkerConfig& config, Layout layout, Transport& transport);
 
-  WorkerConfig config;
   Layout layout;
   Transport& transport;
   std::vector<float> weights;  // of all ranks; they add up to 1
+  WorkerConfig config;
   std::unique_ptr<Exchange> exchange;
   std::unique_ptr<Exchange> dense_exchange;  // where `auto` may choose in every step; else null
   bool goes_dense = false;                   // in the next step

@@ -107,9 +107,7 @@ class ThreadGroup::Shared::Rank final : public Transport {
     }
   }
 
-  void all_reduce_sum(std::span<float> numbers) override {
-    reduce(numbers);
-  }
+  void all_reduce_sum(std::span<float> numbers) override { reduce(numbers); }
 
   void all_reduce_sum_bf16(std::span<std::uint16_t> numbers) override { reduce(numbers); }
 
