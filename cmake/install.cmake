@@ -24,8 +24,13 @@ install(FILES ${PROJECT_BINARY_DIR}/sparsewireConfig.cmake ${PROJECT_BINARY_DIR}
 # library has to link what it uses as well; a shared one brings that along.
 file(RELATIVE_PATH pkgconfig_to_prefix ${CMAKE_INSTALL_PREFIX}/${pkgconfig_dir} ${CMAKE_INSTALL_PREFIX})
 string(REGEX REPLACE "/$" "" pkgconfig_to_prefix ${pkgconfig_to_prefix})
+set(private_libraries "")
 if(BUILD_SHARED_LIBS)
   set(private .private)
+elseif(sparsewire_has_mpi)
+  # MPI's .pc file has another name from each vendor.
+  list(JOIN MPI_CXX_LIBRARIES " " private_libraries)
+  string(PREPEND private_libraries " ")
 endif()
 configure_file(${CMAKE_CURRENT_LIST_DIR}/sparsewire.pc.in ${PROJECT_BINARY_DIR}/sparsewire.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/sparsewire.pc DESTINATION ${pkgconfig_dir})

@@ -538,6 +538,34 @@ class Files(Case):
             self.assertEqual(sorted(self.snapshot()), ["in.npy", "mem.npy", "pipe"])
             (self.folder / "pipe").unlink()
 
+    def test_do_not_change_if_nothing_can_be_printed(self):
+        self.put("in.npy", npy(gaussians(8)))
+        self.put("mem.npy", npy([0] * 8))
+        before = self.snapshot()
+        for more in ([], ["--json", "-"]):
+            with open("/dev/full", "wb") as full:
+                done = subprocess.run([PROGRAM, "compress", "in.npy", *TOPK, "--memory", "mem.npy", "-o", "out.swf", *more],
+                                      cwd=self.folder, stdout=full, stderr=subprocess.PIPE, check=False)
+            self.assertEqual((done.returncode, done.stderr), (1, b"sparsewire: cannot write standard output\n"))
+            self.assertEqual(self.snapshot(), before)
+
+    def test_are_not_the_standard_output(self):
+        self.put("in.npy", npy(gaussians(8)))
+        self.put("mem.npy", npy([0] * 8))
+        with open(self.folder / "mem.npy", "ab") as log:
+            done = subprocess.run([PROGRAM, "compress", "in.npy", *TOPK, "--memory", "mem.npy", "-o", "out.swf"],
+                                  cwd=self.folder, stdout=log, stderr=subprocess.PIPE, check=False)
+        self.assertEqual((done.returncode, done.stderr.count(b"\n")), (2, 1))
+        self.assertEqual(self.get("mem.npy"), npy([0] * 8))
+        self.refuses("compress", "in.npy", *TOPK, "-o", "-", "--json", "/dev/stdout", says="the same file")
+
+    def test_may_have_names_that_are_not_text(self):
+        self.put("in.npy", npy(gaussians(8)))
+        self.compress()
+        done = subprocess.run([os.fsencode(PROGRAM), b"decompress", b"out.swf", b"-o", b"\xff.npy", b"--json", b"j"],
+                              cwd=self.folder, capture_output=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+
     def test_survive_a_reader_that_leaves(self):
         process, pipe, _ = self.stop_in_the_middle()
         pipe.close()

@@ -2,8 +2,8 @@
 #
 # The Debian packages that sparsewire is built and tested with, and how to get them. Sourced by run.sh and test.sh.
 
-build_packages=(g++ cmake ninja-build libhwy-dev libcli11-dev libfmt-dev nlohmann-json3-dev libbenchmark-dev)
-test_packages=(clang-14 libclang-rt-14-dev libgmock-dev libgtest-dev pkg-config python3)
+build_packages=(g++ cmake ninja-build libhwy-dev libcli11-dev libfmt-dev nlohmann-json3-dev libbenchmark-dev libopenmpi-dev)
+test_packages=(clang-14 iproute2 libclang-rt-14-dev libgmock-dev libgtest-dev openmpi-bin pkg-config procps python3)
 
 # need_packages PACKAGE...    installs those that are missing; silent, offline and without root when none is
 need_packages() {

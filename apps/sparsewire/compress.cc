@@ -7,7 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <limits>
 #include <memory>
@@ -50,6 +50,7 @@ bool exists(const std::string& path, const char* option) {
   const auto status = std::filesystem::status(path, error);
   if (status.type() == std::filesystem::file_type::not_found) return false;
   if (error) throw UsageError(fmt::format("cannot read '{}': {}", path, error.message()));
+  if (files::is_standard_output(path)) throw UsageError(fmt::format("{} '{}' is the standard output", option, path));
   if (is_regular_file(status)) return true;
   throw UsageError(fmt::format("{} '{}' is not a file", option, path));
 }
@@ -106,8 +107,8 @@ void warn_of_first_step(const Options& options) {
   const std::string name = options.sparsifier.substr(0, options.sparsifier.find(':'));
   const bool counts = name == "randomk" || name == "rtopk" || options.sparsifier.find("warmup_") != std::string::npos;
   if (!counts) return;
-  fmt::print(stderr, "sparsewire: '{}' depends on the number of the step, and without --step or --state that is 0\n",
-             options.sparsifier);
+  std::fprintf(stderr, "sparsewire: '%s' depends on the number of the step, and without --step or --state that is 0\n",
+               options.sparsifier.c_str());
 }
 
 // A sifter where the last call left off.
@@ -148,7 +149,7 @@ std::string summary(const FrameInfo& info) {
 }
 
 void compress(const Options& options) {
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that leaves is an error to report, with the files aside tidied up
+  ignore_broken_outputs();
   const std::string input = input_path(options.gradient);
   const std::string output = output_path(options.output);
   check_distinct({{"the gradient", input},
@@ -194,10 +195,12 @@ void compress(const Options& options) {
   files::Replacement frame_file(output);
   frame_file.write(frame);
 
+  frame_file.prepare();  // a pipe or a device has the frame now
+  report.print();
   frame_file.commit();
   if (state_file) state_file->commit();
   if (memory_file) memory_file->commit();
-  report.deliver();
+  report.commit();
   warn_of_first_step(options);
 }
 

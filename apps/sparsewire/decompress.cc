@@ -2,7 +2,6 @@
 #include <fmt/core.h>
 
 #include <array>
-#include <csignal>
 #include <memory>
 #include <span>
 #include <string>
@@ -52,7 +51,7 @@ std::string stem_of(const std::string& output) {
 }
 
 void decompress(const Options& options) {
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that leaves is an error to report, with the files aside tidied up
+  ignore_broken_outputs();
   const std::string path = input_path(options.frame);
   const std::string output = output_path(options.output);
   const std::string indices_path = stem_of(output) + ".indices.npy";
@@ -82,8 +81,9 @@ void decompress(const Options& options) {
                   prints ? fmt::format("wrote {} entries, {} of them from the frame, to '{}'\n", grouped(info.dim),
                                        grouped(info.count), output)
                          : "");
+    report.print();
     file.commit();
-    report.deliver();
+    report.commit();
     return;
   }
   files::Replacement indices(indices_path);
@@ -96,9 +96,10 @@ void decompress(const Options& options) {
   Report report(options.json, json,
                 fmt::format("wrote {} of {} entries to '{}' and '{}'\n", grouped(info.count), grouped(info.dim),
                             indices_path, values_path));
+  report.print();
   indices.commit();
   values.commit();
-  report.deliver();
+  report.commit();
 }
 
 }  // namespace

@@ -54,7 +54,9 @@ void inspect_file(const Options& options) {
   check_frame(inspect(frame.span(), info), path);
   Json json = frame_json(info);
   json["version"] = info.version;
-  Report(options.json, json, table(info)).deliver();
+  Report report(options.json, json, table(info));
+  report.print();
+  report.commit();
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "options.h"
 #include "sparsewire/codec.h"
 #include "sparsewire/sparsifier.h"
+#include "sparsewire/worker.h"
 
 namespace sparsewire::cli {
 namespace {
@@ -42,8 +43,14 @@ void add_list(CLI::App& program) {
     const Choices sparse = choices("sparsifier", "keeps", sparsifiers());
     const Choices codec = choices("codec", "how", codecs());
     const Choices value = choices("values", "what", value_formats());
-    const Json json{{"sparsifiers", sparse.rows}, {"codecs", codec.rows}, {"value_formats", value.rows}};
-    Report(*json_path, json, sparse.text + '\n' + codec.text + '\n' + value.text).deliver();
+    const Choices exchange = choices("exchange", "moves", exchange_choices());
+    const Json json{{"sparsifiers", sparse.rows},
+                    {"codecs", codec.rows},
+                    {"value_formats", value.rows},
+                    {"exchanges", exchange.rows}};
+    Report report(*json_path, json, sparse.text + '\n' + codec.text + '\n' + value.text + '\n' + exchange.text);
+    report.print();
+    report.commit();
   });
 }
 

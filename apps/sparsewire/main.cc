@@ -27,6 +27,12 @@ void tidy_up(int signal) {
   std::raise(signal);
 }
 
+// Not fmt::print, which throws if standard error is closed.
+int complain(const char* what, int exit_code) {
+  std::fprintf(stderr, "sparsewire: %s\n", what);
+  return exit_code;
+}
+
 int run(int argc, char** argv) {
   CLI::App program("Data-parallel training that sends 0.1 % to 1 % of every gradient.", "sparsewire");
   program.set_version_flag("--version", SPARSEWIRE_VERSION);
@@ -47,9 +53,10 @@ int run(int argc, char** argv) {
       first == "-h" || first == "--help" || first == "--version" ||
       std::any_of(commands.begin(), commands.end(), [&](auto* command) { return command->get_name() == first; });
   if (!known) {
-    fmt::print(stderr, "sparsewire: there is no {} '{}'\nTry 'sparsewire --help'.\n",
-               first.starts_with('-') ? "option" : "command", first);
-    return kWrongUsage;
+    return complain(fmt::format("there is no {} '{}'\nTry 'sparsewire --help'.",
+                                first.starts_with('-') ? "option" : "command", first)
+                        .c_str(),
+                    kWrongUsage);
   }
   try {
     program.parse(argc, argv);
@@ -68,13 +75,10 @@ int main(int argc, char** argv) {
   try {
     return run(argc, argv);
   } catch (const sparsewire::UsageError& error) {
-    fmt::print(stderr, "sparsewire: {}\n", error.what());
-    return kWrongUsage;
+    return complain(error.what(), kWrongUsage);
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "sparsewire: out of memory\n");
-    return kFailed;
+    return complain("out of memory", kFailed);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "sparsewire: {}\n", error.what());
-    return kFailed;
+    return complain(error.what(), kFailed);
   }
 }

@@ -3,8 +3,11 @@
 #include <fmt/core.h>
 
 #include <charconv>
+#include <csignal>
+#include <cstdio>
 #include <limits>
 #include <span>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -55,7 +58,8 @@ void check_distinct(std::initializer_list<NamedFile> files) {
   for (const NamedFile* a = files.begin(); a != files.end(); ++a) {
     for (const NamedFile* b = files.begin(); b != a; ++b) {
       if (!a->path || !b->path) continue;
-      const bool both_print = *a->path == "-" && files::is_standard_output(*b->path);
+      const auto prints = [](const std::string& path) { return path == "-" || files::is_standard_output(path); };
+      const bool both_print = prints(*a->path) && prints(*b->path);
       if (!both_print && !files::is_same_file(*a->path, *b->path)) continue;
       throw UsageError(fmt::format("{} and {} are the same file, '{}'", b->option, a->option, *b->path));
     }
@@ -63,17 +67,32 @@ void check_distinct(std::initializer_list<NamedFile> files) {
 }
 
 Report::Report(const std::optional<std::string>& json_path, const Json& json, std::string text) {
-  const std::string bytes = json.dump(2) + '\n';
-  printed_ = json_path == "-" ? bytes : std::move(text);
-  if (!json_path || json_path == "-") return;
+  printed_ = std::move(text);
+  if (!json_path) return;
+  // A name that is not UTF-8 must not fail a command whose work is done.
+  const std::string bytes = json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+  if (json_path == "-") {
+    printed_ = bytes;
+    return;
+  }
   file_ = std::make_unique<files::Replacement>(*json_path);
   file_->write(std::as_bytes(std::span(bytes)));
   file_->prepare();
 }
 
-void Report::deliver() {
+void Report::print() const {
+  if (std::fputs(printed_.c_str(), stdout) < 0 || std::fflush(stdout) != 0) {
+    throw std::runtime_error("cannot write standard output");
+  }
+}
+
+void Report::commit() {
   if (file_) file_->commit();
-  fmt::print("{}", printed_);
+}
+
+void ignore_broken_outputs() {
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
 }
 
 std::string grouped(std::uint64_t number) {

@@ -39,13 +39,19 @@ class Report {
  public:
   // The JSON is written, but not in place: what fails, fails here.
   Report(const std::optional<std::string>& json_path, const Json& json, std::string text);
-  // Prints, and puts the file in its place.
-  void deliver();
+  // Comes before anything is changed: a standard output that cannot be written is an error like any other.
+  void print() const;
+  // Puts the file in its place.
+  void commit();
 
  private:
   std::string printed_;
   std::unique_ptr<files::Replacement> file_;
 };
+
+// A reader that leaves, or a file beyond the limit, becomes an error of the write: to be reported, with the files aside
+// tidied up.
+void ignore_broken_outputs();
 
 // 25000000 as 25,000,000.
 std::string grouped(std::uint64_t number);

@@ -65,6 +65,10 @@ class Sifter {
   // REQUIRES: the same gradient and lr, `sent` as sift gave it; nothing else in between.
   void undo(Gradient gradient, const SparseVector& sent, float lr = 1.0F);
 
+  // Sends everything after all: `sent` becomes full, and the memory empty. For a step whose message would otherwise be
+  // longer than that. REQUIRES: directly after sift(), with its `sent`; undo() then takes both back.
+  void flush(SparseVector& sent);
+
   // What a codec's rounding took: memory += sent - received, where `received` are the values of the same entries as the
   // other side decodes them. With f32 values nothing. With feedback `none` it is dropped like everything else.
   void keep_rounding_loss(const SparseVector& sent, std::span<const float> received);

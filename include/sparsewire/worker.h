@@ -83,7 +83,7 @@ class Worker {
   // step does not count, and the next one works. Throws ReplicasDiffer, TransportError, UsageError.
   const StepStats& step(Gradient gradient, std::span<float> update, const StepOptions& options = {});
 
-  // The same update without its zeros; stays until the next step.
+  // The same update, only the entries that somebody sent (all, if it is full); stays until the next step.
   const SparseVector& update() const noexcept;
   const StepStats& stats() const noexcept;
 
@@ -108,7 +108,8 @@ class Worker {
 
 struct ExchangeChoice {
   std::string_view name;
-  std::string_view summary;
+  std::string_view summary;  // what travels
+  std::string_view example;  // for WorkerConfig::exchange
 };
 // Every exchange there is.
 std::vector<ExchangeChoice> exchange_choices();

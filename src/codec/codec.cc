@@ -94,13 +94,20 @@ DecodeStatus parse(Bytes bytes, Frame& frame) {
   return parse_values(body.subspan(kHeaderSize), frame);
 }
 
+// What a vector of that size takes, and not the twice as much that a growing one keeps.
+template <class T>
+void make_size(std::vector<T>& items, std::size_t size) {
+  if (size > items.capacity()) items = {};
+  items.resize(size);
+}
+
 // The count is justified by now: no format has more than four values in a byte.
 DecodeStatus read(const Frame& frame, SparseVector& vector) {
   vector.dim = frame.dim;
   vector.draw.units.clear();
-  vector.values.resize(frame.count);
+  make_size(vector.values, frame.count);
   if (!frame.value_format->decode(frame.values.data(), frame.block, vector.values)) return DecodeStatus::bad_values;
-  vector.indices.resize(frame.index_codec == nullptr ? 0 : frame.count);
+  make_size(vector.indices, frame.index_codec == nullptr ? 0 : frame.count);
   const bool fine =
       frame.index_codec == nullptr ? frame.indices.empty() : frame.index_codec->decode(frame.indices, vector);
   return fine ? DecodeStatus::ok : DecodeStatus::bad_indices;
@@ -171,6 +178,7 @@ std::size_t Codec::Parts::encode_indices(const SparseVector& vector, const Index
     least = *size;
     used = &codec;
     std::swap(best, next);
+    if (least == 0) break;
   }
   return least;
 }
@@ -210,7 +218,12 @@ void Codec::encode(const SparseVector& vector, std::vector<std::byte>& frame, st
 DecodeStatus decode(std::span<const std::byte> bytes, SparseVector& vector) {
   Frame frame;
   DecodeStatus status = parse(bytes, frame);
-  if (status == DecodeStatus::ok) status = read(frame, vector);
+  try {
+    if (status == DecodeStatus::ok) status = read(frame, vector);
+  } catch (...) {  // out of memory
+    vector.clear(0);
+    throw;
+  }
   if (status != DecodeStatus::ok) vector.clear(0);
   return status;
 }
@@ -261,7 +274,11 @@ double entropy_bound_index_bits(std::uint64_t dim, std::uint64_t count) noexcept
   if (count == 0 || count >= dim) return 0;
   const auto n = static_cast<double>(dim);
   const auto k = static_cast<double>(count);
-  return (std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1)) / std::log(2.0) / k;
+  const auto log_factorial = [](double x) {
+    int sign = 0;  // std::lgamma would write it to a global variable
+    return ::lgamma_r(x + 1, &sign);
+  };
+  return (log_factorial(n) - log_factorial(k) - log_factorial(n - k)) / std::log(2.0) / k;
 }
 
 }  // namespace sparsewire

@@ -30,6 +30,7 @@ Levels means(const kernels::Halves& halves) noexcept {
   Levels levels;
   levels.low = halves.low_count == 0 ? 0 : static_cast<float>(halves.low_sum / halves.low_count);
   levels.high = halves.high_count == 0 ? levels.low : static_cast<float>(halves.high_sum / halves.high_count);
+  levels.low = std::min(levels.low, levels.high);  // the sums are rounded, and magnitudes may be all but equal
   return levels;
 }
 

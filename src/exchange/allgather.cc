@@ -38,6 +38,7 @@ class AllGather final : public Exchange {
     }
     merger_.copy_to(total);
     merger_.clear();
+    if (const auto bad = find_overflow(total)) verdict.failure = Verdict::Failure{0, *bad};  // all see the same
     traffic_.bytes_up = frame_size * static_cast<std::size_t>(transport_.size() - 1);
     clock.lap(traffic_.ns_merge);
     return verdict;

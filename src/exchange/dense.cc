@@ -4,7 +4,7 @@
 #include "core/half.h"
 #include "core/text.h"
 #include "exchange/clock.h"
-#include "exchange/exchange.h"
+#include "exchange/serving.h"
 #include "sparsewire/errors.h"
 
 namespace sparsewire {
@@ -40,8 +40,7 @@ class Dense final : public Exchange {
     if (bf16_) {
       halves_.resize(dim_);
       for (std::size_t i = 0; i < halves_.size(); ++i) halves_[i] = to_bf16(total.values[i]);
-      received.resize(sent.size());
-      for (std::size_t i = 0; i < received.size(); ++i) received[i] = from_bf16(halves_[sent.index(i)]) / weight_;
+      keep_received(sent, received);
       clock.lap(traffic_.ns_encode);
       transport_.all_reduce_sum_bf16(halves_);
       clock.lap(traffic_.ns_transport);
@@ -51,6 +50,7 @@ class Dense final : public Exchange {
       transport_.all_reduce_sum(total.values);
       clock.lap(traffic_.ns_transport);
     }
+    if (const auto bad = find_overflow(total)) verdict.failure = Verdict::Failure{0, *bad};  // all see the same
     count_bytes();
     return verdict;
   }
@@ -75,6 +75,18 @@ class Dense final : public Exchange {
     }
     std::fill(total.values.begin(), total.values.end(), 0.0F);
     for (std::size_t i = 0; i < sent.size(); ++i) total.values[sent.indices[i]] = weight_ * sent.values[i];
+  }
+
+  // What the others get of this rank's values, in its own units.
+  void keep_received(const SparseVector& sent, std::vector<float>& received) const {
+    received.resize(sent.size());
+    if (weight_ == 0) {  // they get nothing, and nothing is lost on the way
+      received = sent.values;
+    } else if (sent.is_full()) {
+      for (std::size_t i = 0; i < received.size(); ++i) received[i] = from_bf16(halves_[i]) / weight_;
+    } else {
+      for (std::size_t i = 0; i < received.size(); ++i) received[i] = from_bf16(halves_[sent.indices[i]]) / weight_;
+    }
   }
 
   // What an all-reduce cannot do without: (P-1)/P of the vector out, and as much in.

@@ -43,9 +43,7 @@ std::optional<std::uint64_t> Serving::answer(Message& frame) {
     has_answered_ = true;
   } else {
     merger_.copy_to(answer_);
-    const auto bad =
-        std::find_if(answer_.values.begin(), answer_.values.end(), [](float v) { return !std::isfinite(v); });
-    if (bad != answer_.values.end()) return answer_.index(static_cast<std::size_t>(bad - answer_.values.begin()));
+    if (const auto bad = find_overflow(answer_)) return bad;
   }
   codec_.encode(answer_, frame, sifter_ ? &received_ : nullptr);
   return std::nullopt;
@@ -61,6 +59,12 @@ void Serving::undo() {
   if (has_answered_) sifter_->undo(Gradient(merger_.sums()), answer_);
   has_answered_ = false;
   merger_.clear();
+}
+
+std::optional<std::uint64_t> find_overflow(const SparseVector& total) noexcept {
+  const auto bad = std::find_if(total.values.begin(), total.values.end(), [](float v) { return !std::isfinite(v); });
+  if (bad == total.values.end()) return std::nullopt;
+  return total.index(static_cast<std::size_t>(bad - total.values.begin()));
 }
 
 void decode_from(std::span<const std::byte> frame, int from, std::uint64_t dim, SparseVector& vector) {

@@ -41,6 +41,9 @@ class Serving {
   bool has_answered_ = false;  // by a sift that undo() would have to take back
 };
 
+// Where the sum of finite entries is not finite; nothing if it is everywhere.
+std::optional<std::uint64_t> find_overflow(const SparseVector& total) noexcept;
+
 // The vector of a frame from rank `from`. Throws TransportError if it is none, or not of `dim` entries.
 void decode_from(std::span<const std::byte> frame, int from, std::uint64_t dim, SparseVector& vector);
 

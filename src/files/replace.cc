@@ -99,7 +99,8 @@ void Replacement::open_aside() {
   const std::filesystem::path folder = std::filesystem::path(target_).parent_path();
   for (int i = 0; file_ < 0; ++i) {
     std::string name = (folder / text(".sparsewire-", ::getpid(), "-", i, ".tmp")).string();
-    file_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    // Until it has the mode of the old one nobody else may look.
+    file_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, exists ? 0600 : 0666);
     if (file_ >= 0) {
       aside_ = std::move(name);
       remember(aside_);

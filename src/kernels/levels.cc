@@ -80,11 +80,13 @@ double rounding_loss(const float* values, std::size_t count, float scale, float 
   const Float top = hn::Set(kFloats, most);
   Sum loss;
   for_each_vector(values, count, [&](std::size_t part, Float value) {
-    const Float code = hn::Round(hn::Min(hn::Max(hn::Div(value, scales), hn::Neg(top)), top));
-    const Float error = hn::Sub(value, hn::Mul(code, scales));
+    const Float quotient = hn::Div(value, scales);
+    const Float code = hn::Round(hn::Min(hn::Max(quotient, hn::Neg(top)), top));
+    const Float error = hn::Sub(quotient, code);  // in scales, so that no square leaves the range of a float
     loss.add(part, hn::Mul(error, error));
   });
-  return loss.total();
+  const auto wide = static_cast<double>(scale);
+  return loss.total() * wide * wide;
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -225,6 +226,30 @@ void Sifter::undo(Gradient gradient, const SparseVector& sent, float lr) {
   p.ledger = p.ledger_before;
 }
 
+void Sifter::flush(SparseVector& sent) {
+  Parts& p = *parts_;
+  if (!p.can_undo || sent.size() != p.ledger.entries) {
+    throw UsageError(text("[", p.name, "] there is no step of ", sent.size(), " entries to flush"));
+  }
+  p.check(sent, "flush");
+  if (sent.is_full()) return;
+  std::vector<float> all(p.memory.begin(), p.memory.end());
+  for (std::size_t i = 0; i < sent.size(); ++i) all[sent.indices[i]] = sent.values[i];
+  if (p.feedback.kind == Feedback::Kind::momentum) {  // a velocity ends where its entry is sent
+    std::vector<float> masked(p.velocity.begin(), p.velocity.end());
+    for (std::size_t i = 0; i < sent.size(); ++i) masked[sent.indices[i]] = p.masked[i];
+    p.masked = std::move(masked);
+    std::fill(p.velocity.begin(), p.velocity.end(), 0.0F);
+  }
+  sent.clear(p.memory.size());
+  sent.values = std::move(all);
+  std::fill(p.memory.begin(), p.memory.end(), 0.0F);
+  p.ledger.entries = sent.size();
+  p.ledger.total_error -= p.ledger.memory_norm2;
+  p.ledger.sent_norm2 += p.ledger.memory_norm2;
+  p.ledger.memory_norm2 = 0;
+}
+
 void Sifter::Parts::check(const SparseVector& entries, const char* what) const {
   if (entries.dim == memory.size() && entries.is_valid()) return;
   throw UsageError(
@@ -240,13 +265,21 @@ void Sifter::keep_rounding_loss(const SparseVector& sent, std::span<const float>
         text("[", p.name, "] the ", received.size(), " entries received are not the ", sent.size(), " sent"));
   }
   if (p.feedback.kind == Feedback::Kind::none) return;
-  for (std::size_t i = 0; i < sent.size(); ++i) {
-    if (!std::isfinite(sent.values[i] - received[i])) {
-      throw UsageError(text("[", p.name, "] entry ", sent.index(i), " was sent as ", sent.values[i],
-                            " and received as ", received[i]));
-    }
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  const float* const values = sent.values.data();
+  bool fine = true;
+  for (std::size_t i = 0; i < sent.size(); ++i) fine &= std::abs(values[i] - received[i]) <= kLargest;  // no NaN either
+  for (std::size_t i = 0; !fine && i < sent.size(); ++i) {
+    if (std::isfinite(values[i] - received[i])) continue;
+    throw UsageError(
+        text("[", p.name, "] entry ", sent.index(i), " was sent as ", values[i], " and received as ", received[i]));
   }
-  for (std::size_t i = 0; i < sent.size(); ++i) p.memory[sent.index(i)] += sent.values[i] - received[i];
+  float* const memory = p.memory.data();
+  if (sent.is_full()) {
+    for (std::size_t i = 0; i < sent.size(); ++i) memory[i] += values[i] - received[i];
+  } else {
+    for (std::size_t i = 0; i < sent.size(); ++i) memory[sent.indices[i]] += values[i] - received[i];
+  }
 }
 
 void Sifter::observe(const SparseVector& sent, std::span<const float> update_at_sent) {

@@ -69,34 +69,17 @@ double bits_of_values(const std::string& codec) {
                                                : 2;
 }
 
-// `auto` is sharded, unless a full vector is no longer. What both move is proportional to (P-1)/P, so P hardly counts.
-bool is_dense_shorter(const WorkerConfig& config, std::uint64_t dim, int ranks) {
-  const auto size = static_cast<double>(dim);
-  const auto frame_bits = [&](double entries, const std::string& codec) {
-    const double kept = std::min(entries, size);
-    return kept * (entropy_bound_index_bits(dim, static_cast<std::uint64_t>(kept)) + bits_of_values(codec));
-  };
-  const double up = expected_entries(config.sparsifier, dim);
-  const std::string& down_codec = config.downlink_codec.empty() ? config.codec : config.downlink_codec;
-  const double down = config.downlink.empty() ? frame_bits(up * ranks, "auto")
-                                              : frame_bits(expected_entries(config.downlink, dim), down_codec);
-  const double dense_bits = bits_of_values(config.codec) < 32 ? 16 : 32;
-  return frame_bits(up, config.codec) + down >= 2 * size * dense_bits;
-}
-
 // `auto` decides the same on all ranks, as all have the same plan. When it goes dense nothing stays in a memory.
 WorkerConfig resolved(WorkerConfig config, const Layout& layout, const Transport& transport) {
-  if (config.exchange == "auto") {
-    if (is_dense_shorter(config, layout.dim(), transport.size())) {
-      config.exchange = "dense";
-      config.sparsifier = "dense";
-      config.downlink.clear();
-      config.codec = bits_of_values(config.codec) < 32 ? "auto:values=bf16" : "auto:values=f32";
-    } else {
-      config.exchange = "sharded";
-    }
-  }
   if (config.downlink_codec.empty()) config.downlink_codec = config.codec;
+  if (config.exchange != "auto") return config;
+  config.exchange = "sharded";
+  if (is_dense_shorter(config, expected_entries(config.sparsifier, layout.dim()), layout.dim(), transport.size())) {
+    config.exchange = "dense";
+    config.sparsifier = "dense";
+    config.downlink.clear();
+    config.codec = dense_codec(config);
+  }
   return config;
 }
 
@@ -123,6 +106,23 @@ ExchangePlan plan_of(const WorkerConfig& config, const Layout& layout, const std
 
 }  // namespace
 
+std::string dense_codec(const WorkerConfig& config) {
+  return bits_of_values(config.codec) < 32 ? "auto:values=bf16" : "auto:values=f32";
+}
+
+// What both move is proportional to (P-1)/P, so P counts only where the union is sent back.
+bool is_dense_shorter(const WorkerConfig& config, double entries, std::uint64_t dim, int ranks) {
+  const auto size = static_cast<double>(dim);
+  const auto frame_bits = [&](double count, const std::string& codec) {
+    const double kept = std::min(count, size);
+    return kept * (entropy_bound_index_bits(dim, static_cast<std::uint64_t>(kept)) + bits_of_values(codec));
+  };
+  const double down = config.downlink.empty()
+                          ? frame_bits(entries * ranks, "auto")
+                          : frame_bits(expected_entries(config.downlink, dim), config.downlink_codec);
+  return frame_bits(entries, config.codec) + down >= 2 * size * bits_of_values(dense_codec(config));
+}
+
 Worker::Parts::Parts(const WorkerConfig& given, Layout tensors, Transport& engine)
     : config(resolved(given, tensors, engine)),
       layout(std::move(tensors)),
@@ -133,6 +133,13 @@ Worker::Parts::Parts(const WorkerConfig& given, Layout tensors, Transport& engin
              place_of(config, layout, engine, weights[static_cast<std::size_t>(engine.rank())])),
       observes(Spec(config.sparsifier).name() == "regtopk"),
       server_votes_alone(Spec(config.exchange).name() == "server") {
+  // Only a threshold's count is not known before: it may be sparse in one step and dense in the next.
+  if (given.exchange == "auto" && Spec(config.sparsifier).name() == "threshold") {
+    ExchangePlan plan = plan_of(config, layout, weights);
+    plan.codec = dense_codec(config);
+    plan.downlink.clear();
+    dense_exchange = make_exchange("dense", plan, engine);
+  }
   const std::string exchange_name = Spec(config.exchange).name();
   if (!config.downlink.empty() && exchange_name != "server" && exchange_name != "sharded") {
     throw UsageError(text("[", exchange_name, "] takes no downlink: server and sharded do"));
@@ -145,8 +152,8 @@ Worker::Worker(const WorkerConfig& config, Layout layout, Transport& transport)
 
 std::vector<ExchangeChoice> exchange_choices() {
   std::vector<ExchangeChoice> choices;
-  for (const ExchangeInfo& info : exchanges()) choices.push_back({info.name, info.summary});
-  choices.push_back({"auto", "sharded, or dense where that is no longer"});
+  for (const ExchangeInfo& info : exchanges()) choices.push_back({info.name, info.summary, info.name});
+  choices.push_back({"auto", "sharded, or dense if no longer", "auto"});
   return choices;
 }
 

@@ -15,6 +15,8 @@ struct SavedWorker {
   float weight = 0;
   std::string exchange;
   std::string downlink;
+  bool goes_dense = false;
+  std::uint32_t checksum = 0;
   std::vector<std::byte> sifter;
   std::vector<std::byte> server;  // empty: this rank had no memory to serve from
 
@@ -24,6 +26,8 @@ struct SavedWorker {
     state.value("worker_weight", weight);
     state.string("exchange", exchange);
     state.string("downlink", downlink);
+    state.flag("goes_dense", goes_dense);
+    state.value("checksum", checksum);
     state.array("sifter", sifter);
     state.array("server", server);
   }
@@ -105,6 +109,8 @@ std::vector<std::byte> Worker::save() const {
                     .weight = p.weights[static_cast<std::size_t>(p.transport.rank())],
                     .exchange = p.config.exchange,
                     .downlink = p.config.downlink,
+                    .goes_dense = p.goes_dense,
+                    .checksum = p.checksum,
                     .sifter = p.sifter.save(),
                     .server = {}};
   if (const Sifter* const server = p.exchange->server()) saved.server = server->save();
@@ -136,6 +142,8 @@ void Worker::load(std::span<const std::vector<std::byte>> states) {
     if (server != nullptr) server->load(server_before);
     throw;
   }
+  p.goes_dense = p.dense_exchange != nullptr && saved[0].goes_dense;
+  p.checksum = saved[0].checksum;
   p.total.clear(p.layout.dim());
   p.stats = {};
 }

@@ -1,10 +1,12 @@
-// The whole engine on one screen: Worker::step. What else a worker needs is below it and in worker_state.cc.
+// The whole engine on one screen: Worker::step. What each line does is below; how a worker is made and saved, in
+// making.cc and saving.cc.
 #include "sparsewire/worker.h"
 
 #include <algorithm>
 #include <map>
 
-#include "core/crc32c.h"
+#include "core/crc32c_extend.h"
+#include "core/spec.h"
 #include "core/text.h"
 #include "exchange/clock.h"
 #include "sparsewire/errors.h"
@@ -16,36 +18,40 @@ namespace sparsewire {
 const StepStats& Worker::step(Gradient gradient, std::span<float> update, const StepOptions& options) {
   Parts& p = *parts_;
   p.check_size(update);
-  const Word mine = p.sift(gradient, options);  // sparsify/  out of the memory, what is worth sending
-  const Verdict verdict = p.exchange->run(p.sent, mine, p.received, p.total);  // exchange/  encode, move, decode, merge
-  if (verdict.failure)
-    p.take_back(gradient, options, mine, *verdict.failure);  //            on every rank, the same error
-  p.keep_rounding_loss();                                    //            what rounding took waits in the memory
-  p.observe();                                               // sparsify/  RegTop-k learns what the others made of it
-  p.agree();                                                 //            one measured threshold for all
-  p.scatter(update);                                         //            back to dense for the optimiser
-  p.account(verdict);                                        //            the books of the step
-  p.compare_replicas();                                      //            every so often
+  p.sift(gradient, options);   // sparsify/  out of the memory, what is worth sending
+  p.exchange_all();            // exchange/  encode, move, decode, merge: the same bits on every rank
+  p.judge(gradient, options);  //            a gradient that was bad anywhere: all take the step back
+  p.keep_rounding_loss();      // sparsify/  what the codec's rounding took waits in the memory
+  p.observe();                 // sparsify/  RegTop-k learns what the others made of it
+  p.agree();                   //            one measured threshold for all
+  p.scatter(update);           //            back to dense for the optimiser
+  p.account();                 //            the books of the step
+  p.compare_replicas();        //            every so often
   return p.stats;
 }
 
-Word Worker::Parts::sift(const Gradient& gradient, const StepOptions& options) {
+Exchange& Worker::Parts::way() noexcept { return goes_dense ? *dense_exchange : *exchange; }
+
+void Worker::Parts::sift(const Gradient& gradient, const StepOptions& options) {
   stats.ns_sift = 0;
   StageClock clock;
-  Word word{.failed = false, .flags = options.flags, .entries = 0};
+  mine = {.failed = false, .flags = options.flags, .entries = 0};
   try {
     sifter.sift(gradient, sent, options.lr);
-    word.entries = sent.size();
+    mine.entries = sent.size();
+    if (goes_dense) sifter.flush(sent);
   } catch (const BadGradient& error) {
-    word.failed = true;
-    word.entries = error.index();
+    mine.failed = true;
+    mine.entries = error.index();
   }
   clock.lap(stats.ns_sift);
-  return word;
 }
 
-void Worker::Parts::take_back(const Gradient& gradient, const StepOptions& options, const Word& mine,
-                              const Verdict::Failure& failure) {
+void Worker::Parts::exchange_all() { verdict = way().run(sent, mine, received, total); }
+
+void Worker::Parts::judge(const Gradient& gradient, const StepOptions& options) {
+  if (!verdict.failure) return;
+  const Verdict::Failure& failure = *verdict.failure;
   if (!mine.failed) sifter.undo(gradient, sent, options.lr);
   total.clear(layout.dim());
   throw BadGradient(text("[worker] the gradient of rank ", failure.rank, " is not finite at index ", failure.index,
@@ -100,9 +106,9 @@ void Worker::Parts::scatter(std::span<float> update) {
   clock.lap(stats.ns_apply);
 }
 
-void Worker::Parts::account(const Verdict& verdict) {
+void Worker::Parts::account() {
   const Ledger& ledger = sifter.ledger();
-  const Traffic& traffic = exchange->traffic();
+  const Traffic& traffic = way().traffic();
   stats.step = ledger.step;
   stats.entries_sent = sent.size();
   stats.entries_total = total.size();
@@ -115,16 +121,23 @@ void Worker::Parts::account(const Verdict& verdict) {
   stats.memory_norm2 = ledger.memory_norm2;
   stats.total_error = ledger.total_error;
   stats.flags = verdict.flags;
+  stats.went_dense = goes_dense || Spec(config.exchange).name() == "dense";
   stats.ns_encode = traffic.ns_encode;
   stats.ns_exchange = traffic.ns_transport;
   stats.ns_decode = traffic.ns_decode;
   stats.ns_merge = traffic.ns_merge;
+  if (!dense_exchange) return;
+  const double mean = static_cast<double>(verdict.entries) / transport.size();  // agreed on, so all decide alike
+  goes_dense = is_dense_shorter(config, mean, layout.dim(), transport.size());
 }
 
+// Of all updates up to now: once replicas differ, they do for ever.
 void Worker::Parts::compare_replicas() {
-  if (config.check_every == 0 || stats.step % config.check_every != 0) return;
-  const std::uint32_t checksum =
-      crc32c(std::as_bytes(std::span(total.values))) * 31U + crc32c(std::as_bytes(std::span(total.indices)));
+  if (config.check_every == 0) return;
+  for (const auto bytes : {std::as_bytes(std::span(total.indices)), std::as_bytes(std::span(total.values))}) {
+    checksum = crc32c_extend(checksum, bytes);
+  }
+  if (stats.step % config.check_every != 0) return;
   std::map<std::uint32_t, std::vector<std::size_t>> ranks_with;
   const std::vector<std::uint32_t> checksums = everyones(transport, checksum);
   for (std::size_t r = 0; r < checksums.size(); ++r) ranks_with[checksums[r]].push_back(r);

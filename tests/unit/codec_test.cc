@@ -202,6 +202,93 @@ TEST(Codec, SendsAVectorThatListsAllItsEntriesWithoutIndicesUnderAuto) {
   EXPECT_EQ(info.codec, "raw32:values=f32");
 }
 
+SparseVector sent_by(const std::string& spec, Place place) {
+  const std::size_t n = place.layout.dim();
+  Sifter sifter(spec, "ef", std::move(place));
+  SparseVector sent;
+  sifter.sift(Gradient(reference::input("normal").make(n, 0, 5)), sent);
+  return sent;
+}
+
+// The sums behind the two magnitudes are rounded: the lower mean once came out above the higher one.
+TEST(Int2, MakesFramesThatCanBeReadOfMagnitudesThatAreAllButEqual) {
+  for (const std::size_t count : {256U, 1024U, 4096U}) {
+    for (std::size_t odd = 0; odd < count; odd += count / 256) {
+      Numbers values(count, 0x1.06fff4p+0F);
+      values[odd] = std::nextafter(values[odd], 0.0F);
+      SparseVector decoded;
+      ASSERT_EQ(decode(encoded("auto:values=int2,block=" + std::to_string(count), full_vector(values)), decoded),
+                DecodeStatus::ok)
+          << odd << " of " << count;
+    }
+  }
+}
+
+// -78.5000024 scales: rounded to f32 first it is a tie, and goes to -78.
+TEST(Int8, RoundsTheQuotientOnce) {
+  Numbers values(16, 0.0F);
+  values[0] = 0.031354159F * 127;
+  values[1] = -2.461301565F;
+  Numbers received;
+  encoded("raw32:values=int8,block=16", full_vector(values), &received);
+  const float scale = received[0] / 127;
+  const double error = std::abs(static_cast<double>(values[1]) - static_cast<double>(received[1]));
+  EXPECT_LE(error, static_cast<double>(scale) / 2 * 1.0000001) << received[1];
+}
+
+TEST(Int4, ChoosesTheSameCodesAtEveryScale) {
+  const Numbers values = values_of_kind(1, 256);
+  Numbers received;
+  encoded("auto:values=int4", full_vector(values), &received);
+  for (const float factor : {0x1p-90F, 0x1p-60F, 0x1p60F, 0x1p90F}) {
+    Numbers scaled = values;
+    for (float& value : scaled) value *= factor;
+    Numbers received_scaled;
+    encoded("auto:values=int4", full_vector(scaled), &received_scaled);
+    for (float& value : received_scaled) value /= factor;
+    EXPECT_EQ(received_scaled, received) << factor;
+  }
+}
+
+// Where a code just fits the window of the fast path, and where it does not, beginning at every bit of a byte.
+TEST(Golomb, ReadsTheLongestCodesInTheMiddleOfMany) {
+  constexpr std::size_t kCount = 1100;
+  for (const std::uint32_t divisor : {(1U << 24) + 1, (1U << 25) - 1, 1U << 25, (1U << 25) + 1, (1U << 26) + 1}) {
+    for (const std::uint32_t quotient : {22U, 23U, 24U, 30U, 31U, 32U, 33U, 56U, 57U}) {
+      for (std::size_t place = 401; place < 433; place += 4) {
+        for (const std::uint32_t odd : {0U, divisor - 1}) {  // one code in the same stream that is a bit longer
+          const std::uint64_t gap = std::uint64_t{quotient} * divisor + divisor - 1;
+          if (gap + odd + kCount >= 0xFFFFFFFF) continue;
+          Indices indices = every_nth(kCount, 0, 1);
+          for (std::size_t i = 101; i < kCount; ++i) indices[i] += odd;
+          for (std::size_t i = place; i < kCount; ++i) indices[i] += static_cast<std::uint32_t>(gap);
+          const SparseVector vector = vector_of(std::uint64_t{indices.back()} + 1, indices, 1);
+          SparseVector decoded;
+          ASSERT_EQ(
+              decode(reference::write_frame(vector, {.indices = reference::IndexCodec::golomb, .divisor = divisor}),
+                     decoded),
+              DecodeStatus::ok);
+          ASSERT_EQ(decoded, vector) << divisor << " * " << quotient << " at " << place << " after " << odd;
+        }
+      }
+    }
+  }
+}
+
+TEST(Decode, LeavesNothingOfTheVectorThatWasThereBefore) {
+  const SparseVector plain{9, {1, 4}, {1, 2}, {}};
+  SparseVector vector = sent_by("randomk:ratio=0.1", {.layout = 1000});
+  ASSERT_FALSE(vector.draw.units.empty());
+  ASSERT_EQ(decode(encoded("golomb", plain), vector), DecodeStatus::ok);
+  EXPECT_TRUE(vector.draw.units.empty());
+  EXPECT_EQ(vector, plain);
+
+  vector = sent_by("randomk:ratio=0.1", {.layout = 1000});
+  EXPECT_NE(decode(Bytes(40), vector), DecodeStatus::ok);
+  EXPECT_EQ(vector.dim, 0U);
+  EXPECT_TRUE(vector.indices.empty() && vector.values.empty() && vector.draw.units.empty());
+}
+
 TEST_P(EveryCodec, RefusesVectorsThatAreNotValid) {
   Codec codec(spec());
   std::vector<std::byte> frame;
@@ -625,14 +712,6 @@ TEST_P(RoundingLoss, WaitsInTheMemory) {
 }
 
 // ---- indices that were drawn
-
-SparseVector sent_by(const std::string& spec, Place place) {
-  const std::size_t n = place.layout.dim();
-  Sifter sifter(spec, "ef", std::move(place));
-  SparseVector sent;
-  sifter.sift(Gradient(reference::input("normal").make(n, 0, 5)), sent);
-  return sent;
-}
 
 TEST(DrawnIndices, DoNotTravel) {
   constexpr std::size_t kFixed = 24 + 4 + 29;  // header, checksum, seed without units

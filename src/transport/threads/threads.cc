@@ -37,6 +37,7 @@ struct ThreadGroup::Shared {
         slots(static_cast<std::size_t>(count * count)),
         changed(static_cast<std::size_t>(count)),
         shown(static_cast<std::size_t>(count)),
+        waits_for(static_cast<std::size_t>(count), -1),
         ended(static_cast<std::size_t>(count)) {}
 
   const int size;
@@ -46,8 +47,11 @@ struct ThreadGroup::Shared {
   std::vector<std::condition_variable> changed;  // one for each rank: one of its slots changed
   std::vector<std::unique_ptr<Transport>> ranks;
   std::vector<std::span<std::byte>> shown;  // what ranks show each other while they reduce
+  int readers = 0;                          // ranks that look at it
+  std::condition_variable nobody_reads;
 
-  std::vector<bool> ended;  // ranks that will not come again, though nothing is wrong with them
+  std::vector<int> waits_for;  // whom each rank waits for, or -1
+  std::vector<bool> ended;     // ranks that will not come again, though nothing is wrong with them
 
   // The first failure; from then on every call fails with it.
   std::optional<int> lost;
@@ -55,6 +59,17 @@ struct ThreadGroup::Shared {
 
   Slot& slot(int from, int to) { return slots[static_cast<std::size_t>(from * size + to)]; }
   std::condition_variable& changed_for(int rank) { return changed[static_cast<std::size_t>(rank)]; }
+
+  // The one at the end of the chain: who waits for another is not late.
+  int who_is_to_blame(int missing) const {
+    int blamed = missing;
+    for (int hops = 0; hops < size; ++hops) {
+      const int next = waits_for[static_cast<std::size_t>(blamed)];
+      if (next == -1) return blamed;
+      blamed = next;
+    }
+    return missing;  // a circle: somebody made another call than the others
+  }
 
   void fail(int rank, std::string reason) {
     if (lost) return;
@@ -74,6 +89,7 @@ class ThreadGroup::Shared::Rank final : public Transport {
   void move(std::span<const Outgoing> out, std::span<const Incoming> in) override {
     const Clock::time_point end = Clock::now() + shared_.deadline;
     std::unique_lock lock(shared_.mutex);
+    if (shared_.lost) throw TransportError(shared_.why, *shared_.lost);
     for (const Outgoing& message : out) {
       Slot& slot = shared_.slot(rank_, message.rank);
       slot.bytes = message.bytes;
@@ -106,11 +122,15 @@ class ThreadGroup::Shared::Rank final : public Transport {
   void wait(std::unique_lock<std::mutex>& lock, Clock::time_point end, int whom, Condition condition) {
     const auto has_ended = [&] { return shared_.ended[static_cast<std::size_t>(whom)]; };
     const auto is_over = [&] { return shared_.lost.has_value() || condition() || has_ended(); };
+    int& mine = shared_.waits_for[static_cast<std::size_t>(rank_)];
+    mine = whom;
     const bool in_time = shared_.changed_for(rank_).wait_until(lock, end, is_over);
+    const int blamed = shared_.who_is_to_blame(whom);
+    mine = -1;
     if (condition()) return;
     if (!in_time) {
-      shared_.fail(whom, text("rank ", whom, " did not come within ", shared_.deadline.count(), " ms; rank ", rank_,
-                              " waited for it"));
+      shared_.fail(blamed, text("rank ", blamed, " did not come within ", shared_.deadline.count(), " ms; rank ", rank_,
+                                " waited for it"));
     } else if (has_ended()) {
       shared_.fail(whom, text("rank ", whom, " has ended; rank ", rank_, " waited for it"));
     }
@@ -143,12 +163,40 @@ class ThreadGroup::Shared::Rank final : public Transport {
     }
   }
 
-  // Every rank sums one part over all, in rank order, where it stands; then all copy the parts of the others.
+  // Reads what the others show. Nobody leaves `reduce` while one does, so that no memory is freed under its eyes.
+  template <class Read>
+  void read(Read read) {
+    {
+      const std::lock_guard lock(shared_.mutex);
+      if (shared_.lost) throw TransportError(shared_.why, *shared_.lost);
+      ++shared_.readers;
+    }
+    read();
+    const std::lock_guard lock(shared_.mutex);
+    if (--shared_.readers == 0) shared_.nobody_reads.notify_all();
+  }
+
   template <class Number, class Add>
   void reduce(std::span<Number> numbers, Add add) {
+    try {
+      reduce_together(numbers, add);
+    } catch (...) {
+      std::unique_lock lock(shared_.mutex);
+      shared_.nobody_reads.wait(lock, [&] { return shared_.readers == 0; });
+      throw;
+    }
+  }
+
+  // Every rank sums one part over all, in rank order, where it stands; then all copy the parts of the others.
+  template <class Number, class Add>
+  void reduce_together(std::span<Number> numbers, Add add) {
     const auto bytes = std::as_writable_bytes(numbers);
     shared_.shown[static_cast<std::size_t>(rank_)] = bytes;
     barrier();
+    // All see it if one differs, before anybody reads.
+    for (const std::span<std::byte> theirs : shared_.shown) {
+      if (theirs.size() != bytes.size()) throw UsageError("[threads] all_reduce_sum of different sizes");
+    }
     const auto part = [&](int rank) {
       const auto cut = [&](int r) {
         return numbers.size() * static_cast<std::size_t>(r) / static_cast<std::size_t>(size()) / 32 * 32;
@@ -157,27 +205,29 @@ class ThreadGroup::Shared::Rank final : public Transport {
       return std::pair(begin, rank + 1 == size() ? numbers.size() : cut(rank + 1));
     };
     const auto of = [&](int rank) {
-      const std::span<std::byte> shown = shared_.shown[static_cast<std::size_t>(rank)];
-      if (shown.size() != bytes.size()) throw UsageError("[threads] all_reduce_sum of different sizes");
-      return reinterpret_cast<Number*>(shown.data());
+      return reinterpret_cast<Number*>(shared_.shown[static_cast<std::size_t>(rank)].data());
     };
-    const auto [begin, end] = part(rank_);
-    constexpr std::size_t kStretch = 2048;
-    std::array<Number, kStretch> sums;
-    for (std::size_t done = begin; done < end; done += kStretch) {
-      const std::size_t count = std::min(kStretch, end - done);
-      std::copy_n(of(0) + done, count, sums.data());
-      for (int r = 1; r < size(); ++r) {
-        const Number* const theirs = of(r) + done;
-        for (std::size_t i = 0; i < count; ++i) sums[i] = add(sums[i], theirs[i]);
+    read([&] {
+      const auto [begin, end] = part(rank_);
+      constexpr std::size_t kStretch = 2048;
+      std::array<Number, kStretch> sums;
+      for (std::size_t done = begin; done < end; done += kStretch) {
+        const std::size_t count = std::min(kStretch, end - done);
+        std::copy_n(of(0) + done, count, sums.data());
+        for (int r = 1; r < size(); ++r) {
+          const Number* const theirs = of(r) + done;
+          for (std::size_t i = 0; i < count; ++i) sums[i] = add(sums[i], theirs[i]);
+        }
+        std::copy_n(sums.data(), count, numbers.data() + done);
       }
-      std::copy_n(sums.data(), count, numbers.data() + done);
-    }
+    });
     barrier();
-    for (int r = 0; r < size(); ++r) {
-      const auto [first, last] = part(r);
-      if (r != rank_) std::copy(of(r) + first, of(r) + last, numbers.data() + first);
-    }
+    read([&] {
+      for (int r = 0; r < size(); ++r) {
+        const auto [first, last] = part(r);
+        if (r != rank_) std::copy(of(r) + first, of(r) + last, numbers.data() + first);
+      }
+    });
     barrier();
   }
 

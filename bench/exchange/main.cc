@@ -1,0 +1,226 @@
+// exchange_bench: a whole step of many workers (sift, encode, exchange, decode, scatter) beside a dense all-reduce of the
+// same run.
+//
+//   exchange_bench --workers=4                              on threads of this process
+//   tools/netlab -n 4 --rate 100mbit exchange_bench --transport=mpi      on four hosts with slow links
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data.h"
+#include "grid.h"
+#include "sparsewire/errors.h"
+#include "sparsewire/transport.h"
+#include "sparsewire/worker.h"
+#include "transport/everyone.h"
+
+namespace sparsewire::bench {
+namespace {
+
+constexpr const char* kHelp = R"(exchange_bench: times whole steps of many workers beside a dense all-reduce of the same run.
+
+  --transport=threads|mpi   workers in this process (default), or one in each process that mpirun started
+  --workers=P,Q,...         on threads: how many (default 4)
+  --n=N                     entries of the gradient; default 25000000
+  --ratio=R                 kept, both ways; default 0.001
+  --steps=N                 timed steps of each row, after two that are not; default 5
+  --md                      as Markdown
+  --help                    this
+
+A row's time is that of the slowest rank, the median over the steps; its bytes are the mean over the ranks, up and down.
+)";
+
+struct Options {
+  bool mpi = false;
+  std::vector<int> workers = {4};
+  std::size_t n = 25'000'000;
+  std::string ratio = "0.001";
+  int steps = 5;
+  Form form = Form::text;
+};
+
+struct Row {
+  std::string label;
+  WorkerConfig config;
+};
+
+std::vector<Row> rows(const std::string& ratio) {
+  const std::string topk = "topk:ratio=" + ratio;
+  const auto config = [&](std::string sparsifier, std::string exchange, std::string codec, std::string downlink) {
+    WorkerConfig made;
+    made.sparsifier = std::move(sparsifier);
+    made.exchange = std::move(exchange);
+    made.codec = std::move(codec);
+    made.downlink = std::move(downlink);
+    made.check_every = 0;
+    return made;
+  };
+  return {
+      {"dense, f32", config("dense", "dense", "auto:values=f32", "")},
+      {"dense, bf16", config("dense", "dense", "auto:values=bf16", "")},
+      {"allgather, f32", config(topk, "allgather", "auto:values=f32", "")},
+      {"server, f32", config(topk, "server", "auto:values=f32", "")},
+      {"server both ways, f32", config(topk, "server", "auto:values=f32", topk)},
+      {"sharded, f32", config(topk, "sharded", "auto:values=f32", "")},
+      {"sharded both ways, f32", config(topk, "sharded", "auto:values=f32", topk)},
+      {"sharded both ways, bf16", config(topk, "sharded", "auto:values=bf16", topk)},
+  };
+}
+
+struct Measured {
+  double milliseconds = 0;  // of the slowest rank
+  double bytes = 0;         // up and down, mean over the ranks
+  double density = 0;       // of the update
+  StepStats last;           // of rank 0
+};
+
+double median(std::vector<double> numbers) {
+  std::sort(numbers.begin(), numbers.end());
+  return numbers[numbers.size() / 2];
+}
+
+// Everybody's gradient is a different one of the same kind.
+void fill(std::uint64_t step, const Transport& transport, std::span<float> gradient) {
+  fill_gradient(step * static_cast<std::uint64_t>(transport.size()) + static_cast<std::uint64_t>(transport.rank()),
+                gradient);
+}
+
+Measured measure(const Row& row, const Options& options, Transport& transport) {
+  constexpr int kUntimed = 2;
+  std::vector<float> gradient(options.n);
+  std::vector<float> update(options.n);
+  Worker worker(row.config, options.n, transport);
+  std::vector<double> times;
+  for (int step = 0; step < kUntimed + options.steps; ++step) {
+    fill(static_cast<std::uint64_t>(step), transport, gradient);
+    transport.barrier();
+    const auto begin = std::chrono::steady_clock::now();
+    worker.step(Gradient(gradient), update);
+    const std::chrono::duration<double, std::milli> mine = std::chrono::steady_clock::now() - begin;
+    const std::vector<double> all = everyones(transport, mine.count());
+    if (step >= kUntimed) times.push_back(*std::max_element(all.begin(), all.end()));
+  }
+  const StepStats& stats = worker.stats();
+  const auto all_bytes = everyones(transport, static_cast<double>(stats.bytes_up + stats.bytes_down));
+  Measured measured;
+  measured.milliseconds = median(times);
+  measured.bytes = std::accumulate(all_bytes.begin(), all_bytes.end(), 0.0) / static_cast<double>(all_bytes.size());
+  measured.density = stats.density;
+  measured.last = stats;
+  return measured;
+}
+
+std::string in_ms(std::uint64_t nanoseconds) { return fmt::format("{:.1f}", static_cast<double>(nanoseconds) * 1e-6); }
+
+// The table on rank 0; nothing on the others.
+std::string table(const Options& options, Transport& transport) {
+  Cells cells = {{fmt::format("{} workers, {} entries, {} kept", transport.size(), options.n, options.ratio), "ms a step",
+                  "times faster than dense bf16", "MB up and down", "density of the update", "sift", "encode", "exchange",
+                  "decode", "merge", "apply"}};
+  std::vector<Measured> all;
+  const std::vector<Row> what = rows(options.ratio);
+  for (const Row& row : what) {
+    if (transport.rank() == 0) fmt::print(stderr, "{} workers: {}\n", transport.size(), row.label);
+    all.push_back(measure(row, options, transport));
+  }
+  if (transport.rank() != 0) return "";
+  const double dense = all[1].milliseconds;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Measured& row = all[i];
+    cells.push_back({what[i].label, fmt::format("{:.1f}", row.milliseconds), fmt::format("{:.2f}", dense / row.milliseconds),
+                     fmt::format("{:.3f}", row.bytes * 1e-6), fmt::format("{:.5f}", row.density), in_ms(row.last.ns_sift),
+                     in_ms(row.last.ns_encode), in_ms(row.last.ns_exchange), in_ms(row.last.ns_decode),
+                     in_ms(row.last.ns_merge), in_ms(row.last.ns_apply)});
+  }
+  return grid(cells, options.form);
+}
+
+template <class Number>
+Number parse(std::string_view flag, std::string_view value, Number least, Number most) {
+  Number number{};
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error != std::errc() || end != value.data() + value.size() || number < least || number > most) {
+    throw UsageError(fmt::format("{}={} is not a number in [{}, {}]", flag, value, least, most));
+  }
+  return number;
+}
+
+std::optional<Options> parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    const std::size_t equals = std::min(argument.find('='), argument.size());
+    const std::string_view flag = argument.substr(0, equals);
+    std::string_view value = argument.substr(std::min(equals + 1, argument.size()));
+    if (flag == "--help" || flag == "-h") return std::nullopt;
+    if (flag == "--transport" && (value == "mpi" || value == "threads")) {
+      options.mpi = value == "mpi";
+    } else if (flag == "--workers") {
+      options.workers.clear();
+      while (!value.empty()) {
+        const std::size_t comma = std::min(value.find(','), value.size());
+        options.workers.push_back(parse(flag, value.substr(0, comma), 1, 1024));
+        value.remove_prefix(std::min(comma + 1, value.size()));
+      }
+    } else if (flag == "--n") {
+      options.n = parse<std::size_t>(flag, value, 1, 4'000'000'000);
+    } else if (flag == "--ratio") {
+      parse(flag, value, 0.0, 1.0);
+      options.ratio = value;
+    } else if (flag == "--steps") {
+      options.steps = parse(flag, value, 1, 1'000'000);
+    } else if (argument == "--md") {
+      options.form = Form::markdown;
+    } else {
+      throw UsageError(fmt::format("unknown argument {}; see --help", argument));
+    }
+  }
+  return options;
+}
+
+void run(const Options& options) {
+  if (options.mpi) {
+    const std::unique_ptr<Transport> transport = make_mpi_transport();
+    fmt::print("{}", table(options, *transport));
+    return;
+  }
+  for (const int workers : options.workers) {
+    std::string text;
+    run_on_threads(workers, [&](Transport& transport) {
+      std::string mine = table(options, transport);
+      if (transport.rank() == 0) text = std::move(mine);
+    });
+    fmt::print("{}", text);
+  }
+}
+
+}  // namespace
+}  // namespace sparsewire::bench
+
+int main(int argc, char** argv) {
+  using namespace sparsewire;
+  try {
+    const auto options = bench::parse(argc, argv);
+    if (!options) {
+      fmt::print("{}", bench::kHelp);
+      return 0;
+    }
+    bench::run(*options);
+    return 0;
+  } catch (const UsageError& error) {
+    fmt::print(stderr, "exchange_bench: {}\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "exchange_bench: {}\n", error.what());
+    return 1;
+  }
+}

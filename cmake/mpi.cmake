@@ -1,0 +1,24 @@
+# MPI is optional: SPARSEWIRE_MPI=AUTO takes it where it is, ON insists on it, OFF goes without.
+#
+# Only the C interface is used, but it is found with the C++ compiler: neither this project nor those that link the
+# static library need to have C enabled.
+set(SPARSEWIRE_MPI AUTO CACHE STRING "Ranks as MPI processes: AUTO, ON or OFF")
+set_property(CACHE SPARSEWIRE_MPI PROPERTY STRINGS AUTO ON OFF)
+
+set(sparsewire_has_mpi OFF)
+if(SPARSEWIRE_MPI)
+  set(MPI_CXX_SKIP_MPICXX ON)
+  if(SPARSEWIRE_MPI STREQUAL "AUTO")
+    find_package(MPI 3.0 QUIET COMPONENTS CXX)  # Debian: libopenmpi-dev
+  else()
+    find_package(MPI 3.0 REQUIRED COMPONENTS CXX)
+  endif()
+  set(sparsewire_has_mpi ${MPI_CXX_FOUND})
+endif()
+
+if(sparsewire_has_mpi)
+  target_sources(sparsewire PRIVATE src/transport/mpi/mpi.cc)
+  target_link_libraries(sparsewire PRIVATE MPI::MPI_CXX)
+else()
+  target_sources(sparsewire PRIVATE src/transport/mpi/no_mpi.cc)
+endif()

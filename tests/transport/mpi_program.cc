@@ -1,0 +1,91 @@
+// A program for tests under mpirun:
+//
+//   mpi_program killed        the last rank is killed while the others wait for it
+//   mpi_program stuck         the last rank never comes; the others give up, say so, and return 3
+//   mpi_program refuse        every rank returns 4
+//   mpi_program time BYTES    how many milliseconds all ranks took to send that much to their neighbour
+//   mpi_program reduce BYTES  how many all_reduce_sum takes, and how many a bare MPI_Allreduce
+#include <mpi.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+#include "sparsewire/errors.h"
+#include "sparsewire/transport.h"
+
+namespace {
+
+using sparsewire::Transport;
+
+void time(Transport& transport, std::size_t size) {
+  const int next = (transport.rank() + 1) % transport.size();
+  const int previous = (transport.rank() + transport.size() - 1) % transport.size();
+  const std::vector<std::byte> sent(size);
+  std::vector<std::byte> received(size);
+  const Transport::Outgoing out{next, sent};
+  const Transport::Incoming in{previous, &received};
+  transport.barrier();
+  const auto start = std::chrono::steady_clock::now();
+  transport.move({&out, 1}, {&in, 1});
+  transport.barrier();
+  const auto time = std::chrono::steady_clock::now() - start;
+  if (transport.rank() == 0) {
+    std::printf("%lld\n", static_cast<long long>(std::chrono::duration_cast<std::chrono::milliseconds>(time).count()));
+  }
+}
+
+void time_reduce(Transport& transport, std::size_t size) {
+  std::vector<float> numbers(size / sizeof(float), 1.0F);
+  std::vector<float> sums(numbers.size());
+  const auto best = [&](const auto& reduce) {
+    double least = 1e30;
+    for (int i = 0; i < 5; ++i) {
+      transport.barrier();
+      const auto start = std::chrono::steady_clock::now();
+      reduce();
+      const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
+      least = std::min(least, time.count());
+    }
+    return least;
+  };
+  const double bare = best([&] {
+    MPI_Allreduce(numbers.data(), sums.data(), static_cast<int>(numbers.size()), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+  });
+  const double ours = best([&] { transport.all_reduce_sum(numbers); });
+  if (transport.rank() == 0) std::printf("%.1f, bare %.1f\n", ours, bare);
+}
+
+int run(std::string_view what, std::size_t size) {
+  const auto transport =
+      sparsewire::make_mpi_transport(what == "stuck" ? std::chrono::milliseconds(1000) : sparsewire::kDefaultDeadline);
+  const bool is_last = transport->rank() == transport->size() - 1;
+  transport->barrier();
+  if (what == "refuse") return 4;
+  if (what == "time") {
+    time(*transport, size);
+    return 0;
+  }
+  if (what == "reduce") {
+    time_reduce(*transport, size);
+    return 0;
+  }
+  if (is_last && what == "killed") raise(SIGKILL);
+  if (is_last) pause();
+  transport->barrier();
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc > 1 ? argv[1] : "", argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 0);
+  } catch (const sparsewire::TransportError& error) {
+    std::fprintf(stderr, "TransportError: %s\n", error.what());
+    return 3;
+  }
+}
