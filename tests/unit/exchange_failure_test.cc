@@ -32,6 +32,7 @@ TEST_P(EveryWay, FailsOnAllRanksIfOneGradientIsBad) {
     Plan plan = EveryWay::plan(codec);
     if (is_all_reduce() && plan.config.codec != "auto") continue;
     plan.layout = 401;
+    plan.fill = bodies::fill_exact_gradient;
     plan.weights = {2, 1, 1};  // exact shares, so that a step that was undone leaves no trace
     for (const auto& bad : std::vector<std::vector<BadEntry>>{{{0, 7, kNaN}},
                                                               {{1, 400, kInfinity}},
@@ -40,6 +41,23 @@ TEST_P(EveryWay, FailsOnAllRanksIfOneGradientIsBad) {
                                                               {{0, 399, kNaN}, {1, 3, kNaN}},
                                                               {{0, 9, kNaN}, {1, 9, kNaN}, {2, 9, -kNaN}}}) {
       run_on_threads(3, [&](Transport& transport) { bodies::a_bad_gradient_fails_everywhere(transport, plan, bad); });
+    }
+  }
+}
+
+// A step that `auto` makes dense is taken back like any other.
+TEST(BadGradientOnAllRanks, LeavesNoTraceWhereAutoGoesDense) {
+  for (const char* sparsifier : {"threshold:lambda=16", "threshold:ratio=0.5,calibrate=2"}) {
+    for (const char* downlink : {"", "topk:ratio=0.1", "threshold:lambda=4"}) {
+      for (const int bad_rank : {0, 2}) {
+        Plan plan = bodies::plan_of(sparsifier, {"auto"});
+        plan.config.downlink = downlink;
+        plan.layout = 401;
+        plan.fill = bodies::fill_swinging_gradient;
+        plan.weights = {2, 1, 1};
+        const std::vector<BadEntry> bad = {{bad_rank, 17, kNaN}};
+        run_on_threads(3, [&](Transport& transport) { bodies::a_bad_gradient_fails_everywhere(transport, plan, bad); });
+      }
     }
   }
 }
@@ -139,6 +157,37 @@ TEST(BadGradientOnAllRanks, IsTheOnlyAnswerToAMeanThatOverflows) {
   }
 }
 
+// Rounding to bf16 may go up, and beyond the largest number.
+TEST(TheLargestNumber, TravelsWithEveryFormatOfValues) {
+  for (const Way& way : bodies::every_way()) {
+    for (const char* values : {"f32", "f16", "bf16", "int8", "int4", "int2"}) {
+      for (const int ranks : {1, 2, 3, 7}) {
+        for (const char* sparsifier : {"topk:k=2", "dense"}) {
+          Plan plan = bodies::plan_of(sparsifier, way, "auto:values=" + std::string(values));
+          if (way.exchange == "dense" && plan.config.codec != "auto:values=f32" &&
+              plan.config.codec != "auto:values=bf16") {
+            continue;
+          }
+          plan.layout = 50;
+          run_on_threads(ranks, [&](Transport& transport) {
+            Runner run(plan, transport);
+            if (transport.rank() == ranks - 1) run.gradient[33] = kLargest;
+            if (transport.rank() == 0) run.gradient[34] = -kLargest;
+            const auto failure = bodies::failure_of(run);
+            bodies::require(!failure, run.at(0) + " failed");
+            for (const float number : run.update) {
+              bodies::require(std::isfinite(number), run.at(0) + ": the update is not finite");
+            }
+            for (const float number : run.worker.memory()) {
+              bodies::require(std::isfinite(number), run.at(0) + ": the memory is not finite");
+            }
+          });
+        }
+      }
+    }
+  }
+}
+
 // ---- Plans that differ ----
 
 // The error each rank's worker is made with, or "".
@@ -178,6 +227,19 @@ TEST(WorkersWithDifferentPlans, AreRefusedOnAllRanks) {
       });
       for (const std::string& error : errors) EXPECT_THAT(error, HasSubstr("rank")) << c;
     }
+  }
+}
+
+// What `auto` stands for is not known where a spec is wrong; that is no reason to leave the others waiting.
+TEST(WorkersWithDifferentPlans, AreRefusedOnAllRanksAlsoIfOneIsWrongUnderAuto) {
+  for (const int other : {0, 2}) {
+    std::vector<std::string> errors;
+    EXPECT_NO_THROW(errors = errors_of(3, [&](Transport& transport) {
+                      WorkerConfig config{.exchange = "auto"};
+                      if (transport.rank() == other) config.codec = "auto:values=f99";
+                      const Worker worker(config, 1000, transport);
+                    }));
+    for (const std::string& error : errors) EXPECT_NE(error, "");
   }
 }
 

@@ -225,6 +225,39 @@ TEST(AutoExchange, SaysWhetherItWentDense) {
   }
 }
 
+// A constant threshold may be worth it in one step and not in the next.
+TEST(AutoExchange, GoesDenseAndBackAgain) {
+  for (const char* codec : {"auto", "auto:values=bf16"}) {
+    for (const char* downlink : {"", "topk:ratio=0.1", "threshold:ratio=0.1,calibrate=3"}) {
+      for (const char* feedback : {"ef", "none", "momentum:m=0.5"}) {
+        for (const int ranks : {1, 3, 8}) {
+          Plan plan = bodies::plan_of("threshold:lambda=16", {"auto"}, codec);
+          plan.config.downlink = downlink;
+          plan.config.feedback = feedback;
+          plan.fill = bodies::fill_swinging_gradient;
+          run_on_threads(ranks, [&](Transport& transport) {
+            bodies::replicas_stay_equal(transport, plan, 30);
+            if (plan.config.feedback == "ef" && plan.config.codec == "auto") {
+              bodies::nothing_is_lost(transport, plan, 30);
+            }
+            Runner run(plan, transport);
+            int dense = 0;
+            for (std::uint64_t t = 0; t < 16; ++t) {
+              if (!run.step(t).went_dense) continue;
+              ++dense;
+              for (const float number : run.worker.memory()) {  // what rounding took may stay
+                bodies::require(number == 0 || plan.config.codec != "auto", run.at(t) + ": the memory was not flushed");
+              }
+            }
+            EXPECT_GT(dense, 0) << plan.name();
+            EXPECT_LT(dense, 16) << plan.name();
+          });
+        }
+      }
+    }
+  }
+}
+
 // RegTop-k sends other entries once it has observed; so without this the simulation would prove nothing.
 TEST(RegTopKOverAnExchange, DependsOnWhatItObserves) {
   std::vector<std::uint64_t> sums;

@@ -159,6 +159,30 @@ TEST(SavedWorkers, OweTheSameWithOtherWeights) {
   }
 }
 
+// Also which way `auto` is about to go.
+TEST(SavedWorkers, GoOnBitForBitWhereAutoGoesDenseAndBack) {
+  for (const char* downlink : {"", "topk:ratio=0.1"}) {
+    for (std::uint64_t half = 1; half < 6; ++half) {
+      Plan plan = bodies::plan_of("threshold:lambda=16", {"auto"});
+      plan.config.downlink = downlink;
+      plan.layout = 301;
+      plan.fill = bodies::fill_swinging_gradient;
+      const Saved saved = run_and_save(plan, 3, half);
+      run_on_threads(3, [&](Transport& transport) {
+        Runner whole(plan, transport);
+        Runner second(plan, transport);
+        for (std::uint64_t t = 0; t < half; ++t) whole.step(t);
+        second.worker.load(saved.states);
+        for (std::uint64_t t = half; t < half + 8; ++t) {
+          whole.step(t), second.step(t);
+          ASSERT_TRUE(same_bits(std::span<const float>(whole.update), second.update)) << plan.name() << " " << t;
+        }
+      });
+      for (const int after : {1, 2, 5}) ASSERT_NO_FATAL_FAILURE(check_taken_over(saved, plan, after, half));
+    }
+  }
+}
+
 // A lambda that was measured once holds for whoever comes later.
 TEST(SavedWorkers, KeepTheMeasuredThreshold) {
   for (const Way& way : {Way{"allgather"}, {"server", true}, {"sharded", true}}) {
