@@ -259,6 +259,20 @@ TEST(AutoExchange, GoesDenseAndBackAgain) {
   }
 }
 
+// Many entries are sent again and again, so that what was observed of them decides.
+TEST(RegTopKOverAnExchange, ObservesWhatTheWorkersReallyReceived) {
+  for (const char* sparsifier : {"regtopk:ratio=0.3,mu=1", "regtopk:ratio=0.3,mu=0.5,form=b"}) {
+    for (const Way& way : {Way{"allgather"}, {"server"}, {"server", true}, {"sharded"}, {"sharded", true}}) {
+      for (const char* codec : {"auto", "auto:values=bf16", "auto:values=int4"}) {
+        Plan plan = bodies::plan_of(sparsifier, way, codec);
+        plan.config.downlink = way.downlink ? "topk:ratio=0.2" : "";
+        plan.layout = 333;
+        ASSERT_NO_FATAL_FAILURE(check_simulation(plan, 3, kSlowBuild ? 10 : 40));
+      }
+    }
+  }
+}
+
 // RegTop-k sends other entries once it has observed; so without this the simulation would prove nothing.
 TEST(RegTopKOverAnExchange, DependsOnWhatItObserves) {
   std::vector<std::uint64_t> sums;
