@@ -1,0 +1,95 @@
+// The bodies of the exchange tests on processes: `mpirun -n 4 exchange_mpi_test`. Rank 0 then runs them once more on as
+// many threads, which must give the same bits, and prints a checksum of all updates. Fails with exit code 1.
+//
+// `exchange_mpi_test --threads 4` is the part on threads alone.
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string_view>
+
+#include "exchange/bodies.h"
+
+namespace sparsewire {
+namespace {
+
+struct Sums {
+  std::uint64_t exact = 0;    // of updates whose bits do not depend on the engine
+  std::uint64_t reduced = 0;  // of those by its own all-reduce
+};
+
+// Every sparsifier over every exchange, and one bad gradient on each rank in turn.
+Sums run_all(Transport& transport) {
+  Sums sums;
+  for (const SparsifierInfo& info : sparsifiers()) {
+    for (const bodies::Way& way : bodies::every_way()) {
+      const bool is_reduced = way.exchange == "dense" || (way.exchange == "auto" && info.name == "dense");
+      for (const char* codec : {"auto", "auto:values=bf16"}) {
+        bodies::Plan plan = bodies::plan_of(std::string(info.example), way, codec);
+        std::uint64_t& sum = is_reduced ? sums.reduced : sums.exact;
+        sum = bodies::mixed(sum ^ bodies::replicas_stay_equal(transport, plan, 120));
+        if (!is_reduced || plan.config.codec == "auto") bodies::nothing_is_lost(transport, plan, 20);
+        plan.weights.clear();
+        const bodies::BadEntry bad[] = {{transport.size() - 1, 17, std::numeric_limits<float>::quiet_NaN()},
+                                        {transport.size() / 2, 500, std::numeric_limits<float>::infinity()}};
+        bodies::Runner run(plan, transport);
+        run.step(0);
+        for (const bodies::BadEntry& entry : bad) {
+          bodies::fill_gradient(run.gradient, plan.seed, transport.rank(), 1);
+          if (entry.rank == transport.rank()) run.gradient[entry.index] = entry.value;
+          const bodies::Failure failure = bodies::all_fail(transport, plan, run, 1);
+          bodies::require_equal(entry.rank, failure.rank, run.at(1) + ": the rank that failed");
+          bodies::require_equal(entry.index, failure.index, run.at(1) + ": where it failed");
+        }
+        run.step(1);
+        bodies::require_same_everywhere(transport, std::span<const float>(run.weights), run.at(1));
+      }
+    }
+  }
+  return sums;
+}
+
+Sums run_all_on_threads(int ranks) {
+  Sums sums;
+  run_on_threads(ranks, [&](Transport& transport) {
+    const Sums mine = run_all(transport);
+    if (transport.rank() == 0) sums = mine;
+  });
+  return sums;
+}
+
+void print(const char* engine, int ranks, const Sums& sums) {
+  std::printf("%s, %d ranks: updates %016llx, by all-reduce %016llx\n", engine, ranks,
+              static_cast<unsigned long long>(sums.exact), static_cast<unsigned long long>(sums.reduced));
+}
+
+int run(int argc, char** argv) {
+  if (argc == 3 && std::string_view(argv[1]) == "--threads") {
+    const int ranks = std::atoi(argv[2]);
+    print("threads", ranks, run_all_on_threads(ranks));
+    return 0;
+  }
+  const auto transport = make_mpi_transport(std::chrono::seconds(120));
+  const Sums sums = run_all(*transport);
+  bool is_same = true;
+  if (transport->rank() == 0) {
+    const Sums expected = run_all_on_threads(transport->size());
+    print("mpi", transport->size(), sums);
+    print("threads", transport->size(), expected);
+    is_same = sums.exact == expected.exact;
+    if (!is_same) std::fprintf(stderr, "the updates over MPI are not those over threads\n");
+  }
+  transport->barrier();
+  return is_same ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace sparsewire
+
+int main(int argc, char** argv) {
+  try {
+    return sparsewire::run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,154 @@
+// All workers and servers in one place and one thread, from Sifters and Codecs alone: what a Worker must do, step by
+// step as rules say. No transport, no merger, no messages.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "exchange/bodies.h"
+#include "exchange/regions.h"
+#include "sparsewire/codec.h"
+#include "sparsewire/sifter.h"
+
+namespace sparsewire {
+
+class Simulation {
+ public:
+  Simulation(const bodies::Plan& plan, int ranks)
+      : plan_(plan), shares_(plan.shares(ranks)), dim_(plan.layout.dim()), regions_(dim_, ranks) {
+    const WorkerConfig& config = plan.config;
+    is_sharded_ = config.exchange == "sharded";
+    for (int r = 0; r < ranks; ++r) {
+      Place place{.layout = plan.layout, .scope = config.scope};
+      place.rank = r;
+      place.ranks = ranks;
+      place.weight = static_cast<double>(shares_[static_cast<std::size_t>(r)]);
+      place.seed = config.seed;
+      workers_.emplace_back(config.sparsifier, config.feedback, place);
+    }
+    parts_ = is_sharded_ ? ranks : 1;
+    if (config.downlink.empty()) return;
+    for (int r = 0; r < parts_; ++r) {
+      Place place{.layout = is_sharded_ ? regions_.size(r) : dim_};
+      place.rank = r;
+      place.ranks = parts_;
+      place.seed = config.seed;
+      place.role = Role::server;
+      place.whole = dim_;
+      servers_.emplace_back(config.downlink, "ef", place);
+    }
+  }
+
+  // The update of all, given everybody's gradient.
+  std::vector<float> step(const std::vector<std::vector<float>>& gradients) {
+    const std::size_t ranks = workers_.size();
+    std::vector<SparseVector> sent(ranks);
+    std::vector<float> sums(dim_);
+    std::vector<bool> touched(dim_);
+    for (std::size_t r = 0; r < ranks; ++r) {
+      workers_[r].sift(gradients[r], sent[r]);
+      const std::vector<float> received = as_received(sent[r], plan_.config.codec);
+      workers_[r].keep_rounding_loss(sent[r], received);
+      sent[r].values = received;
+      for (std::size_t i = 0; i < received.size(); ++i) {
+        const float weighted = shares_[r] * received[i];
+        sums[sent[r].index(i)] += weighted;
+        touched[sent[r].index(i)] = true;
+      }
+    }
+    if (!servers_.empty()) sums = answered(sums);
+    for (std::size_t r = 0; r < ranks; ++r) {
+      std::vector<float> at_sent;
+      for (std::size_t i = 0; i < sent[r].size(); ++i) at_sent.push_back(sums[sent[r].index(i)]);
+      workers_[r].observe(sent[r], at_sent);
+    }
+    vote(workers_);
+    vote(servers_);
+    return sums;
+  }
+
+  Sifter& worker(int rank) { return workers_[static_cast<std::size_t>(rank)]; }
+  int votes() const { return votes_; }
+
+ private:
+  static std::vector<float> through(const SparseVector& vector, const std::string& codec) {
+    Codec made(codec);
+    std::vector<std::byte> frame;
+    made.encode(vector, frame);
+    SparseVector back;
+    if (decode(frame, back) != DecodeStatus::ok) throw std::logic_error("a frame of ours cannot be read");
+    return back.values;
+  }
+
+  // The values as the other side decodes them: of the whole vector, or of each region by itself.
+  std::vector<float> as_received(const SparseVector& sent, const std::string& codec) {
+    if (!is_sharded_) return through(sent, codec);
+    std::map<std::uint32_t, float> by_index;
+    for (int region = 0; region < parts_; ++region) {
+      SparseVector part;
+      part.dim = regions_.size(region);
+      std::vector<std::uint32_t> indices;
+      for (std::uint32_t local = 0; local < part.dim; ++local) {
+        const std::uint32_t index = regions_.global(region, local);
+        std::size_t at = index;
+        if (!sent.is_full()) {
+          const auto found = std::lower_bound(sent.indices.begin(), sent.indices.end(), index);
+          if (found == sent.indices.end() || *found != index) continue;
+          at = static_cast<std::size_t>(found - sent.indices.begin());
+        }
+        part.indices.push_back(local);
+        part.values.push_back(sent.values[at]);
+        indices.push_back(index);
+      }
+      const std::vector<float> values = through(part, codec);
+      for (std::size_t i = 0; i < indices.size(); ++i) by_index[indices[i]] = values[i];
+    }
+    std::vector<float> received;
+    for (const auto& [index, value] : by_index) received.push_back(value);
+    return received;
+  }
+
+  // What the servers' downlinks make of the sums.
+  std::vector<float> answered(const std::vector<float>& sums) {
+    const std::string& codec = plan_.config.downlink_codec.empty() ? plan_.config.codec : plan_.config.downlink_codec;
+    std::vector<float> update(dim_);
+    for (int region = 0; region < parts_; ++region) {
+      Sifter& server = servers_[static_cast<std::size_t>(region)];
+      const auto global = [&](std::uint32_t local) { return is_sharded_ ? regions_.global(region, local) : local; };
+      std::vector<float> part;
+      for (std::uint32_t local = 0; local < server.memory().size(); ++local) part.push_back(sums[global(local)]);
+      SparseVector answer;
+      server.sift(part, answer);
+      const std::vector<float> received = through(answer, codec);
+      server.keep_rounding_loss(answer, received);
+      for (std::size_t i = 0; i < received.size(); ++i) update[global(answer.index(i))] = received[i];
+    }
+    return update;
+  }
+
+  void vote(std::vector<Sifter>& sifters) {
+    std::vector<float> votes;
+    for (Sifter& sifter : sifters) {
+      if (const float* const mine = sifter.vote()) votes.push_back(*mine);
+    }
+    if (votes.empty()) return;
+    ++votes_;
+    std::sort(votes.begin(), votes.end());
+    for (Sifter& sifter : sifters) *sifter.vote() = votes[(votes.size() - 1) / 2];
+  }
+
+  const bodies::Plan& plan_;
+  const std::vector<float> shares_;
+  const std::uint64_t dim_;
+  const Regions regions_;
+  bool is_sharded_ = false;
+  int parts_ = 1;
+  int votes_ = 0;
+  std::vector<Sifter> workers_;
+  std::vector<Sifter> servers_;
+};
+
+}  // namespace sparsewire

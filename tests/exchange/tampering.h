@@ -1,0 +1,91 @@
+// Transports that look at what passes through them, or change it.
+#pragma once
+
+#include <cstring>
+#include <vector>
+
+#include "exchange/bodies.h"
+#include "exchange/word.h"
+#include "sparsewire/codec.h"
+
+namespace sparsewire {
+
+// Passes everything on.
+class WrappedTransport : public Transport {
+ public:
+  explicit WrappedTransport(Transport& inner) : inner_(inner) {}
+
+  int rank() const noexcept override { return inner_.rank(); }
+  int size() const noexcept override { return inner_.size(); }
+  void move(std::span<const Outgoing> out, std::span<const Incoming> in) override { inner_.move(out, in); }
+  void all_reduce_sum(std::span<float> numbers) override { inner_.all_reduce_sum(numbers); }
+  void all_reduce_sum_bf16(std::span<std::uint16_t> numbers) override { inner_.all_reduce_sum_bf16(numbers); }
+
+ protected:
+  static bool is_frame(std::span<const std::byte> bytes) {
+    return bytes.size() >= 4 && std::memcmp(bytes.data(), "SWFR", 4) == 0;
+  }
+  // What is behind a frame.
+  static std::size_t word_size() {
+    Message message;
+    append(message, Word{});
+    return message.size();
+  }
+
+ private:
+  Transport& inner_;
+};
+
+// Flips one bit of the last frame that comes from another rank in a step.
+class TamperingTransport final : public WrappedTransport {
+ public:
+  using WrappedTransport::WrappedTransport;
+
+  void begin_step(bool tampers) {
+    tampers_ = tampers;
+    calls_ = 0;
+  }
+  int flipped() const { return flipped_; }
+
+  void move(std::span<const Outgoing> out, std::span<const Incoming> in) override {
+    WrappedTransport::move(out, in);
+    ++calls_;
+    if (!tampers_) return;
+    // Where there are servers, the first call brings what a server gets: a change there reaches all ranks alike.
+    for (const Incoming& message : in) {
+      if (message.rank == rank() || !is_frame(*message.bytes)) continue;
+      if (in.size() > 1 && calls_ == 1 && has_servers) continue;
+      if (flip(*message.bytes)) {
+        ++flipped_;
+        tampers_ = false;
+        return;
+      }
+    }
+  }
+
+  bool has_servers = false;
+
+ private:
+  // A bit of a value, high enough to survive a sum; the frame is a good one again.
+  static bool flip(bodies::Bytes& message) {
+    const std::size_t size = message.size() - word_size();
+    SparseVector vector;
+    if (decode(std::span(message).first(size), vector) != DecodeStatus::ok || vector.size() == 0) return false;
+    float& value = vector.values[vector.size() / 2];
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, &value, 4);
+    bits ^= 1U << 12;
+    std::memcpy(&value, &bits, 4);
+    bodies::Bytes changed;
+    Codec("auto:values=f32").encode(vector, changed);
+    changed.insert(changed.end(), message.begin() + static_cast<std::ptrdiff_t>(size), message.end());
+    message = changed;
+    return true;
+  }
+
+  bool tampers_ = false;
+  int calls_ = 0;
+  int flipped_ = 0;
+};
+
+}  // namespace sparsewire

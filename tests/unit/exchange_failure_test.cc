@@ -1,0 +1,423 @@
+// What happens on all ranks, as threads, when something is wrong on one: bad gradients, plans that differ, replicas
+// that differ, ranks that are gone.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <mutex>
+
+#include "exchange/tampering.h"
+#include "unit/bits.h"
+#include "unit/ways.h"
+
+namespace sparsewire {
+namespace {
+
+using bodies::BadEntry;
+using bodies::kRanks;
+using bodies::Numbers;
+using bodies::Plan;
+using bodies::Runner;
+using bodies::Way;
+using ::testing::HasSubstr;
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kLargest = std::numeric_limits<float>::max();
+
+INSTANTIATE_TEST_SUITE_P(All, EveryWay, every_spec_and_way(), spec_and_way_as_name);
+
+TEST_P(EveryWay, FailsOnAllRanksIfOneGradientIsBad) {
+  for (const char* codec : {"auto", "auto:values=bf16"}) {
+    Plan plan = EveryWay::plan(codec);
+    if (is_all_reduce() && plan.config.codec != "auto") continue;
+    plan.layout = 401;
+    plan.fill = bodies::fill_exact_gradient;
+    plan.weights = {2, 1, 1};  // exact shares, so that a step that was undone leaves no trace
+    for (const auto& bad : std::vector<std::vector<BadEntry>>{{{0, 7, kNaN}},
+                                                              {{1, 400, kInfinity}},
+                                                              {{2, 0, -kInfinity}},
+                                                              {{2, 5, kNaN}, {1, 300, kInfinity}},
+                                                              {{0, 399, kNaN}, {1, 3, kNaN}},
+                                                              {{0, 9, kNaN}, {1, 9, kNaN}, {2, 9, -kNaN}}}) {
+      run_on_threads(3, [&](Transport& transport) { bodies::a_bad_gradient_fails_everywhere(transport, plan, bad); });
+    }
+  }
+}
+
+// A step that `auto` makes dense is taken back like any other.
+TEST(BadGradientOnAllRanks, LeavesNoTraceWhereAutoGoesDense) {
+  for (const char* sparsifier : {"threshold:lambda=12", "threshold:ratio=0.5,calibrate=2"}) {
+    for (const char* downlink : {"", "topk:ratio=0.1", "dense"}) {
+      for (const int bad_rank : {0, 2}) {
+        Plan plan = bodies::plan_of(sparsifier, {"auto"});
+        plan.config.downlink = downlink;
+        plan.layout = 401;
+        plan.fill = bodies::fill_swinging_gradient;
+        plan.weights = {2, 1, 1};
+        const std::vector<BadEntry> bad = {{bad_rank, 17, kNaN}};
+        run_on_threads(3, [&](Transport& transport) { bodies::a_bad_gradient_fails_everywhere(transport, plan, bad); });
+      }
+    }
+  }
+}
+
+TEST_P(EveryWay, FailsAlsoInTheFirstStepAndTwiceInARow) {
+  Plan plan = EveryWay::plan();
+  plan.layout = 101;
+  for (const int ranks : kRanks) {
+    run_on_threads(ranks, [&](Transport& transport) {
+      Runner run(plan, transport);
+      for (int round = 0; round < 3; ++round) {
+        bodies::fill_gradient(run.gradient, plan.seed, transport.rank(), 0);
+        if (transport.rank() == ranks - 1) run.gradient[100] = kNaN;
+        const auto failure = bodies::all_fail(transport, plan, run, 0);
+        EXPECT_EQ(failure.rank, ranks - 1);
+        EXPECT_EQ(failure.index, 100U);
+      }
+      EXPECT_EQ(run.step(0).step, 1U);
+      bodies::require_same_everywhere(transport, std::span<const float>(run.update), run.at(0));
+    });
+  }
+}
+
+// The memory of one worker holds numbers to which the next gradient cannot be added.
+TEST(BadGradientOnAllRanks, IsAlsoASumThatOverflows) {
+  for (const Way& way : bodies::every_way()) {
+    for (const int bad_rank : {0, 1, 2}) {
+      Plan plan = bodies::plan_of("topk:k=3", way);
+      plan.layout = 101;
+      if (way.downlink) plan.config.downlink = "dense";
+      run_on_threads(3, [&](Transport& transport) {
+        Runner run(plan, transport);
+        const bool is_bad = transport.rank() == bad_rank;
+        if (is_bad) std::fill(run.gradient.begin(), run.gradient.begin() + 20, 3e38F);
+        run.step();  // sends entries 0, 1, 2
+        std::fill(run.gradient.begin(), run.gradient.end(), 1.0F);
+        if (is_bad) run.gradient[17] = run.gradient[18] = 3e38F;
+        const auto failure = bodies::all_fail(transport, plan, run, 1);
+        EXPECT_EQ(failure.rank, bad_rank) << plan.name();
+        EXPECT_EQ(failure.index, 17U) << plan.name();
+        for (std::uint64_t t = 1; t < 5; ++t) run.step(t);
+        bodies::require_same_everywhere(transport, std::span<const float>(run.weights), run.at(5));
+      });
+    }
+  }
+}
+
+// Every worker is fine; only the memory of a server overflows, of one region where there are several.
+TEST(BadGradientOnAllRanks, IsAlsoAServersSumThatOverflows) {
+  for (const char* exchange : {"server", "sharded"}) {
+    for (const int ranks : {1, 2, 3, 5}) {
+      for (const std::size_t index : {150U, 171U, 200U}) {
+        Plan plan = bodies::plan_of("dense", {exchange, true});
+        plan.config.downlink = "topk:k=5";
+        plan.layout = 201;
+        plan.weights.clear();
+        run_on_threads(ranks, [&](Transport& transport) {
+          Runner run(plan, transport);
+          std::fill(run.gradient.begin(), run.gradient.end(), 1.0F);
+          for (std::size_t i = 0; i < run.gradient.size(); i += 3) run.gradient[i] = 3e38F;
+          run.gradient[index] = 2e38F;
+          run.step();  // the servers send the lowest few and keep the rest
+          std::fill(run.gradient.begin(), run.gradient.end(), 0.5F);
+          run.gradient[index] = 3e38F;
+          const auto failure = bodies::all_fail(transport, plan, run, 1);
+          EXPECT_EQ(failure.index, index) << plan.name();
+          EXPECT_LT(failure.rank, ranks);
+          for (std::uint64_t t = 1; t < 5; ++t) EXPECT_EQ(run.step(t).step, t + 1);
+          bodies::require_same_everywhere(transport, std::span<const float>(run.weights), run.at(5));
+        });
+      }
+    }
+  }
+}
+
+// Shares are rounded, so those of some numbers of ranks add up to a bit more than 1: the mean of the largest number
+// may overflow. Either all ranks throw, or the update is finite.
+TEST(BadGradientOnAllRanks, IsTheOnlyAnswerToAMeanThatOverflows) {
+  for (const Way& way : bodies::every_way()) {
+    for (int ranks = 2; ranks <= 12; ++ranks) {
+      Plan plan = bodies::plan_of("dense", way);
+      if (way.exchange == "auto") plan.config.sparsifier = "topk:k=2";
+      plan.layout = 50;
+      plan.weights.assign(static_cast<std::size_t>(ranks), 1.0);
+      plan.weights[0] = 1.37;
+      run_on_threads(ranks, [&](Transport& transport) {
+        Runner run(plan, transport);
+        run.gradient[33] = kLargest;
+        const auto failure = bodies::failure_of(run);
+        if (!failure) {
+          EXPECT_TRUE(std::isfinite(run.update[33])) << plan.name() << " on " << ranks;
+        } else {
+          EXPECT_EQ(failure->index, 33U);
+        }
+      });
+    }
+  }
+}
+
+// Rounding to bf16 may go up, and beyond the largest number.
+TEST(TheLargestNumber, TravelsWithEveryFormatOfValues) {
+  for (const Way& way : bodies::every_way()) {
+    for (const char* values : {"f32", "f16", "bf16", "int8", "int4", "int2"}) {
+      for (const int ranks : {1, 2, 3, 7}) {
+        for (const char* sparsifier : {"topk:k=2", "dense"}) {
+          Plan plan = bodies::plan_of(sparsifier, way, "auto:values=" + std::string(values));
+          if (way.exchange == "dense" && plan.config.codec != "auto:values=f32" &&
+              plan.config.codec != "auto:values=bf16") {
+            continue;
+          }
+          plan.layout = 50;
+          run_on_threads(ranks, [&](Transport& transport) {
+            Runner run(plan, transport);
+            if (transport.rank() == ranks - 1) run.gradient[33] = kLargest;
+            if (transport.rank() == 0) run.gradient[34] = -kLargest;
+            const auto failure = bodies::failure_of(run);
+            bodies::require(!failure, run.at(0) + " failed");
+            for (const float number : run.update) {
+              bodies::require(std::isfinite(number), run.at(0) + ": the update is not finite");
+            }
+            for (const float number : run.worker.memory()) {
+              bodies::require(std::isfinite(number), run.at(0) + ": the memory is not finite");
+            }
+          });
+        }
+      }
+    }
+  }
+}
+
+// ---- Plans that differ ----
+
+// The error each rank's worker is made with, or "".
+std::vector<std::string> errors_of(int ranks, const std::function<void(Transport&)>& make) {
+  std::vector<std::string> errors(static_cast<std::size_t>(ranks));
+  run_on_threads(ranks, [&](Transport& transport) {
+    std::string& mine = errors[static_cast<std::size_t>(transport.rank())];
+    try {
+      make(transport);
+    } catch (const UsageError& error) {
+      mine = error.what();
+    }
+  });
+  return errors;
+}
+
+TEST(WorkersWithDifferentPlans, AreRefusedOnAllRanks) {
+  const std::vector<std::function<void(WorkerConfig&)>> changes = {
+      [](WorkerConfig& config) { config.sparsifier = "topk:ratio=0.02"; },
+      [](WorkerConfig& config) { config.feedback = "none"; },
+      [](WorkerConfig& config) { config.exchange = "allgather"; },
+      [](WorkerConfig& config) { config.exchange = "auto"; },
+      [](WorkerConfig& config) { config.codec = "golomb"; },
+      [](WorkerConfig& config) { config.downlink = "topk:ratio=0.01"; },
+      [](WorkerConfig& config) { config.downlink_codec = "golomb"; },
+      [](WorkerConfig& config) { config.scope = Scope::layer; },
+      [](WorkerConfig& config) { config.seed = 4; },
+      [](WorkerConfig& config) { config.check_every = 3; },
+      [](WorkerConfig& config) { config.sparsifier = "no such thing"; },
+  };
+  for (std::size_t c = 0; c < changes.size(); ++c) {
+    for (const int other : {0, 2}) {
+      const auto errors = errors_of(3, [&](Transport& transport) {
+        WorkerConfig config;
+        if (transport.rank() == other) changes[c](config);
+        const Worker worker(config, 1000, transport);
+      });
+      for (const std::string& error : errors) EXPECT_THAT(error, HasSubstr("rank")) << c;
+    }
+  }
+}
+
+// What `auto` stands for is not known where a spec is wrong; that is no reason to leave the others waiting.
+TEST(WorkersWithDifferentPlans, AreRefusedOnAllRanksAlsoIfOneIsWrongUnderAuto) {
+  for (const int other : {0, 2}) {
+    std::vector<std::string> errors;
+    EXPECT_NO_THROW(errors = errors_of(3, [&](Transport& transport) {
+                      WorkerConfig config{.exchange = "auto"};
+                      if (transport.rank() == other) config.codec = "auto:values=f99";
+                      const Worker worker(config, 1000, transport);
+                    }));
+    for (const std::string& error : errors) EXPECT_NE(error, "");
+  }
+}
+
+TEST(WorkersWithDifferentPlans, AreRefusedIfLayoutsDiffer) {
+  for (const auto& [here, there] : {std::pair{Layout(10), Layout(11)},
+                                    {Layout({{"a", 5}, {"b", 6}}), Layout({{"b", 6}, {"a", 5}})},
+                                    {Layout({{"a", 5}, {"b", 6}}), Layout({{"a", 6}, {"b", 5}})},
+                                    {Layout(11), Layout({{"a", 5}, {"b", 6}})}}) {
+    const auto errors = errors_of(4, [&, first = here, second = there](Transport& transport) {
+      const Worker worker({}, transport.rank() == 3 ? second : first, transport);
+    });
+    for (const std::string& error : errors) EXPECT_THAT(error, HasSubstr("layout"));
+  }
+}
+
+TEST(WorkersWithDifferentPlans, MayDifferInWeightAndPool) {
+  const auto errors = errors_of(3, [](Transport& transport) {
+    Pool pool(1 + transport.rank() % 2);
+    WorkerConfig config;
+    config.weight = transport.rank();
+    config.pool = transport.rank() == 0 ? nullptr : &pool;
+    const Worker worker(config, 1000, transport);
+  });
+  for (const std::string& error : errors) EXPECT_EQ(error, "");
+}
+
+TEST(WeightsOfWorkers, AreRefusedOnAllRanksUnlessTheyAddUpToSomething) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const auto& [weights, is_right] :
+       std::vector<std::pair<std::vector<double>, bool>>{{{1, 1, 1}, true},
+                                                         {{0, 0, 1}, true},
+                                                         {{1e-300, 0, 1e300}, true},
+                                                         {{1e-300, 1e-300, 0}, true},
+                                                         {{0, 0, 0}, false},
+                                                         {{1, -1, 1}, false},
+                                                         {{1, 1, -1e-9}, false},
+                                                         {{nan, 1, 1}, false},
+                                                         {{1, 1, infinity}, false},
+                                                         {{1e308, 1e308, 1e308}, false}}) {
+    for (const Way& way : bodies::every_way()) {
+      Plan plan = bodies::plan_of("topk:ratio=0.1", way);
+      plan.weights = weights;
+      const auto errors = errors_of(3, [&](Transport& transport) {
+        Runner run(plan, transport);
+        run.step(0);
+      });
+      for (const std::string& error : errors) {
+        EXPECT_EQ(error.empty(), is_right) << error << " for " << weights[0] << " " << weights[1] << " " << weights[2];
+      }
+    }
+  }
+}
+
+// Its entries arrive with weight 0: they change nothing, and are no error either.
+TEST(WeightsOfWorkers, MayBeZero) {
+  for (const Way& way : bodies::every_way()) {
+    for (const std::string& spec : example_specs()) {
+      for (const char* codec : {"auto", "auto:values=bf16"}) {
+        Plan plan = bodies::plan_of(spec, way, codec);
+        plan.weights = {1, 0, 2};
+        run_on_threads(3, [&](Transport& transport) { bodies::replicas_stay_equal(transport, plan, 4); });
+      }
+    }
+  }
+}
+
+TEST(DownlinksOfWorkers, AreRefusedWhereThereIsNoServer) {
+  for (const char* exchange : {"dense", "allgather"}) {
+    const auto errors = errors_of(2, [&](Transport& transport) {
+      const Worker worker({.exchange = exchange, .downlink = "topk:ratio=0.01"}, 1000, transport);
+    });
+    for (const std::string& error : errors) EXPECT_THAT(error, HasSubstr("downlink"));
+  }
+}
+
+// ---- Replicas that differ ----
+
+struct Seen {
+  std::string text;         // of ReplicasDiffer
+  std::uint64_t steps = 0;  // done when it came
+};
+
+// One bit of what `victim` receives in step `tampered` (from 1) is another; up to 12 steps.
+std::vector<Seen> run_tampered(const Plan& plan, int ranks, int victim, std::uint64_t tampered) {
+  std::vector<Seen> all(static_cast<std::size_t>(ranks));
+  run_on_threads(ranks, [&](Transport& transport) {
+    TamperingTransport tampering(transport);
+    tampering.has_servers = plan.config.exchange != "allgather";
+    Runner run(plan, tampering);
+    Seen& seen = all[static_cast<std::size_t>(transport.rank())];
+    try {
+      for (std::uint64_t t = 0; t < 12; ++t) {
+        tampering.begin_step(transport.rank() == victim && t + 1 == tampered);
+        seen.steps = t + 1;
+        run.step(t);
+      }
+    } catch (const ReplicasDiffer& error) {
+      seen.text = error.what();
+    }
+    EXPECT_EQ(tampering.flipped(), transport.rank() == victim ? 1 : 0) << plan.name();
+  });
+  return all;
+}
+
+TEST(ReplicasThatDiffer, AreFoundAtTheNextCheckOnAllRanks) {
+  for (const Way& way : {Way{"allgather"}, {"server"}, {"server", true}, {"sharded"}, {"sharded", true}}) {
+    for (const int victim : {1, 2}) {
+      for (const std::uint64_t tampered : {4U, 6U, 8U}) {
+        Plan plan = bodies::plan_of("topk:ratio=0.1", way);
+        plan.config.check_every = 4;
+        const std::uint64_t found = (tampered + 3) / 4 * 4;
+        for (const Seen& seen : run_tampered(plan, 4, victim, tampered)) {
+          EXPECT_THAT(seen.text, HasSubstr("rank " + std::to_string(victim)))
+              << way.name() << ", a bit in step " << tampered;
+          EXPECT_EQ(seen.steps, found) << way.name() << ", a bit in step " << tampered;
+        }
+      }
+    }
+  }
+}
+
+TEST(ReplicasThatDiffer, AreNeverLookedForWithoutChecks) {
+  for (const Way& way : {Way{"allgather"}, {"server", true}, {"sharded", true}}) {
+    Plan plan = bodies::plan_of("topk:ratio=0.1", way);
+    plan.config.check_every = 0;
+    for (const Seen& seen : run_tampered(plan, 3, 1, 5)) {
+      EXPECT_EQ(seen.text, "");
+      EXPECT_EQ(seen.steps, 12U);
+    }
+  }
+}
+
+// ---- Ranks that are gone ----
+
+TEST(ARankThatThrowsBetweenSteps, IsNamedToAllOthersOfItsThreads) {
+  for (const Way& way : bodies::every_way()) {
+    for (const int lost : {0, 1, 3}) {
+      SCOPED_TRACE(way.name() + " without rank " + std::to_string(lost));
+      const Plan plan = bodies::plan_of("topk:ratio=0.1", way);
+      std::atomic<int> told = 0;
+      const auto body = [&](Transport& transport) {
+        Runner run(plan, transport);
+        try {
+          for (std::uint64_t t = 0; t < 10; ++t) {
+            if (t == 3 && transport.rank() == lost) throw std::runtime_error("the disk is full");
+            run.step(t);
+          }
+        } catch (const TransportError& error) {
+          EXPECT_EQ(error.rank(), lost);
+          EXPECT_THAT(error.what(), HasSubstr("rank " + std::to_string(lost)));
+          EXPECT_LE(run.worker.stats().step, 3U);
+          ++told;
+          throw;
+        }
+      };
+      EXPECT_THROW(run_on_threads(4, body), std::runtime_error);
+      EXPECT_EQ(told, 3);
+    }
+  }
+}
+
+TEST(ARankThatEndsEarly, IsNamedToAllOthers) {
+  for (const Way& way : bodies::every_way()) {
+    const Plan plan = bodies::plan_of("topk:ratio=0.1", way);
+    std::atomic<int> told = 0;
+    run_on_threads(3, [&](Transport& transport) {
+      Runner run(plan, transport);
+      try {
+        for (std::uint64_t t = 0; t < (transport.rank() == 1 ? 3U : 5U); ++t) run.step(t);
+      } catch (const TransportError& error) {
+        EXPECT_EQ(error.rank(), 1) << way.name();
+        ++told;
+      }
+    });
+    EXPECT_EQ(told, 2) << way.name();
+  }
+}
+
+}  // namespace
+}  // namespace sparsewire

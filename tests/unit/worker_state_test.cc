@@ -1,0 +1,335 @@
+// Workers that go on where others left off, as many or another number, ranks as threads.
+#include <gtest/gtest.h>
+
+#include "unit/bits.h"
+#include "unit/ways.h"
+
+namespace sparsewire {
+namespace {
+
+using bodies::Bytes;
+using bodies::kRanks;
+using bodies::kSlowBuild;
+using bodies::Numbers;
+using bodies::Plan;
+using bodies::Runner;
+using bodies::Way;
+
+// What some workers leave behind.
+struct Saved {
+  std::vector<Bytes> states;
+  std::vector<double> owed;
+  std::vector<double> size;  // of what owed is the sum of
+};
+
+// |w_i e_i| summed over the workers, and |E|: what roundings are relative to.
+std::vector<double> size_of_owed(Transport& transport, const Plan& plan, const Worker& worker) {
+  std::vector<double> mine(plan.layout.dim());
+  worker.add_server_memory(mine);
+  for (double& number : mine) number = std::fabs(number);
+  const float share = plan.shares(transport.size())[static_cast<std::size_t>(transport.rank())];
+  for (std::size_t i = 0; i < mine.size(); ++i) mine[i] += double{share} * std::fabs(double{worker.memory()[i]});
+  std::vector<double> sum(mine.size());
+  for (const auto& one : bodies::from_all(transport, std::span<const double>(mine))) {
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += one[i];
+  }
+  return sum;
+}
+
+Saved run_and_save(const Plan& plan, int ranks, std::uint64_t steps) {
+  Saved saved;
+  saved.states.resize(static_cast<std::size_t>(ranks));
+  run_on_threads(ranks, [&](Transport& transport) {
+    Runner run(plan, transport);
+    for (std::uint64_t t = 0; t < steps; ++t) run.step(t);
+    saved.states[static_cast<std::size_t>(transport.rank())] = run.worker.save();
+    const std::vector<double> owed = bodies::owed(transport, plan, run.worker);
+    const std::vector<double> size = size_of_owed(transport, plan, run.worker);
+    if (transport.rank() == 0) saved.owed = owed, saved.size = size;
+  });
+  return saved;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EveryWay, every_spec_and_way(), spec_and_way_as_name);
+
+// Saved in the middle, and also while a threshold is still being measured.
+TEST_P(EveryWay, GoesOnBitForBitWithAsManyWorkers) {
+  for (const char* feedback : {"ef", "none", "momentum:m=0.9"}) {
+    for (const int ranks : {1, 3}) {
+      for (const std::uint64_t half : {5U, kSlowBuild ? 9U : 110U}) {
+        Plan plan = EveryWay::plan("auto:values=bf16");
+        plan.config.feedback = feedback;
+        plan.layout = 301;
+        const Saved saved = run_and_save(plan, ranks, half);
+        run_on_threads(ranks, [&](Transport& transport) {
+          Runner whole(plan, transport);
+          Runner second(plan, transport);
+          for (std::uint64_t t = 0; t < half; ++t) whole.step(t);
+          if (half == 5) second.step(99);  // whatever it did before is forgotten
+          second.worker.load(saved.states);
+          EXPECT_EQ(second.worker.save(), saved.states[static_cast<std::size_t>(transport.rank())]);
+          for (std::uint64_t t = half; t < half + 12; ++t) {
+            EXPECT_EQ(whole.step(t).step, second.step(t).step);
+            ASSERT_TRUE(same_bits(std::span<const float>(whole.update), second.update)) << plan.name() << " " << t;
+          }
+          EXPECT_EQ(whole.worker.stats().total_error, second.worker.stats().total_error);
+          EXPECT_EQ(whole.worker.save(), second.worker.save());
+        });
+      }
+    }
+  }
+}
+
+// Other workers take over; what is owed is the same, the steps go on, and replicas agree.
+void check_taken_over(const Saved& saved, const Plan& plan, int ranks, std::uint64_t steps) {
+  run_on_threads(ranks, [&](Transport& transport) {
+    Runner run(plan, transport);
+    run.worker.load(saved.states);
+    const std::vector<double> owed = bodies::owed(transport, plan, run.worker);
+    for (std::size_t i = 0; i < owed.size(); ++i) {
+      ASSERT_NEAR(owed[i], saved.owed[i], 0x1p-22 * saved.size[i] + 1e-30) << i << " " << run.at(steps);
+    }
+    for (std::uint64_t t = steps; t < steps + 4; ++t) {
+      bodies::require_equal(t + 1, run.step(t).step, run.at(t) + ": steps done");
+    }
+    bodies::require_same_everywhere(transport, std::span<const float>(run.weights), run.at(steps));
+  });
+}
+
+TEST_P(EveryWay, OwesTheSameWithAnyOtherNumberOfWorkers) {
+  for (const char* feedback : {"ef", "momentum:m=0.9"}) {
+    for (const int before : kRanks) {
+      Plan plan = EveryWay::plan();
+      plan.layout = 301;
+      plan.config.feedback = feedback;
+      const std::uint64_t steps = 6;
+      const Saved saved = run_and_save(plan, before, steps);
+      for (const int after : kRanks) {
+        Plan next = plan;
+        if (after != before) next.weights = {0.5, 4, 1, 1, 2, 0, 1};
+        ASSERT_NO_FATAL_FAILURE(check_taken_over(saved, next, after, steps)) << before << " to " << after;
+      }
+    }
+  }
+}
+
+TEST(SavedWorkers, OweTheSameOverAnotherExchange) {
+  const std::vector<Way> ways = bodies::every_way();
+  for (const char* spec : {"topk:ratio=0.05", "threshold:ratio=0.05,calibrate=3", "randomk:ratio=0.1"}) {
+    for (const Way& from : ways) {
+      for (const Way& to : ways) {
+        for (const auto& [before, after] : {std::pair{3, 3}, {3, 5}, {5, 2}, {1, 3}, {3, 1}}) {
+          SCOPED_TRACE(std::string(spec) + " " + from.name() + " to " + to.name());
+          Plan plan = bodies::plan_of(spec, from);
+          plan.layout = 301;
+          const Saved saved = run_and_save(plan, before, 5);
+          Plan next = bodies::plan_of(spec, to);
+          next.layout = 301;
+          ASSERT_NO_FATAL_FAILURE(check_taken_over(saved, next, after, 5));
+        }
+      }
+    }
+  }
+}
+
+TEST(SavedWorkers, OweTheSameWithAnotherDownlink) {
+  Plan plan = bodies::plan_of("topk:ratio=0.05", {"sharded", true});
+  plan.layout = 301;
+  const Saved saved = run_and_save(plan, 3, 5);
+  for (const char* downlink : {"randomk:ratio=0.1", "threshold:ratio=0.1,calibrate=2", "dense", "topk:k=7"}) {
+    for (const char* exchange : {"server", "sharded"}) {
+      for (const int after : {1, 3, 8}) {
+        Plan next = plan;
+        next.config.exchange = exchange;
+        next.config.downlink = downlink;
+        ASSERT_NO_FATAL_FAILURE(check_taken_over(saved, next, after, 5)) << downlink << exchange << after;
+      }
+    }
+  }
+}
+
+TEST(SavedWorkers, OweTheSameWithOtherWeights) {
+  for (const Way& way : bodies::every_way()) {
+    Plan plan = bodies::plan_of("topk:ratio=0.05", way);
+    plan.layout = 301;
+    const Saved saved = run_and_save(plan, 3, 5);
+    Plan next = plan;
+    next.weights = {1, 8, 1};
+    ASSERT_NO_FATAL_FAILURE(check_taken_over(saved, next, 3, 5)) << way.name();
+  }
+}
+
+// Also which way `auto` is about to go.
+TEST(SavedWorkers, GoOnBitForBitWhereAutoGoesDenseAndBack) {
+  for (const char* downlink : {"", "dense"}) {
+    for (std::uint64_t half = 1; half < 6; ++half) {
+      Plan plan = bodies::plan_of("threshold:lambda=12", {"auto"});
+      plan.config.downlink = downlink;
+      plan.layout = 301;
+      plan.fill = bodies::fill_swinging_gradient;
+      const Saved saved = run_and_save(plan, 3, half);
+      run_on_threads(3, [&](Transport& transport) {
+        Runner whole(plan, transport);
+        Runner second(plan, transport);
+        for (std::uint64_t t = 0; t < half; ++t) whole.step(t);
+        second.worker.load(saved.states);
+        for (std::uint64_t t = half; t < half + 8; ++t) {
+          whole.step(t), second.step(t);
+          ASSERT_TRUE(same_bits(std::span<const float>(whole.update), second.update)) << plan.name() << " " << t;
+        }
+      });
+      for (const int after : {1, 2, 5}) ASSERT_NO_FATAL_FAILURE(check_taken_over(saved, plan, after, half));
+    }
+  }
+}
+
+// A lambda that was measured once holds for whoever comes later.
+TEST(SavedWorkers, KeepTheMeasuredThreshold) {
+  for (const Way& way : {Way{"allgather"}, {"server", true}, {"sharded", true}}) {
+    Plan plan = bodies::plan_of("threshold:ratio=0.05,calibrate=4", way);
+    plan.layout = 2003;
+    const Saved saved = run_and_save(plan, 3, 30);
+    run_on_threads(5, [&](Transport& transport) {
+      Runner run(plan, transport);
+      run.worker.load(saved.states);
+      Runner fresh(plan, transport);
+      for (std::uint64_t t = 30; t < 34; ++t) {
+        const std::uint64_t kept = run.step(t).entries_sent;
+        const std::uint64_t calibrating = fresh.step(t).entries_sent;
+        EXPECT_EQ(calibrating, 100U);  // Top-k, while it measures
+        EXPECT_TRUE(t == 30 || kept != 100) << way.name();
+      }
+    });
+  }
+}
+
+TEST(SavedWorkers, AreFoundByTheNamesOfTheirTensors) {
+  Plan plan = bodies::plan_of("topk:ratio=0.05", {"allgather"});
+  plan.layout = Layout({{"a", 100}, {"b", 200}, {"c", 33}});
+  const Saved saved = run_and_save(plan, 3, 5);
+  Plan next = plan;
+  next.layout = Layout({{"c", 33}, {"a", 100}, {"b", 200}});
+  std::vector<double> expected(saved.owed.end() - 33, saved.owed.end());
+  expected.insert(expected.end(), saved.owed.begin(), saved.owed.end() - 33);
+  for (const int after : {2, 3}) {
+    run_on_threads(after, [&](Transport& transport) {
+      Runner run(next, transport);
+      run.worker.load(saved.states);
+      const std::vector<double> owed = bodies::owed(transport, next, run.worker);
+      for (std::size_t i = 0; i < owed.size(); ++i) ASSERT_NEAR(owed[i], expected[i], 1e-5) << i << " " << after;
+    });
+  }
+}
+
+// With servers the entries of a region move with the tensors, or the states are refused; never silently mixed up.
+TEST(SavedWorkers, OweTheSameOrAreRefusedInAnotherOrderOfTensorsWithADownlink) {
+  for (const char* exchange : {"server", "sharded"}) {
+    Plan plan = bodies::plan_of("topk:ratio=0.05", {exchange, true});
+    plan.layout = Layout({{"a", 100}, {"b", 200}, {"c", 33}});
+    const Saved saved = run_and_save(plan, 3, 5);
+    Plan next = plan;
+    next.layout = Layout({{"c", 33}, {"a", 100}, {"b", 200}});
+    std::vector<double> expected(saved.owed.end() - 33, saved.owed.end());
+    expected.insert(expected.end(), saved.owed.begin(), saved.owed.end() - 33);
+    for (const int after : {2, 3}) {
+      run_on_threads(after, [&](Transport& transport) {
+        Runner run(next, transport);
+        try {
+          run.worker.load(saved.states);
+        } catch (const UsageError&) {
+          return;
+        }
+        const std::vector<double> owed = bodies::owed(transport, next, run.worker);
+        for (std::size_t i = 0; i < owed.size(); ++i) {
+          ASSERT_NEAR(owed[i], expected[i], 1e-5) << i << " " << exchange << after;
+        }
+      });
+    }
+  }
+}
+
+// ---- What is refused ----
+
+struct Broken {
+  std::string name;
+  std::function<void(std::vector<Bytes>&)> break_it;
+};
+
+std::vector<Broken> every_break() {
+  return {
+      {"none", [](auto& states) { states.clear(); }},
+      {"the first is missing", [](auto& states) { states.erase(states.begin()); }},
+      {"the last is missing", [](auto& states) { states.pop_back(); }},
+      {"one is there twice", [](auto& states) { states[1] = states[0]; }},
+      {"one too many", [](auto& states) { states.push_back(states[0]); }},
+      {"two are swapped", [](auto& states) { std::swap(states[0], states[2]); }},
+      {"one is empty", [](auto& states) { states[2].clear(); }},
+      {"one is cut off", [](auto& states) { states[2].resize(states[2].size() / 2); }},
+      {"one lacks a byte", [](auto& states) { states[0].pop_back(); }},
+      {"one has a byte more", [](auto& states) { states[0].push_back(std::byte{0}); }},
+      {"a bit in the first", [](auto& states) { states[0][states[0].size() / 2] ^= std::byte{4}; }},
+      {"a bit in the last", [](auto& states) { states[2][states[2].size() / 3] ^= std::byte{1}; }},
+      {"rubbish", [](auto& states) { states[1].assign(1000, std::byte{0x5A}); }},
+  };
+}
+
+// `load` is refused by every rank, which then is as it was: the same state, and the same next steps.
+void check_refused(const Plan& plan, int ranks, const std::vector<Bytes>& states, const std::string& what) {
+  run_on_threads(ranks, [&](Transport& transport) {
+    Runner run(plan, transport);
+    Runner twin(plan, transport);
+    for (std::uint64_t t = 50; t < 53; ++t) run.step(t), twin.step(t);
+    const Bytes before = run.worker.save();
+    EXPECT_THROW(run.worker.load(states), UsageError) << what << ", rank " << transport.rank() << " of " << ranks;
+    EXPECT_EQ(run.worker.save(), before) << what;
+    for (std::uint64_t t = 53; t < 56; ++t) run.step(t), twin.step(t);
+    EXPECT_EQ(run.sum, twin.sum) << what;
+  });
+}
+
+TEST(SavedWorkers, AreRefusedIfBrokenMissingOrShuffled) {
+  for (const Way& way : bodies::every_way()) {
+    Plan plan = bodies::plan_of("topk:ratio=0.05", way);
+    plan.layout = 101;
+    const Saved saved = run_and_save(plan, 3, 4);
+    for (const Broken& broken : every_break()) {
+      std::vector<Bytes> states = saved.states;
+      broken.break_it(states);
+      for (const int ranks : {1, 3, 4}) {
+        ASSERT_NO_FATAL_FAILURE(check_refused(plan, ranks, states, way.name() + ", " + broken.name));
+      }
+    }
+  }
+}
+
+TEST(SavedWorkers, AreRefusedIfTheyAreOfDifferentSteps) {
+  for (const Way& way : {Way{"allgather"}, {"sharded", true}}) {
+    Plan plan = bodies::plan_of("topk:ratio=0.05", way);
+    plan.layout = 101;
+    std::vector<Bytes> states = run_and_save(plan, 3, 4).states;
+    states[2] = run_and_save(plan, 3, 6).states[2];
+    for (const int ranks : {2, 3}) ASSERT_NO_FATAL_FAILURE(check_refused(plan, ranks, states, way.name() + ", mixed"));
+  }
+}
+
+TEST(SavedWorkers, AreRefusedUnderAnotherPlan) {
+  for (const Way& way : {Way{"allgather"}, {"sharded", true}}) {
+    Plan plan = bodies::plan_of("topk:ratio=0.05", way);
+    plan.layout = 101;
+    const std::vector<Bytes> states = run_and_save(plan, 3, 4).states;
+    for (const int ranks : {2, 3}) {
+      Plan other = plan;
+      other.config.sparsifier = "topk:ratio=0.06";
+      ASSERT_NO_FATAL_FAILURE(check_refused(other, ranks, states, "another ratio"));
+      other = plan;
+      other.config.feedback = "none";
+      ASSERT_NO_FATAL_FAILURE(check_refused(other, ranks, states, "another feedback"));
+      other = plan;
+      other.layout = 102;
+      ASSERT_NO_FATAL_FAILURE(check_refused(other, ranks, states, "another layout"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sparsewire
