@@ -247,6 +247,7 @@ TEST(WorkersWithDifferentPlans, AreRefusedIfLayoutsDiffer) {
   for (const auto& [here, there] : {std::pair{Layout(10), Layout(11)},
                                     {Layout({{"a", 5}, {"b", 6}}), Layout({{"b", 6}, {"a", 5}})},
                                     {Layout({{"a", 5}, {"b", 6}}), Layout({{"a", 6}, {"b", 5}})},
+                                    {Layout({{"a", 5}, {"b", 6}}), Layout({{"a", 5}, {"c", 6}})},
                                     {Layout(11), Layout({{"a", 5}, {"b", 6}})}}) {
     const auto errors = errors_of(4, [&, first = here, second = there](Transport& transport) {
       const Worker worker({}, transport.rank() == 3 ? second : first, transport);

@@ -198,6 +198,9 @@ TEST(SavedWorkers, KeepTheMeasuredThreshold) {
         const std::uint64_t calibrating = fresh.step(t).entries_sent;
         EXPECT_EQ(calibrating, 100U);  // Top-k, while it measures
         EXPECT_TRUE(t == 30 || kept != 100) << way.name();
+        if (way.downlink) {  // so does the servers'
+          EXPECT_TRUE(t == 30 || run.worker.stats().entries_total != fresh.worker.stats().entries_total) << way.name();
+        }
       }
     });
   }
@@ -328,6 +331,18 @@ TEST(SavedWorkers, AreRefusedUnderAnotherPlan) {
       other.layout = 102;
       ASSERT_NO_FATAL_FAILURE(check_refused(other, ranks, states, "another layout"));
     }
+  }
+}
+
+// The workers' part fits by the names of its tensors, the servers' does not: nothing of it may stay.
+TEST(SavedWorkers, AreRefusedAsAWholeIfOnlyTheServersDoNotFit) {
+  for (const char* exchange : {"server", "sharded"}) {
+    Plan plan = bodies::plan_of("topk:ratio=0.05", {exchange, true});
+    plan.layout = Layout({{"a", 100}, {"b", 200}});
+    const std::vector<Bytes> states = run_and_save(plan, 1, 4).states;
+    Plan part = plan;
+    part.layout = Layout({{"a", 100}});
+    ASSERT_NO_FATAL_FAILURE(check_refused(part, 1, states, exchange));
   }
 }
 
