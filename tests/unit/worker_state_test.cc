@@ -334,17 +334,5 @@ TEST(SavedWorkers, AreRefusedUnderAnotherPlan) {
   }
 }
 
-// The workers' part fits by the names of its tensors, the servers' does not: nothing of it may stay.
-TEST(SavedWorkers, AreRefusedAsAWholeIfOnlyTheServersDoNotFit) {
-  for (const char* exchange : {"server", "sharded"}) {
-    Plan plan = bodies::plan_of("topk:ratio=0.05", {exchange, true});
-    plan.layout = Layout({{"a", 100}, {"b", 200}});
-    const std::vector<Bytes> states = run_and_save(plan, 1, 4).states;
-    Plan part = plan;
-    part.layout = Layout({{"a", 100}});
-    ASSERT_NO_FATAL_FAILURE(check_refused(part, 1, states, exchange));
-  }
-}
-
 }  // namespace
 }  // namespace sparsewire
