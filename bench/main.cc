@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -17,6 +16,7 @@
 #include "bench.h"
 #include "codecs.h"
 #include "export.h"
+#include "flags.h"
 #include "floor.h"
 #include "kernels/simd.h"
 #include "sparsewire/errors.h"
@@ -63,16 +63,6 @@ struct Options {
   std::vector<std::string> others;  // for Google Benchmark
 };
 
-template <class Number>
-Number parse(std::string_view flag, std::string_view value, Number least, Number most) {
-  Number number{};
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error != std::errc() || end != value.data() + value.size() || number < least || number > most) {
-    throw UsageError(fmt::format("{}={} is not a whole number in [{}, {}]", flag, value, least, most));
-  }
-  return number;
-}
-
 Options parse(char* program, const std::vector<std::string>& arguments) {
   Options options;
   options.program = program;
@@ -82,9 +72,9 @@ Options parse(char* program, const std::vector<std::string>& arguments) {
     const std::string flag = argument.substr(0, equals);
     const std::string value = equals == std::string::npos ? "" : argument.substr(equals + 1);
     if (flag == "--n") {
-      options.settings.n = parse<std::size_t>(flag, value, 1, 4'000'000'000);
+      options.settings.n = parse_flag<std::size_t>(flag, value, 1, 4'000'000'000);
     } else if (flag == "--warmup-steps") {
-      options.settings.warmup_steps = parse<int>(flag, value, 1, 1'000'000);
+      options.settings.warmup_steps = parse_flag<int>(flag, value, 1, 1'000'000);
     } else if (argument == "--table") {
       options.table = Form::text;
     } else if (argument == "--table-md") {

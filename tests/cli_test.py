@@ -684,7 +684,7 @@ class Program(Case):
     def test_lists_what_there_is(self):
         text = self.run_ok("list").decode()
         listed = json.loads(self.run_ok("list", "--json", "-"))
-        self.assertEqual(list(listed), ["sparsifiers", "codecs", "value_formats"])
+        self.assertEqual(list(listed), ["sparsifiers", "codecs", "value_formats", "exchanges"])
         for kind, key in (("sparsifiers", "keeps"), ("codecs", "how"), ("value_formats", "what")):
             for row in listed[kind]:
                 self.assertEqual(list(row), ["name", key, "example"])

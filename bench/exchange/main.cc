@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "data.h"
+#include "flags.h"
 #include "grid.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/transport.h"
@@ -181,16 +181,6 @@ std::string table(const Options& options, Transport& transport) {
   return grid(cells, options.form);
 }
 
-template <class Number>
-Number parse(std::string_view flag, std::string_view value, Number least, Number most) {
-  Number number{};
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error != std::errc() || end != value.data() + value.size() || number < least || number > most) {
-    throw UsageError(fmt::format("{}={} is not a number in [{}, {}]", flag, value, least, most));
-  }
-  return number;
-}
-
 std::optional<Options> parse(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
@@ -205,16 +195,16 @@ std::optional<Options> parse(int argc, char** argv) {
       options.workers.clear();
       while (!value.empty()) {
         const std::size_t comma = std::min(value.find(','), value.size());
-        options.workers.push_back(parse(flag, value.substr(0, comma), 1, 1024));
+        options.workers.push_back(parse_flag(flag, value.substr(0, comma), 1, 1024));
         value.remove_prefix(std::min(comma + 1, value.size()));
       }
     } else if (flag == "--n") {
-      options.n = parse<std::size_t>(flag, value, 1, 4'000'000'000);
+      options.n = parse_flag<std::size_t>(flag, value, 1, 4'000'000'000);
     } else if (flag == "--ratio") {
-      parse(flag, value, 0.0, 1.0);
+      parse_flag(flag, value, 0.0, 1.0);
       options.ratio = value;
     } else if (flag == "--steps") {
-      options.steps = parse(flag, value, 1, 1'000'000);
+      options.steps = parse_flag(flag, value, 1, 1'000'000);
     } else if (argument == "--md") {
       options.form = Form::markdown;
     } else {

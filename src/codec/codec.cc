@@ -150,8 +150,9 @@ Codec::Codec(std::string_view spec_text) : parts_(std::make_unique<Parts>()) {
   const std::string values = spec.choice("values", formats);
   parts_->value_format = find_name(value_format_table(), values);
   const auto block = spec.integer("block", kLeastBlock, kMostBlock);
-  if (block && !parts_->value_format->has_blocks)
+  if (block && !parts_->value_format->has_blocks) {
     spec.fail(text("block= goes with int8, int4 and int2, not with ", values));
+  }
   if (parts_->value_format->has_blocks) parts_->block = block.value_or(kDefaultBlock);
   spec.finish();
 }
@@ -166,8 +167,9 @@ Codec& Codec::operator=(Codec&&) noexcept = default;
 std::size_t Codec::Parts::encode_indices(const SparseVector& vector, const IndexCodec*& used) {
   if (index_codec != nullptr) {
     const auto size = index_codec->encode(vector, ~std::size_t{0}, best);
-    if (!size)
+    if (!size) {
       throw UsageError(text("[", index_codec->info.name, "] is for indices that were drawn, as randomk draws them"));
+    }
     used = index_codec;
     return *size;
   }
@@ -185,8 +187,9 @@ std::size_t Codec::Parts::encode_indices(const SparseVector& vector, const Index
 
 void Codec::encode(const SparseVector& vector, std::vector<std::byte>& frame, std::vector<float>* received) {
   check(vector);
-  if (vector.dim > kMostDim)
+  if (vector.dim > kMostDim) {
     throw UsageError(text("[codec] a vector of ", vector.dim, " entries: split it below 2^32"));
+  }
   if (!all_finite(vector.values)) {
     const auto bad =
         std::find_if(vector.values.begin(), vector.values.end(), [](float v) { return !std::isfinite(v); });

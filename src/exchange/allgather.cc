@@ -13,20 +13,12 @@ class AllGather final : public Exchange {
   Verdict run(SparseVector& sent, const Word& mine, std::vector<float>& received, SparseVector& total) override {
     traffic_ = {};
     StageClock clock;
-    if (mine.failed) {
-      message_.clear();
-    } else {
-      received.clear();
-      codec_.encode(sent, message_, codec_.rounds() ? &received : nullptr);
-    }
-    const std::size_t frame_size = message_.size();
-    append(message_, mine);
+    const std::size_t frame_size = write_message(codec_, sent, mine, received, message_);
     clock.lap(traffic_.ns_encode);
     transport_.all_gather(message_, all_);
     clock.lap(traffic_.ns_transport);
 
-    Verdict verdict;
-    for (int r = 0; r < transport_.size(); ++r) verdict.hear(r, take_apart(at(r), r).word);
+    Verdict verdict = hear_all(all_);
     if (verdict.failure) return verdict;
     for (int r = 0; r < transport_.size(); ++r) {
       const std::span<const std::byte> frame = take_apart(at(r), r).frame;

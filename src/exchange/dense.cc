@@ -28,10 +28,7 @@ class Dense final : public Exchange {
     message_.clear();
     append(message_, mine);
     transport_.all_gather(message_, words_);
-    Verdict verdict;
-    for (int r = 0; r < transport_.size(); ++r) {
-      verdict.hear(r, take_apart(words_[static_cast<std::size_t>(r)], r).word);
-    }
+    Verdict verdict = hear_all(words_);
     clock.lap(traffic_.ns_transport);
     if (verdict.failure) return verdict;
 

@@ -16,14 +16,8 @@ class Server final : public Exchange {
   Verdict run(SparseVector& sent, const Word& mine, std::vector<float>& received, SparseVector& total) override {
     traffic_ = {};
     StageClock clock;
-    if (mine.failed) {
-      message_.clear();
-    } else {
-      received.clear();
-      codec_.encode(sent, message_, codec_.rounds() ? &received : nullptr);
-    }
-    if (!serving_) traffic_.bytes_up = message_.size();
-    append(message_, mine);
+    const std::size_t frame_size = write_message(codec_, sent, mine, received, message_);
+    if (!serving_) traffic_.bytes_up = frame_size;
     clock.lap(traffic_.ns_encode);
     transport_.gather(kServer, message_, all_);
     clock.lap(traffic_.ns_transport);
@@ -52,10 +46,7 @@ class Server final : public Exchange {
  private:
   // Makes the answer to all that came in.
   void serve(StageClock& clock) {
-    Verdict verdict;
-    for (std::size_t r = 0; r < all_.size(); ++r) {
-      verdict.hear(static_cast<int>(r), take_apart(all_[r], static_cast<int>(r)).word);
-    }
+    Verdict verdict = hear_all(all_);
     answer_.clear();
     if (!verdict.failure) {
       for (std::size_t r = 0; r < all_.size(); ++r) {

@@ -67,6 +67,25 @@ std::optional<std::uint64_t> find_overflow(const SparseVector& total) noexcept {
   return total.index(static_cast<std::size_t>(bad - total.values.begin()));
 }
 
+std::size_t write_message(Codec& codec, const SparseVector& sent, const Word& mine, std::vector<float>& received,
+                          Message& message) {
+  received.clear();
+  message.clear();
+  if (!mine.failed) codec.encode(sent, message, codec.rounds() ? &received : nullptr);
+  const std::size_t frame_size = message.size();
+  append(message, mine);
+  return frame_size;
+}
+
+Verdict hear_all(std::span<const Message> messages) {
+  Verdict verdict;
+  for (std::size_t r = 0; r < messages.size(); ++r) {
+    const auto rank = static_cast<int>(r);
+    verdict.hear(rank, take_apart(messages[r], rank).word);
+  }
+  return verdict;
+}
+
 void decode_from(std::span<const std::byte> frame, int from, std::uint64_t dim, SparseVector& vector) {
   if (const DecodeStatus status = decode(frame, vector); status != DecodeStatus::ok) {
     throw TransportError(text("the frame of rank ", from, " cannot be read: ", describe(status)), from);

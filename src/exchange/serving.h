@@ -44,6 +44,14 @@ class Serving {
 // Where the sum of finite entries is not finite; nothing if it is everywhere.
 std::optional<std::uint64_t> find_overflow(const SparseVector& total) noexcept;
 
+// A rank's message: the frame of `sent`, unless it failed, and its word. `received` as Exchange::run gives it. Returns
+// the size of the frame.
+std::size_t write_message(Codec& codec, const SparseVector& sent, const Word& mine, std::vector<float>& received,
+                          Message& message);
+
+// What the words of all ranks say together, `messages` in rank order.
+Verdict hear_all(std::span<const Message> messages);
+
 // The vector of a frame from rank `from`. Throws TransportError if it is none, or not of `dim` entries.
 void decode_from(std::span<const std::byte> frame, int from, std::uint64_t dim, SparseVector& vector);
 

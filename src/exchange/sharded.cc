@@ -30,8 +30,7 @@ class Sharded final : public Exchange {
     transport_.all_to_all(to_, from_);
     clock_.lap(traffic_.ns_transport);
 
-    Verdict verdict;
-    for (int r = 0; r < transport_.size(); ++r) verdict.hear(r, take_apart(from_[as_index(r)], r).word);
+    Verdict verdict = hear_all(from_);
     if (verdict.failure) return verdict;
     serve(verdict);
     transport_.all_gather(answer_, answers_);

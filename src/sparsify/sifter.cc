@@ -46,6 +46,8 @@ struct Sifter::Parts {
   float clip_factor(const Gradient& gradient);
   Layout transfer_head(State& state);
   void transfer_body(State& state, LongVector& all_memory, LongVector& all_velocity);
+  void read_body(State& state, const Layout& saved, std::span<const std::byte> before, LongVector& all_memory,
+                 LongVector& all_velocity);
 };
 
 namespace {
@@ -315,24 +317,38 @@ std::vector<std::byte> Sifter::save() const {
   return std::move(state).bytes();
 }
 
+// Reads what follows the head of a state saved with the layout `saved`; all or nothing, as `before` has it.
+void Sifter::Parts::read_body(State& state, const Layout& saved, std::span<const std::byte> before,
+                              LongVector& all_memory, LongVector& all_velocity) {
+  try {
+    transfer_body(state, all_memory, all_velocity);
+    state.finish();
+    if (all_memory.size() != saved.dim() ||
+        all_velocity.size() != (feedback.kind == Feedback::Kind::momentum ? saved.dim() : 0)) {
+      throw UsageError("[state] the memory does not fit the tensors");
+    }
+    const auto is_finite = [](float number) { return std::isfinite(number); };
+    if (!std::all_of(all_memory.begin(), all_memory.end(), is_finite) ||
+        !std::all_of(all_velocity.begin(), all_velocity.end(), is_finite)) {
+      throw UsageError("[state] the memory holds a number that is not finite");
+    }
+  } catch (...) {
+    State back(before);
+    transfer_head(back);
+    transfer_body(back, all_memory, all_velocity);
+    throw;
+  }
+  can_undo = false;
+}
+
 void Sifter::inherit(std::span<const std::byte> bytes) {
   Parts& p = *parts_;
   State state(bytes);
-  p.transfer_head(state);
+  const Layout saved = p.transfer_head(state);
   state.moved = [](std::uint32_t) { return std::nullopt; };
-  const std::vector<std::byte> before = save();
   LongVector memory;
   LongVector velocity;
-  try {
-    p.transfer_body(state, memory, velocity);
-    state.finish();
-  } catch (...) {  // all or nothing
-    State back(before);
-    p.transfer_head(back);
-    p.transfer_body(back, memory, velocity);
-    throw;
-  }
-  p.can_undo = false;
+  p.read_body(state, saved, save(), memory, velocity);
 }
 
 void Sifter::load(std::span<const std::byte> bytes) {
@@ -353,28 +369,9 @@ void Sifter::load(std::span<const std::byte> bytes) {
       return static_cast<std::uint32_t>(now->second->begin + (index - tensor.begin));
     };
   }
-  const std::vector<std::byte> before = save();
   LongVector memory;
   LongVector velocity;
-  try {
-    p.transfer_body(state, memory, velocity);
-    state.finish();
-    if (memory.size() != saved.dim() ||
-        velocity.size() != (p.feedback.kind == Feedback::Kind::momentum ? saved.dim() : 0)) {
-      throw UsageError("[state] the memory does not fit the tensors");
-    }
-    const auto is_finite = [](float number) { return std::isfinite(number); };
-    if (!std::all_of(memory.begin(), memory.end(), is_finite) ||
-        !std::all_of(velocity.begin(), velocity.end(), is_finite)) {
-      throw UsageError("[state] the memory holds a number that is not finite");
-    }
-  } catch (...) {  // all or nothing
-    State back(before);
-    p.transfer_head(back);
-    p.transfer_body(back, memory, velocity);
-    throw;
-  }
-  p.can_undo = false;
+  p.read_body(state, saved, save(), memory, velocity);
   p.memory = moved ? rearrange(memory, saved_names, layout) : std::move(memory);
   p.velocity = moved && !velocity.empty() ? rearrange(velocity, saved_names, layout) : std::move(velocity);
 }

@@ -1,0 +1,24 @@
+// Numbers on the command lines of the benches.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <string_view>
+
+#include "sparsewire/errors.h"
+
+namespace sparsewire::bench {
+
+// Throws UsageError unless `value` is a number in [least, most], and nothing else.
+template <class Number>
+Number parse_flag(std::string_view flag, std::string_view value, Number least, Number most) {
+  Number number{};
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error != std::errc() || end != value.data() + value.size() || number < least || number > most) {
+    throw UsageError(fmt::format("{}={} is not a number in [{}, {}]", flag, value, least, most));
+  }
+  return number;
+}
+
+}  // namespace sparsewire::bench
