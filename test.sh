@@ -1,17 +1,19 @@
 #!/bin/bash
 # Builds and tests everything; on a bare Debian it installs what is missing first.
 #
-#   ./test.sh            release, dev (address and undefined sanitizers), tsan (thread sanitizer), clang, fuzz
+#   ./test.sh            release, dev (address and undefined sanitizers), tsan (thread sanitizer), fuzz (built by clang)
 #   ./test.sh --quick    release only
+#   ./test.sh --all      and the unit tests built by clang
 #
 # Stops at the first failure. The last line sums up all tests: "N passed, N failed".
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")"
 
-presets=(release dev tsan clang fuzz)
+presets=(release dev tsan fuzz)
 for argument in "$@"; do
   case $argument in
     --quick) presets=(release) ;;
+    --all) presets=(release dev tsan clang fuzz) ;;
     -h | --help) sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0"; exit 0 ;;
     *) echo "test.sh: unknown option $argument (see --help)" >&2; exit 2 ;;
   esac
