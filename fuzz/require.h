@@ -27,8 +27,13 @@ inline bool same_bits(std::span<const float> a, std::span<const float> b) {
   return true;
 }
 
+// Listed or full: `auto` sends a vector that lists all its entries as a full one.
 inline bool same_bits(const SparseVector& a, const SparseVector& b) {
-  return a.dim == b.dim && a.indices == b.indices && same_bits(std::span(a.values), std::span(b.values));
+  if (a.dim != b.dim || !same_bits(std::span(a.values), std::span(b.values))) return false;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a.index(i) != b.index(i)) return false;
+  }
+  return true;
 }
 
 }  // namespace sparsewire
