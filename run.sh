@@ -1,7 +1,7 @@
 #!/bin/bash
 # Builds sparsewire and runs its main job; on a bare Debian it installs what is missing first.
 #
-#   ./run.sh             what sparsifiers there are, and what a step of each costs on this machine
+#   ./run.sh             what there is to choose from, and what a step costs on this machine
 #   ./run.sh ARGS...     sparsewire ARGS..., e.g. ./run.sh list
 set -euo pipefail
 root=$(dirname "$(readlink -f "$0")")
