@@ -251,6 +251,28 @@ TEST(SavedWorkers, OweTheSameOrAreRefusedInAnotherOrderOfTensorsWithADownlink) {
   }
 }
 
+// The entries of a tensor that is gone are gone; for the others nothing changes, be it in a worker's memory or a
+// server's.
+TEST(SavedWorkers, OweTheSameForSomeOfTheirTensorsWithADownlink) {
+  for (const char* exchange : {"server", "sharded"}) {
+    Plan plan = bodies::plan_of("topk:ratio=0.05", {exchange, true});
+    plan.layout = Layout({{"a", 100}, {"b", 200}, {"c", 33}});
+    const Saved saved = run_and_save(plan, 3, 5);
+    Plan next = plan;
+    next.layout = Layout({{"b", 200}});
+    for (const int after : {1, 2, 3}) {
+      run_on_threads(after, [&](Transport& transport) {
+        Runner run(next, transport);
+        run.worker.load(saved.states);
+        const std::vector<double> owed = bodies::owed(transport, next, run.worker);
+        for (std::size_t i = 0; i < owed.size(); ++i) {
+          ASSERT_NEAR(owed[i], saved.owed[100 + i], 1e-5) << i << " " << exchange << after;
+        }
+      });
+    }
+  }
+}
+
 // ---- What is refused ----
 
 struct Broken {
