@@ -1,17 +1,23 @@
 # The commands in which the root CMakeLists.txt writes the module table.
 
-# sparsewire_module(<name> [HEADERS <header>...] [DEPENDS <module>...])
+# sparsewire_module(<name> [TARGET <target>] [HEADERS <header>...] [DEPENDS <module>...])
 #
-# Adds src/<name>/*.cc to the library. HEADERS are those of include/sparsewire/ that belong to the module, DEPENDS the
-# modules it may include, directly: nothing follows from what those depend on.
+# Adds src/<name>/*.cc to the target, which is the library unless said otherwise. HEADERS are those of
+# include/sparsewire/ that belong to the module, DEPENDS the modules it may include, directly: nothing follows from what
+# those depend on.
 function(sparsewire_module name)
-  cmake_parse_arguments(PARSE_ARGV 1 module "" "" "HEADERS;DEPENDS")
+  cmake_parse_arguments(PARSE_ARGV 1 module "" "TARGET" "HEADERS;DEPENDS")
   sparsewire_add_row(src/${name} "${module_HEADERS}" "${module_DEPENDS}")
+  if(NOT module_TARGET)
+    set(module_TARGET sparsewire)
+  endif()
 
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cc)
-  target_sources(sparsewire PRIVATE ${sources})
+  target_sources(${module_TARGET} PRIVATE ${sources})
   list(TRANSFORM module_HEADERS PREPEND ${PROJECT_SOURCE_DIR}/include/sparsewire/)
-  target_sources(sparsewire PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES ${module_HEADERS})
+  if(module_HEADERS)
+    target_sources(sparsewire PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES ${module_HEADERS})
+  endif()
   set_property(GLOBAL APPEND PROPERTY SPARSEWIRE_MODULES ${name})
 endfunction()
 

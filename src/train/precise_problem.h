@@ -1,0 +1,34 @@
+// A problem that is computed in double, so that experiments can see below what float weights resolve. In training its
+// weights are floats like those of any other.
+#pragma once
+
+#include <vector>
+
+#include "train/problem.h"
+
+namespace sparsewire::train {
+
+class PreciseProblem : public Problem {
+ public:
+  // `workers`: as many as gradient() is called for.
+  explicit PreciseProblem(int workers);
+
+  // As those of Problem.
+  virtual double gradient_at(int worker, std::uint64_t step, std::span<const double> weights,
+                             std::span<double> gradient) = 0;
+  virtual Evaluation evaluate_at(std::span<const double> weights) = 0;
+  virtual void initial_weights_at(std::span<double> weights) const = 0;
+
+  void initial_weights(std::span<float> weights) const final;
+  double gradient(int worker, std::uint64_t step, std::span<const float> weights, std::span<float> gradient) final;
+  Evaluation evaluate(std::span<const float> weights) final;
+
+ private:
+  struct Room {
+    std::vector<double> weights;
+    std::vector<double> gradient;
+  };
+  std::vector<Room> rooms_;  // one for each worker, and the last for evaluate()
+};
+
+}  // namespace sparsewire::train

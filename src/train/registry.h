@@ -1,0 +1,16 @@
+// The factories behind the names: one for each line of problems.def, each defined in the file of that name.
+#pragma once
+
+#include <memory>
+
+#include "core/spec.h"
+#include "train/problem.h"
+
+namespace sparsewire::train {
+
+#define PROBLEM(name, summary, example) \
+  std::unique_ptr<Problem> make_##name##_problem(Spec& spec, const ProblemPlace& place);
+#include "train/problems.def"
+#undef PROBLEM
+
+}  // namespace sparsewire::train
