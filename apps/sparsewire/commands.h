@@ -9,5 +9,20 @@ void add_compress(CLI::App& program);
 void add_decompress(CLI::App& program);
 void add_inspect(CLI::App& program);
 void add_list(CLI::App& program);
+void add_train(CLI::App& program);
+
+// Exit codes.
+inline constexpr int kFailed = 1;
+inline constexpr int kWrongUsage = 2;
+
+// Thrown where the message is printed by somebody else.
+class SilentFailure {
+ public:
+  explicit SilentFailure(int exit_code) : exit_code_(exit_code) {}
+  int exit_code() const noexcept { return exit_code_; }
+
+ private:
+  int exit_code_;
+};
 
 }  // namespace sparsewire::cli

@@ -17,8 +17,8 @@
 
 namespace {
 
-constexpr int kFailed = 1;
-constexpr int kWrongUsage = 2;
+using sparsewire::cli::kFailed;
+using sparsewire::cli::kWrongUsage;
 
 // Ctrl-C leaves nothing half-written behind, and ends the program as it would have without this.
 void tidy_up(int signal) {
@@ -43,7 +43,7 @@ int run(int argc, char** argv) {
                        chosen.empty() ? "" : chosen.front()->get_name() + " ");
   });
   for (auto* const add : {sparsewire::cli::add_compress, sparsewire::cli::add_decompress, sparsewire::cli::add_inspect,
-                          sparsewire::cli::add_list}) {
+                          sparsewire::cli::add_list, sparsewire::cli::add_train}) {
     add(program);
   }
   // CLI11 would only say that a sub-command is required.
@@ -76,6 +76,8 @@ int main(int argc, char** argv) {
     return run(argc, argv);
   } catch (const sparsewire::UsageError& error) {
     return complain(error.what(), kWrongUsage);
+  } catch (const sparsewire::cli::SilentFailure& failure) {
+    return failure.exit_code();
   } catch (const std::bad_alloc&) {
     return complain("out of memory", kFailed);
   } catch (const std::exception& error) {

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <mutex>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
@@ -37,14 +38,16 @@ std::string follow(std::filesystem::path path) {
   return path.string();
 }
 
-// The names of the files aside, where a signal handler can read them: an atomic length says which are in use.
+// The names of the files aside, where a signal handler can read them: a flag says which are in use.
 struct Unfinished {
   std::array<char, 4096> name;
   std::atomic<bool> used = false;
 };
 std::array<Unfinished, 16> unfinished;  // more at a time are not remembered
+std::mutex unfinished_mutex;            // of those who change it; the handler only reads
 
-void remember(const std::string& name) noexcept {
+void remember(const std::string& name) {
+  const std::lock_guard lock(unfinished_mutex);
   for (Unfinished& one : unfinished) {
     if (one.used || name.size() >= one.name.size()) continue;
     std::copy_n(name.c_str(), name.size() + 1, one.name.data());
@@ -53,7 +56,8 @@ void remember(const std::string& name) noexcept {
   }
 }
 
-void forget(const std::string& name) noexcept {
+void forget(const std::string& name) {
+  const std::lock_guard lock(unfinished_mutex);
   for (Unfinished& one : unfinished) {
     if (one.used && name == one.name.data()) one.used = false;
   }
@@ -61,17 +65,15 @@ void forget(const std::string& name) noexcept {
 
 bool is_same(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
 
-// A rename is durable when its directory is. There are file systems that cannot sync one; that is no reason to fail.
-void sync_directory_of(const std::string& file) {
-  std::string folder = std::filesystem::path(file).parent_path().string();
-  if (folder.empty()) folder = ".";
-  const int directory = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}  // namespace
+
+// There are file systems that cannot sync a folder; that is no reason to fail.
+void sync_folder(const std::string& folder) {
+  const int directory = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (directory < 0) return;
   ::fsync(directory);
   ::close(directory);
 }
-
-}  // namespace
 
 Replacement::Replacement(std::string path) : path_(std::move(path)) {
   waiting_.reserve(kPiece);
@@ -177,7 +179,7 @@ void Replacement::commit() {
   if (std::rename(aside_.c_str(), target_.c_str()) != 0) fail(errno);
   forget(aside_);
   aside_.clear();
-  sync_directory_of(target_);
+  sync_folder(std::filesystem::path(target_).parent_path().string());  // only then is the rename durable
 }
 
 void Replacement::fail(int error) const {

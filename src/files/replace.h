@@ -53,6 +53,9 @@ class Replacement {
   std::vector<std::byte> waiting_;  // small pieces, to be written together
 };
 
+// Makes what was added to a folder durable, as far as its file system can.
+void sync_folder(const std::string& folder);
+
 // Removes what lies aside of all Replacements that are under way: for a handler of SIGINT, in which it may be called.
 void remove_unfinished() noexcept;
 

@@ -1,0 +1,74 @@
+#include "training.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "train/config.h"
+
+namespace sparsewire::cli {
+namespace {
+
+std::string shown_default(const train::TrainConfig& defaults, const train::Setting& setting) {
+  const Json value = train::value_of(defaults, setting);
+  if (setting.option.help.find("(") != std::string_view::npos || value == "" || setting.flag != nullptr) return {};
+  return fmt::format(" (default {})", value.is_string() ? value.get<std::string>() : value.dump());
+}
+
+}  // namespace
+
+void GivenSettings::apply(train::TrainConfig& config) const {
+  if (config_file) train::set_from_file(config, *config_file);
+  for (const train::Setting& setting : train::settings()) {
+    const auto found = texts.find(std::string(setting.option.name));
+    if (found != texts.end()) train::set_from_text(config, setting, found->second);
+  }
+}
+
+void add_settings(CLI::App& command, const train::TrainConfig& defaults,
+                  std::initializer_list<std::string_view> without, GivenSettings& given) {
+  command
+      .add_option("--config", given.config_file,
+                  "A JSON file of options by their long names; the command line counts more")
+      ->type_name("FILE");
+  for (const train::Setting& setting : train::settings()) {
+    const std::string name(setting.option.name);
+    if (std::find(without.begin(), without.end(), name) != without.end()) continue;
+    const std::string option = (name == "quiet" ? "-q," : "") + train::long_name(name);
+    const std::string help = std::string(setting.option.help) + shown_default(defaults, setting);
+    if (setting.flag != nullptr) {
+      command.add_flag_callback(
+          option, [&given, name] { given.texts[name] = "true"; }, help);
+    } else {
+      command
+          .add_option_function<std::string>(
+              option, [&given, name](const std::string& text) { given.texts[name] = text; }, help)
+          ->type_name(std::string(setting.option.type));
+    }
+  }
+}
+
+std::string one_line(const train::TrainConfig& config) {
+  std::string line;
+  for (const train::Setting& setting : train::settings()) {
+    const Json value = train::value_of(config, setting);
+    if (value == "" || value == false) continue;
+    line += fmt::format("{}{}={}", line.empty() ? "" : " ", setting.option.name,
+                        value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return line;
+}
+
+std::string in_units(double bytes) {
+  constexpr std::string_view kUnits[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+  std::size_t unit = 0;
+  while (bytes >= 1000 && unit + 1 < std::size(kUnits)) {
+    bytes /= 1000;
+    ++unit;
+  }
+  return fmt::format("{:.{}f} {}", bytes, unit == 0 || bytes >= 100 ? 0 : 1, kUnits[unit]);
+}
+
+std::string hex(std::uint32_t number) { return fmt::format("{:08x}", number); }
+
+}  // namespace sparsewire::cli

@@ -1,0 +1,213 @@
+#include "train/checkpoint_files.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "core/crc32c.h"
+#include "core/state.h"
+#include "core/text.h"
+#include "files/input.h"
+#include "files/replace.h"
+#include "sparsewire/errors.h"
+
+namespace sparsewire::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kFolderPrefix = "step-";
+constexpr std::size_t kDigits = 8;    // at least, so that names sort as numbers do
+constexpr std::uint64_t kFormat = 1;  // of a manifest
+constexpr const char* kModelName = "model.state";
+
+std::string rank_name(std::uint64_t rank) { return text("rank-", rank, ".state"); }
+
+std::string hex(std::uint32_t number) {
+  char digits[9];
+  std::snprintf(digits, sizeof digits, "%08x", number);
+  return digits;
+}
+
+std::string checksum(std::span<const std::byte> bytes) { return hex(crc32c(bytes)); }
+std::string checksum(const std::string& bytes) { return checksum(std::as_bytes(std::span(bytes))); }
+
+void write_file(const std::string& path, std::span<const std::byte> bytes) {
+  files::Replacement file(path);
+  file.write(bytes);
+  file.commit();
+}
+
+// A state ends with its own checksum, and the checksum of all of it would be the same for every state.
+std::string state_checksum(std::span<const std::byte> bytes) {
+  return checksum(bytes.first(bytes.size() - std::min<std::size_t>(bytes.size(), sizeof(std::uint32_t))));
+}
+
+Json write_state(const std::string& path, const std::string& name, State&& state) {
+  const std::vector<std::byte> bytes = std::move(state).bytes();
+  write_file(path + "/" + name, bytes);
+  return {{name, {{"bytes", bytes.size()}, {"crc32c", state_checksum(bytes)}}}};
+}
+
+void transfer_model(State& state, RankState& mine) {
+  state.value("train_step", mine.step);
+  state.array("weights", mine.weights);
+}
+
+void transfer_rank(State& state, RankState& mine) {
+  state.value("train_step", mine.step);
+  state.array("optimiser", mine.optimiser);
+  state.array("worker", mine.worker);
+  state.value("bytes_up", mine.books.bytes_up);
+  state.value("bytes_down", mine.books.bytes_down);
+  state.value("bytes_served", mine.books.bytes_served);
+  state.value("total_error", mine.books.total_error);
+  state.value("loss", mine.books.loss);
+}
+
+// A file that is as the manifest says. Throws UsageError.
+files::Bytes read_checked(const Manifest& manifest, const std::string& name) {
+  const std::string path = manifest.path + "/" + name;
+  const auto expected = manifest.files.find(name);
+  if (expected == manifest.files.end()) throw UsageError(text("the manifest in '", manifest.path, "' lacks ", name));
+  files::Bytes bytes = files::read_file(path);
+  if (bytes.size != expected->at("bytes").get<std::uint64_t>()) {
+    throw UsageError(text("'", path, "' has ", bytes.size, " bytes, not ", expected->at("bytes")));
+  }
+  if (state_checksum(bytes.span()) != expected->at("crc32c").get<std::string>()) {
+    throw UsageError(text("the checksum of '", path, "' does not match: it was changed"));
+  }
+  return bytes;
+}
+
+Manifest parse_manifest(const std::string& path, Json json) {
+  const std::string expected = json.at("crc32c").get<std::string>();
+  json.erase("crc32c");
+  if (checksum(json.dump()) != expected) throw UsageError("its checksum does not match: it was changed");
+  if (json.at("format") != kFormat) throw UsageError(text("its format is ", json.at("format"), ", not ", kFormat));
+  Manifest manifest{.path = path,
+                    .step = json.at("step").get<std::uint64_t>(),
+                    .workers = json.at("workers").get<std::uint64_t>(),
+                    .config = {},
+                    .files = json.at("files")};
+  set_from_object(manifest.config, json.at("config"));
+  return manifest;
+}
+
+// Throws UsageError unless every file is whole.
+Manifest read_whole(const std::string& path) {
+  Manifest manifest = read_manifest(path);
+  read_checked(manifest, kModelName);
+  for (std::uint64_t rank = 0; rank < manifest.workers; ++rank) read_checked(manifest, rank_name(rank));
+  return manifest;
+}
+
+template <class Transfer>
+void read_state(const Manifest& manifest, const std::string& name, RankState& into, Transfer transfer) {
+  const files::Bytes bytes = read_checked(manifest, name);
+  State state(bytes.span());
+  transfer(state, into);
+  state.finish();
+  if (into.step == manifest.step) return;
+  throw UsageError(text("'", manifest.path, "/", name, "' is of step ", into.step, ", not ", manifest.step));
+}
+
+}  // namespace
+
+std::string checkpoint_path(const std::string& folder, std::uint64_t step) {
+  std::string digits = std::to_string(step);
+  if (digits.size() < kDigits) digits.insert(0, kDigits - digits.size(), '0');
+  return text(folder, "/", kFolderPrefix, digits);
+}
+
+bool has_manifest(const std::string& path) { return fs::exists(path + "/" + kManifestName); }
+
+std::vector<std::uint64_t> checkpoint_steps(const std::string& folder) {
+  std::vector<std::uint64_t> steps;
+  if (!fs::exists(folder)) return steps;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(kFolderPrefix)) continue;
+    std::uint64_t step = 0;
+    std::from_chars(name.data() + kFolderPrefix.size(), name.data() + name.size(), step);
+    if (checkpoint_path(folder, step) == folder + "/" + name) steps.push_back(step);  // and nothing behind the digits
+  }
+  std::sort(steps.begin(), steps.end(), std::greater<>());
+  return steps;
+}
+
+Json write_rank(const std::string& path, int rank, RankState& mine) {
+  State state;
+  transfer_rank(state, mine);
+  Json files = write_state(path, rank_name(static_cast<std::uint64_t>(rank)), std::move(state));
+  if (rank != 0) return files;
+  State model;
+  transfer_model(model, mine);
+  files.update(write_state(path, kModelName, std::move(model)));
+  return files;
+}
+
+void write_manifest(const Manifest& manifest) {
+  Json json{{"format", kFormat},
+            {"step", manifest.step},
+            {"workers", manifest.workers},
+            {"config", to_json(manifest.config)},
+            {"files", manifest.files}};
+  json["crc32c"] = checksum(json.dump());  // of all before it, without the spaces
+  const std::string bytes = json.dump(2) + '\n';
+  write_file(manifest.path + "/" + kManifestName, std::as_bytes(std::span(bytes)));
+}
+
+Manifest read_manifest(const std::string& path) {
+  const std::string name = path + "/" + kManifestName;
+  const files::Bytes bytes = files::read_file(name);
+  const auto* const begin = reinterpret_cast<const char*>(bytes.span().data());
+  try {
+    return parse_manifest(path, Json::parse(begin, begin + bytes.size));
+  } catch (const Json::exception&) {
+    throw UsageError(text("'", name, "' is cut short or was changed"));
+  } catch (const UsageError& error) {
+    throw UsageError(text("'", name, "': ", error.what()));
+  }
+}
+
+bool has_checkpoints(const std::string& folder) {
+  const std::vector<std::uint64_t> steps = checkpoint_steps(folder);
+  return std::any_of(steps.begin(), steps.end(),
+                     [&](std::uint64_t step) { return has_manifest(checkpoint_path(folder, step)); });
+}
+
+std::optional<Manifest> find_checkpoint(const std::string& folder, const std::function<void(const std::string&)>& say) {
+  std::string damage;
+  for (const std::uint64_t step : checkpoint_steps(folder)) {
+    const std::string path = checkpoint_path(folder, step);
+    if (!has_manifest(path)) continue;
+    try {
+      Manifest manifest = read_whole(path);
+      if (manifest.step != step) throw UsageError(text("'", path, "' is of step ", manifest.step));
+      if (!damage.empty()) say(text("damaged: ", damage, "; going back to step ", step));
+      return manifest;
+    } catch (const std::exception& error) {  // UsageError, or a manifest with other things in it
+      if (damage.empty()) damage = error.what();
+    }
+  }
+  if (damage.empty()) return std::nullopt;
+  throw UsageError(text("no checkpoint in '", folder, "' is whole: ", damage));
+}
+
+std::vector<RankState> read_checkpoint(const Manifest& manifest) {
+  std::vector<RankState> ranks(manifest.workers);
+  for (std::uint64_t rank = 0; rank < manifest.workers; ++rank) {
+    read_state(manifest, rank_name(rank), ranks[rank], transfer_rank);
+  }
+  read_state(manifest, kModelName, ranks[0], transfer_model);
+  return ranks;
+}
+
+}  // namespace sparsewire::train

@@ -1,0 +1,159 @@
+// A training on one screen: Training::run. What each line does is below; how it begins and ends, in training.cc.
+#include "train/loop.h"
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+
+#include "core/text.h"
+#include "sparsewire/errors.h"
+#include "train/together.h"
+#include "train/training.h"
+#include "transport/everyone.h"
+
+namespace sparsewire::train {
+namespace {
+
+// What a rank tells all others with its step.
+constexpr std::uint8_t kStop = 1;      // somebody wants the training to stop
+constexpr std::uint8_t kDiverged = 2;  // the loss of this rank is not a finite number
+constexpr std::uint8_t kTrouble = 4;   // something failed here that the others do not see
+
+}  // namespace
+
+Result Training::run() {
+  begin();
+  while (step_ < config_.steps && !stopped_) {
+    find_gradient();   // problem/    of this worker's batch; or where some local steps lead
+    exchange();        // worker/     what all workers make of it: the same bits on every rank
+    change_weights();  // optimiser/
+    report();          // metrics/    rank 0 writes a line, and evaluates every so often
+    write_if_due();    // checkpoint/ all ranks together
+  }
+  return finish();
+}
+
+void Training::find_gradient() {
+  lr_ = schedule_.lr(step_);
+  if (is_local()) {
+    follow_local_steps();
+  } else {
+    batch_loss_ = batch_gradient(step_, weights_);
+  }
+}
+
+double Training::batch_gradient(std::uint64_t number, std::span<const float> weights) {
+  const double loss = problem_.gradient(transport_.rank(), number, weights, gradient_);
+  clip();
+  return loss;
+}
+
+// By the norm. One that is not finite is left to the engine, which names the index.
+void Training::clip() {
+  if (config_.clip == 0) return;
+  double norm2 = 0;
+  for (const float g : gradient_) norm2 += static_cast<double>(g) * static_cast<double>(g);
+  const double norm = std::sqrt(norm2);
+  if (!(norm > config_.clip) || !std::isfinite(norm)) return;
+  const double factor = config_.clip / norm;
+  for (float& g : gradient_) g = static_cast<float>(static_cast<double>(g) * factor);
+}
+
+// What is exchanged then is the way from the common weights to this worker's own.
+void Training::follow_local_steps() {
+  local_ = weights_;
+  batch_loss_ = 0;
+  for (std::uint64_t h = 0; h < config_.local_steps; ++h) {
+    batch_loss_ += batch_gradient(step_ * config_.local_steps + h, local_) / static_cast<double>(config_.local_steps);
+    optimiser_->apply(gradient_, {.lr = lr_}, local_);
+  }
+  std::transform(weights_.begin(), weights_.end(), local_.begin(), gradient_.begin(), std::minus<>());
+}
+
+void Training::exchange() {
+  const double lr = is_local() ? 1 : lr_;
+  try {
+    worker_.step(gradient_, update_, {.lr = static_cast<float>(lr), .flags = flags()});
+  } catch (const BadGradient& error) {
+    give_up(text("the gradient of rank ", error.rank(), " is not finite at index ", error.index(),
+                 ", or a sum with it is not"));
+  }
+  if ((worker_.stats().flags & kDiverged) != 0) compare_losses();
+  keep_books();
+}
+
+void Training::keep_books() {
+  const StepStats& stats = worker_.stats();
+  books_.bytes_up += stats.bytes_up;
+  books_.bytes_down += stats.bytes_down;
+  books_.bytes_served += stats.bytes_served;
+  books_.total_error = stats.total_error;
+  books_.loss = batch_loss_;
+}
+
+std::uint8_t Training::flags() const {
+  unsigned flags = 0;
+  if (run_.is_stop_wished()) flags |= kStop;
+  if (!std::isfinite(batch_loss_)) flags |= kDiverged;
+  if (!trouble_.empty()) flags |= kTrouble;
+  return static_cast<std::uint8_t>(flags);
+}
+
+// Whose is not finite: all of them ask, so all of them know.
+void Training::compare_losses() {
+  const std::vector<double> losses = everyones(transport_, batch_loss_);
+  const auto bad = std::find_if(losses.begin(), losses.end(), [](double loss) { return !std::isfinite(loss); });
+  give_up(text("the loss of rank ", bad - losses.begin(), " is ", bad == losses.end() ? 0 : *bad));
+}
+
+void Training::give_up(const std::string& why) const {
+  const std::string from = checkpoints_ && checkpoints_->last()
+                               ? text("the last checkpoint is '", checkpoints_->last_path(), "'")
+                               : std::string("there is no checkpoint");
+  throw SharedError(text("diverged in step ", step_ + 1, ": ", why, "; ", from), /*is_usage=*/false);
+}
+
+void Training::change_weights() {
+  if (is_local()) {
+    std::transform(weights_.begin(), weights_.end(), update_.begin(), weights_.begin(), std::minus<>());
+  } else {
+    optimiser_->apply(update_, {.lr = lr_, .holds_lr = holds_lr_}, weights_);
+  }
+  ++step_;
+}
+
+void Training::report() {
+  evaluation_.reset();
+  if (!leads()) return;
+  const bool is_due = config_.eval_every != 0 && step_ % config_.eval_every == 0;
+  if (is_due || step_ == config_.steps) evaluation_ = problem_.evaluate(weights_);
+  const StepReport report{.step = step_,
+                          .loss = books_.loss,
+                          .lr = lr_,
+                          .stats = worker_.stats(),
+                          .evaluation = evaluation_,
+                          .metric = problem_.metric()};
+  try {
+    if (metrics_ && trouble_.empty()) metrics_->write(report);
+  } catch (const std::exception& error) {
+    trouble_ = error.what();  // the others learn of it in the next step
+  }
+  run_.look(report);
+}
+
+void Training::write_if_due() {
+  stopped_ = (worker_.stats().flags & (kStop | kTrouble)) != 0;
+  const bool is_due = config_.checkpoint_every != 0 && step_ % config_.checkpoint_every == 0;
+  if (checkpoints_ && (is_due || stopped_ || step_ == config_.steps)) write_checkpoint();
+}
+
+Result train(const Run& run) {
+  try {
+    check(run.config);
+    return Training(run).run();
+  } catch (const UsageError& error) {  // what all were given alike
+    throw SharedError(error.what(), /*is_usage=*/true);
+  }
+}
+
+}  // namespace sparsewire::train

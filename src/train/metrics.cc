@@ -1,0 +1,97 @@
+#include "train/metrics.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <stdexcept>
+#include <system_error>
+
+#include "core/text.h"
+#include "files/input.h"
+
+namespace sparsewire::train {
+
+Json step_json(const StepReport& report) {
+  const StepStats& stats = report.stats;
+  Json json{{"step", report.step},
+            {"loss", report.loss},
+            {"lr", report.lr},
+            {"entries_sent", stats.entries_sent},
+            {"entries_total", stats.entries_total},
+            {"density", stats.density},
+            {"dense_bytes", stats.dense_bytes},
+            {"bytes_up", stats.bytes_up},
+            {"bytes_down", stats.bytes_down},
+            {"bytes_served", stats.bytes_served},
+            {"sent_norm2", stats.sent_norm2},
+            {"memory_norm2", stats.memory_norm2},
+            {"total_error", stats.total_error},
+            {"flags", stats.flags},
+            {"went_dense", stats.went_dense},
+            {"ns_sift", stats.ns_sift},
+            {"ns_encode", stats.ns_encode},
+            {"ns_exchange", stats.ns_exchange},
+            {"ns_decode", stats.ns_decode},
+            {"ns_merge", stats.ns_merge},
+            {"ns_apply", stats.ns_apply}};
+  if (report.evaluation) {
+    json["test_loss"] = report.evaluation->loss;
+    if (!report.metric.empty()) json[std::string(report.metric)] = report.evaluation->metric;
+  }
+  return json;
+}
+
+std::size_t bytes_until(std::string_view lines, std::uint64_t keep_until) {
+  std::size_t kept = 0;
+  for (std::size_t end = 0; (end = lines.find('\n', kept)) != std::string_view::npos; kept = end + 1) {
+    const Json line = Json::parse(lines.substr(kept, end - kept), nullptr, /*allow_exceptions=*/false);
+    if (!line.is_object()) break;
+    const auto step = line.find("step");
+    if (step == line.end() || !step->is_number_unsigned() || step->get<std::uint64_t>() > keep_until) break;
+  }
+  return kept;
+}
+
+MetricsFile::MetricsFile(std::string path, std::uint64_t keep_until) : path_(std::move(path)) {
+  file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (file_ < 0) fail(errno);
+  try {
+    cut_back(keep_until);
+  } catch (...) {
+    ::close(file_);
+    throw;
+  }
+}
+
+MetricsFile::~MetricsFile() { ::close(file_); }
+
+void MetricsFile::cut_back(std::uint64_t keep_until) {
+  struct stat status {};
+  if (::fstat(file_, &status) != 0) fail(errno);
+  if (!S_ISREG(status.st_mode)) return;  // a pipe or a device takes nothing back
+  std::size_t kept = 0;
+  if (keep_until > 0) {
+    const files::Bytes bytes = files::read_file(path_);
+    kept = bytes_until({reinterpret_cast<const char*>(bytes.span().data()), bytes.size}, keep_until);
+  }
+  if (::ftruncate(file_, static_cast<off_t>(kept)) != 0) fail(errno);
+}
+
+void MetricsFile::write(const StepReport& report) {
+  const std::string line = step_json(report).dump() + '\n';
+  std::string_view rest = line;
+  while (!rest.empty()) {
+    const ssize_t written = ::write(file_, rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail(errno);
+    rest.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+void MetricsFile::fail(int error) const {
+  throw std::runtime_error(text("cannot write '", path_, "': ", std::generic_category().message(error)));
+}
+
+}  // namespace sparsewire::train

@@ -1,0 +1,44 @@
+#include "train/together.h"
+
+#include <cstddef>
+#include <exception>
+#include <vector>
+
+#include "sparsewire/errors.h"
+
+namespace sparsewire::train {
+namespace {
+
+constexpr char kUsage = 'u';
+constexpr char kFailed = 'f';
+
+// Empty: it went well.
+std::string outcome(const std::function<void()>& work) {
+  try {
+    work();
+    return {};
+  } catch (const UsageError& error) {
+    return std::string(1, kUsage) + error.what();
+  } catch (const SharedError& error) {
+    return std::string(1, error.is_usage() ? kUsage : kFailed) + error.what();
+  } catch (const std::bad_alloc&) {
+    return std::string(1, kFailed) + "out of memory";
+  } catch (const std::exception& error) {
+    return std::string(1, kFailed) + error.what();
+  }
+}
+
+}  // namespace
+
+void together(Transport& transport, const std::function<void()>& work) {
+  const std::string mine = outcome(work);
+  std::vector<std::vector<std::byte>> all;
+  transport.all_gather(std::as_bytes(std::span(mine)), all);
+  for (const std::vector<std::byte>& one : all) {
+    if (one.empty()) continue;
+    const std::string heard(reinterpret_cast<const char*>(one.data()), one.size());
+    throw SharedError(heard.substr(1), heard[0] == kUsage);
+  }
+}
+
+}  // namespace sparsewire::train

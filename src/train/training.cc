@@ -1,0 +1,177 @@
+// How a training begins and ends, and what it puts into a checkpoint.
+#include "train/training.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "core/crc32c.h"
+#include "core/state.h"
+#include "core/text.h"
+#include "sparsewire/errors.h"
+#include "sparsewire/sifter.h"
+#include "train/checkpoint_files.h"
+#include "train/together.h"
+#include "transport/everyone.h"
+
+namespace sparsewire::train {
+namespace {
+
+// Before the first step rather than at the first checkpoint.
+void make_writable(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!error && ::access(folder.c_str(), W_OK | X_OK) != 0) error = {errno, std::generic_category()};
+  if (error) throw std::runtime_error(text("cannot write '", folder, "': ", error.message()));
+}
+
+std::vector<std::byte> save(Optimiser& optimiser) {
+  State state;
+  optimiser.transfer(state);
+  return std::move(state).bytes();
+}
+
+void load(Optimiser& optimiser, std::span<const std::byte> bytes) {
+  State state(bytes);
+  optimiser.transfer(state);
+  state.finish();
+}
+
+// Bytes are added up; the error is the mean, and the loss that of rank 0.
+Books sum(const std::vector<Books>& all) {
+  Books total{.loss = all[0].loss};
+  for (const Books& one : all) {
+    total.bytes_up += one.bytes_up;
+    total.bytes_down += one.bytes_down;
+    total.bytes_served += one.bytes_served;
+    total.total_error += one.total_error / static_cast<double>(all.size());
+  }
+  return total;
+}
+
+}  // namespace
+
+Training::Training(const Run& run)
+    : run_(run),
+      config_(run.config),
+      problem_(run.problem),
+      transport_(run.transport),
+      optimiser_(make_optimiser(config_.optimiser, problem_.layout().dim())),
+      schedule_(make_schedule(config_.schedule, config_.lr, config_.steps)),
+      worker_(worker_config(config_), problem_.layout(), transport_),
+      holds_lr_(parse_feedback(config_.feedback).scale_by_lr),
+      weights_(problem_.layout().dim()),
+      gradient_(weights_.size()),
+      update_(weights_.size()) {}
+
+void Training::begin() {
+  std::string chosen;
+  together(transport_, [&] {
+    if (leads() && !config_.checkpoint_dir.empty()) chosen = choose_checkpoint();
+  });
+  std::vector<std::byte> bytes(chosen.size());
+  std::transform(chosen.begin(), chosen.end(), bytes.begin(), [](char letter) { return std::byte(letter); });
+  transport_.broadcast(0, bytes);
+  const std::string path(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+
+  together(transport_, [&] {
+    problem_.initial_weights(weights_);
+    if (!path.empty()) go_on_from(path);
+    if (leads() && !config_.metrics.empty()) metrics_.emplace(config_.metrics, step_);
+  });
+  if (config_.checkpoint_dir.empty()) return;
+  checkpoints_.emplace(config_.checkpoint_dir, config_.keep, transport_,
+                       path.empty() ? std::nullopt : std::optional(step_));
+}
+
+// Where to go on; empty: at the start. Throws UsageError.
+std::string Training::choose_checkpoint() {
+  const std::string& folder = config_.checkpoint_dir;
+  make_writable(folder);
+  if (!config_.resume) {
+    if (!has_checkpoints(folder)) return {};
+    throw UsageError(text("'", folder,
+                          "' has checkpoints of an earlier training: --resume goes on from them; "
+                          "to begin anew, remove them or choose another folder"));
+  }
+  const std::optional<Manifest> found = find_checkpoint(folder, run_.say);
+  if (!found) {
+    run_.say(text("no checkpoint in '", folder, "' yet: beginning at step 0"));
+    return {};
+  }
+  const std::string differs = difference(found->config, config_);
+  if (!differs.empty()) throw UsageError(text("'", found->path, "' is of another training: ", differs));
+  if (found->step > config_.steps) {
+    throw UsageError(text("'", found->path, "' is beyond --steps ", config_.steps));
+  }
+  run_.say(text("going on from '", found->path, "'"));
+  if (found->workers != static_cast<std::uint64_t>(transport_.size())) {
+    run_.say(text("it is of ", found->workers, " workers, and now there are ", transport_.size(),
+                  ": what the memories of the old ones still owe is shared out anew"));
+  }
+  return found->path;
+}
+
+void Training::go_on_from(const std::string& path) {
+  std::vector<RankState> saved = read_checkpoint(read_manifest(path));
+  if (saved[0].weights.size() != weights_.size()) {
+    throw UsageError(text("'", path, "' has ", saved[0].weights.size(), " weights, and the problem ", weights_.size()));
+  }
+  // With more workers than before some begin with the same local optimiser as others.
+  const auto rank = static_cast<std::size_t>(transport_.rank());
+  const RankState& mine = saved[rank % saved.size()];
+  load(*optimiser_, mine.optimiser.empty() ? saved[0].optimiser : mine.optimiser);
+  weights_ = saved[0].weights;
+  step_ = first_step_ = saved[0].step;
+
+  std::vector<std::vector<std::byte>> workers;
+  std::vector<Books> books;
+  for (RankState& one : saved) {
+    workers.push_back(std::move(one.worker));
+    books.push_back(one.books);
+  }
+  worker_.load(workers);
+  books_ = books[rank % books.size()];
+  if (books.size() == static_cast<std::size_t>(transport_.size())) return;
+  const Books all = sum(books);  // rank 0 keeps the books of those that are gone
+  books_.bytes_up = leads() ? all.bytes_up : 0;
+  books_.bytes_down = leads() ? all.bytes_down : 0;
+  books_.bytes_served = leads() ? all.bytes_served : 0;
+}
+
+void Training::write_checkpoint() {
+  RankState mine{.step = step_, .weights = {}, .optimiser = {}, .worker = worker_.save(), .books = books_};
+  if (leads()) mine.weights = weights_;
+  if (leads() || is_local()) mine.optimiser = save(*optimiser_);
+  checkpoints_->write(config_, mine);
+}
+
+Result Training::finish() {
+  const bool is_finished = step_ == config_.steps;
+  together(transport_, [&] {
+    if (!trouble_.empty()) throw std::runtime_error(trouble_);
+    if (!leads() || !is_finished) return;
+    if (!evaluation_) evaluation_ = problem_.evaluate(weights_);
+    if (!std::isfinite(evaluation_->loss)) {
+      throw std::runtime_error(text("diverged: after step ", step_, " the loss is ", evaluation_->loss));
+    }
+  });
+  const std::vector<std::uint32_t> checksums = everyones(transport_, crc32c(std::as_bytes(std::span(weights_))));
+  const auto other = std::find_if(checksums.begin(), checksums.end(), [&](auto one) { return one != checksums[0]; });
+  if (other != checksums.end()) {
+    throw ReplicasDiffer(text("the weights of rank ", other - checksums.begin(), " differ from those of rank 0"));
+  }
+  Result result{.finished = is_finished,
+                .step = step_,
+                .first_step = first_step_,
+                .evaluation = evaluation_,
+                .books = sum(everyones(transport_, books_)),
+                .weights_crc32c = checksums[0],
+                .checkpoint = std::nullopt};
+  if (checkpoints_ && checkpoints_->last()) result.checkpoint = checkpoints_->last_path();
+  return result;
+}
+
+}  // namespace sparsewire::train

@@ -1,0 +1,76 @@
+// One rank of a training under way: what loop.cc steps through, and training.cc sets up and winds up.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "sparsewire/worker.h"
+#include "train/loop.h"
+#include "train/optimiser.h"
+#include "train/schedule.h"
+
+namespace sparsewire::train {
+
+class Training {
+ public:
+  explicit Training(const Run& run);
+
+  Result run();
+
+ private:
+  void begin();          // at the start, or at a checkpoint
+  void find_gradient();  // of this rank, from here on
+  void exchange();
+  void change_weights();
+  void report();
+  void write_if_due();
+  Result finish();
+
+  std::string choose_checkpoint();
+  void go_on_from(const std::string& path);
+  void write_checkpoint();
+
+  double batch_gradient(std::uint64_t number, std::span<const float> weights);
+  void follow_local_steps();
+  void clip();
+  void keep_books();
+  std::uint8_t flags() const;
+  void compare_losses();
+  [[noreturn]] void give_up(const std::string& why) const;
+
+  bool leads() const { return transport_.rank() == 0; }
+  bool is_local() const { return config_.local_steps > 1; }
+
+  const Run& run_;
+  const TrainConfig& config_;
+  Problem& problem_;
+  Transport& transport_;
+  std::unique_ptr<Optimiser> optimiser_;
+  Schedule schedule_;
+  Worker worker_;
+  bool holds_lr_;  // the update is lr*gradient already
+
+  std::vector<float> weights_;
+  std::vector<float> gradient_;
+  std::vector<float> update_;
+  std::vector<float> local_;      // weights on the way of local steps
+  std::uint64_t step_ = 0;        // steps done
+  std::uint64_t first_step_ = 0;  // done by the training that this one goes on from
+  double lr_ = 0;
+  double batch_loss_ = std::numeric_limits<double>::quiet_NaN();  // of this rank
+  Books books_;
+  bool stopped_ = false;
+
+  std::optional<Checkpoints> checkpoints_;
+  std::optional<MetricsFile> metrics_;    // of rank 0, like the evaluation
+  std::optional<Evaluation> evaluation_;  // of the last step, if there was one
+  std::string trouble_;                   // what failed here while the others went on
+};
+
+}  // namespace sparsewire::train
