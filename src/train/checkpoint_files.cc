@@ -71,7 +71,7 @@ void transfer_rank(State& state, RankState& mine) {
   state.value("loss", mine.books.loss);
 }
 
-// A file that is as the manifest says. Throws UsageError.
+// A state that is as the manifest says. Throws UsageError.
 files::Bytes read_checked(const Manifest& manifest, const std::string& name) {
   const std::string path = manifest.path + "/" + name;
   const auto expected = manifest.files.find(name);
@@ -82,6 +82,11 @@ files::Bytes read_checked(const Manifest& manifest, const std::string& name) {
   }
   if (state_checksum(bytes.span()) != expected->at("crc32c").get<std::string>()) {
     throw UsageError(text("the checksum of '", path, "' does not match: it was changed"));
+  }
+  try {
+    State whole(bytes.span());  // the four bytes at its end as well
+  } catch (const UsageError& error) {
+    throw UsageError(text("'", path, "': ", error.what()));
   }
   return bytes;
 }
@@ -100,9 +105,10 @@ Manifest parse_manifest(const std::string& path, Json json) {
   return manifest;
 }
 
-// Throws UsageError unless every file is whole.
-Manifest read_whole(const std::string& path) {
+// Throws UsageError unless every file is whole, and of that step.
+Manifest read_whole(const std::string& path, std::uint64_t step) {
   Manifest manifest = read_manifest(path);
+  if (manifest.step != step) throw UsageError(text("'", path, "/", kManifestName, "' is of step ", manifest.step));
   read_checked(manifest, kModelName);
   for (std::uint64_t rank = 0; rank < manifest.workers; ++rank) read_checked(manifest, rank_name(rank));
   return manifest;
@@ -189,8 +195,7 @@ std::optional<Manifest> find_checkpoint(const std::string& folder, const std::fu
     const std::string path = checkpoint_path(folder, step);
     if (!has_manifest(path)) continue;
     try {
-      Manifest manifest = read_whole(path);
-      if (manifest.step != step) throw UsageError(text("'", path, "' is of step ", manifest.step));
+      Manifest manifest = read_whole(path, step);
       if (!damage.empty()) say(text("damaged: ", damage, "; going back to step ", step));
       return manifest;
     } catch (const std::exception& error) {  // UsageError, or a manifest with other things in it
