@@ -5,6 +5,7 @@
 
 namespace sparsewire::cli {
 
+void add_compare(CLI::App& program);
 void add_compress(CLI::App& program);
 void add_decompress(CLI::App& program);
 void add_inspect(CLI::App& program);

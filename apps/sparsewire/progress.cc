@@ -12,6 +12,7 @@ namespace {
 
 constexpr auto kBetweenBars = std::chrono::milliseconds(100);
 constexpr auto kBetweenLines = std::chrono::seconds(10);
+constexpr auto kBetweenEvaluations = std::chrono::seconds(1);
 constexpr std::uint64_t kBarWidth = 24;
 
 std::string bar(std::uint64_t done, std::uint64_t all) {
@@ -58,7 +59,7 @@ void Progress::look(const train::StepReport& report) {
     std::fprintf(stderr, "\r\x1b[K%s %s", bar(report.step, config_.steps).c_str(), line(report).c_str());
     bar_shown_ = true;
   } else {
-    if (now - shown_ < kBetweenLines && !report.evaluation) return;
+    if (now - shown_ < (report.evaluation ? kBetweenEvaluations : kBetweenLines) && !is_last) return;
     std::fprintf(stderr, "%s\n", line(report).c_str());
   }
   std::fflush(stderr);

@@ -168,6 +168,10 @@ void add_train(CLI::App& program) {
       "  sparsewire train --checkpoint-dir run1 --metrics run1.jsonl --resume\n"
       "  mpirun -n 4 sparsewire train --transport mpi --exchange allgather --json result.json");
   const auto given = std::make_shared<GivenSettings>();
+  command
+      ->add_option("--config", given->config_file,
+                   "A JSON file of options by their long names; the command line counts more")
+      ->type_name("FILE");
   add_settings(*command, TrainConfig{}, {}, *given);
   command->callback([given] { train(*given); });
 }

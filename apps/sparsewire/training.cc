@@ -27,10 +27,6 @@ void GivenSettings::apply(train::TrainConfig& config) const {
 
 void add_settings(CLI::App& command, const train::TrainConfig& defaults,
                   std::initializer_list<std::string_view> without, GivenSettings& given) {
-  command
-      .add_option("--config", given.config_file,
-                  "A JSON file of options by their long names; the command line counts more")
-      ->type_name("FILE");
   for (const train::Setting& setting : train::settings()) {
     const std::string name(setting.option.name);
     if (std::find(without.begin(), without.end(), name) != without.end()) continue;

@@ -18,7 +18,7 @@ namespace sparsewire::train {
 using Json = nlohmann::ordered_json;
 
 struct TrainConfig {
-  std::string problem = "downlink_toy";
+  std::string problem = "mlp";
   std::string data;
   std::uint64_t workers = 0;  // 0: not said; four threads, or as many as mpirun started
   std::string sparsifier = "topk:ratio=0.01";

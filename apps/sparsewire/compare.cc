@@ -1,0 +1,242 @@
+// sparsewire compare: the same training with every method, and what each of them cost.
+#include <fmt/core.h>
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "commands.h"
+#include "files/replace.h"
+#include "options.h"
+#include "sparsewire/errors.h"
+#include "sparsewire/transport.h"
+#include "train/config.h"
+#include "train/loop.h"
+#include "train/problem.h"
+#include "train/stop.h"
+#include "train/together.h"
+#include "training.h"
+
+namespace sparsewire::cli {
+namespace {
+
+using train::TrainConfig;
+
+struct Method {
+  std::string_view name;
+  std::string_view sparsifier;  // "{}" is the ratio
+  std::string_view downlink;
+};
+
+constexpr Method kMethods[] = {{"dense", "dense", ""},
+                               {"topk", "topk:ratio={}", ""},
+                               {"randomk", "randomk:ratio={}", ""},
+                               {"rtopk", "rtopk:ratio={}", ""},
+                               {"threshold", "threshold:ratio={}", ""},
+                               {"regtopk", "regtopk:ratio={}", ""},
+                               {"topk_both_ways", "topk:ratio={}", "topk:ratio={}"}};
+
+struct Options {
+  GivenSettings given;
+  std::string ratio = "0.01";
+  std::string methods;
+  std::string out = "compare-out";
+};
+
+struct Row {
+  Method method;
+  TrainConfig config;
+  train::Result result;
+  double seconds = 0;
+  std::string failure;  // why there is no result
+};
+
+// A small network on data it draws itself: seconds on two cores.
+TrainConfig default_config() {
+  TrainConfig config;
+  config.workers = 4;
+  config.steps = 500;
+  config.eval_every = 50;
+  return config;
+}
+
+std::vector<Method> chosen_methods(const std::string& names) {
+  if (names.empty()) return {std::begin(kMethods), std::end(kMethods)};
+  std::vector<Method> chosen;
+  for (std::size_t at = 0; at <= names.size();) {
+    const std::size_t end = std::min(names.find(',', at), names.size());
+    const std::string name = names.substr(at, end - at);
+    std::string known;
+    for (const Method& method : kMethods) {
+      if (method.name == name) chosen.push_back(method);
+      known += fmt::format("{}{}", known.empty() ? "" : ", ", method.name);
+    }
+    if (chosen.empty() || chosen.back().name != name) {
+      throw UsageError(fmt::format("--methods: '{}' is not a method; there are {}", name, known));
+    }
+    at = end + 1;
+  }
+  return chosen;
+}
+
+std::string with_ratio(std::string_view spec, const std::string& ratio) {
+  std::string text(spec);
+  const std::size_t hole = text.find("{}");
+  return hole == std::string::npos ? text : text.replace(hole, 2, ratio);
+}
+
+std::string metrics_name(const Method& method) { return fmt::format("{}.jsonl", method.name); }
+
+TrainConfig config_for(const Method& method, TrainConfig config, const Options& options) {
+  config.sparsifier = with_ratio(method.sparsifier, options.ratio);
+  config.downlink = with_ratio(method.downlink, options.ratio);
+  if (method.name == "dense") config.exchange = "dense";
+  config.metrics = options.out + "/" + metrics_name(method);
+  return config;
+}
+
+Row run_method(const Method& method, const TrainConfig& config, train::Problem& problem) {
+  Row row{.method = method, .config = config, .result = {}, .failure = {}};
+  const auto began = std::chrono::steady_clock::now();
+  Progress progress(row.config, fmt::format("{:<15}", method.name));
+  try {
+    run_on_threads(static_cast<int>(config.workers), [&](Transport& transport) {
+      train::Run run{.config = row.config, .problem = problem, .transport = transport};
+      run.is_stop_wished = train::is_stop_wished;
+      const bool leads = transport.rank() == 0;
+      if (leads) run.look = [&](const train::StepReport& report) { progress.look(report); };
+      const train::Result result = train::train(run);
+      if (leads) row.result = result;
+    });
+  } catch (const train::SharedError& error) {
+    if (error.is_usage()) throw UsageError(error.what());
+    row.failure = error.what();  // a method that diverges here is a result too
+  }
+  if (row.failure.empty() && !row.result.finished) throw std::runtime_error("stopped, as asked to");
+  row.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  return row;
+}
+
+double bytes_moved(const Row& row) {
+  return static_cast<double>(row.result.books.bytes_up + row.result.books.bytes_down);
+}
+
+// What all workers move in dense all-reduces of f32, both ways.
+double dense_bytes(const TrainConfig& config, std::uint64_t dim) {
+  return 2 * static_cast<double>(config.workers - 1) * static_cast<double>(dim * sizeof(float)) *
+         static_cast<double>(config.steps);
+}
+
+Json row_json(const Row& row, std::string_view metric, double dense) {
+  Json json{{"method", row.method.name}, {"sparsifier", row.config.sparsifier}, {"exchange", row.config.exchange}};
+  if (!row.config.downlink.empty()) json["downlink"] = row.config.downlink;
+  json["metrics"] = metrics_name(row.method);
+  json["seconds"] = row.seconds;
+  if (!row.failure.empty()) {
+    json["failure"] = row.failure;
+    return json;
+  }
+  const train::Books& books = row.result.books;
+  json["loss"] = books.loss;
+  json["test_loss"] = row.result.evaluation->loss;
+  if (!metric.empty()) json[std::string(metric)] = row.result.evaluation->metric;
+  json["bytes_up"] = books.bytes_up;
+  json["bytes_down"] = books.bytes_down;
+  json["bytes_served"] = books.bytes_served;
+  json["ratio_to_dense"] = dense > 0 ? Json(bytes_moved(row) / dense) : Json(nullptr);
+  json["total_error"] = books.total_error;
+  json["weights_crc32c"] = hex(row.result.weights_crc32c);
+  return json;
+}
+
+std::string row_text(const Row& row, std::string_view metric, double dense) {
+  if (!row.failure.empty()) return fmt::format("{:<15} {}\n", row.method.name, row.failure);
+  const train::Books& books = row.result.books;
+  const double moved = bytes_moved(row);
+  std::string text = fmt::format("{:<15} {:>10.5g}", row.method.name, row.result.evaluation->loss);
+  if (!metric.empty()) text += fmt::format(" {:>10.4g}", row.result.evaluation->metric);
+  text += fmt::format(" {:>14} {:>14}", grouped(books.bytes_up), grouped(books.bytes_down));
+  text += fmt::format(" {:>9}", moved > 0 && dense > 0 ? fmt::format("1/{:.1f}", dense / moved) : "-");
+  return text + fmt::format(" {:>11.4g} {:>8.2f}\n", books.total_error, row.seconds);
+}
+
+std::string header(std::string_view metric) {
+  std::string text = fmt::format("{:<15} {:>10}", "method", "test loss");
+  if (!metric.empty()) text += fmt::format(" {:>10}", metric);
+  return text + fmt::format(" {:>14} {:>14} {:>9} {:>11} {:>8}\n", "bytes up", "bytes down", "of dense", "total error",
+                            "seconds");
+}
+
+// Makes sure of the folder before the first method runs.
+void make_folder(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw std::runtime_error(fmt::format("cannot write '{}': {}", folder, error.message()));
+}
+
+void compare(const Options& options) {
+  ignore_broken_outputs();
+  TrainConfig config = default_config();
+  options.given.apply(config);
+  if (config.workers == 0) config.workers = default_config().workers;
+  const std::vector<Method> methods = chosen_methods(options.methods);
+  for (const Method& method : methods) train::check(config_for(method, config, options));
+  const auto problem = train::make_problem(
+      config.problem, {.workers = static_cast<int>(config.workers), .seed = config.seed, .data = config.data});
+  make_folder(options.out);
+  train::catch_stop_signals();
+
+  const double dense = dense_bytes(config, problem->layout().dim());
+  std::string text = fmt::format(
+      "{}: {} weights, {} workers, {} steps, ratio {}, {} at learning rate {}; equal for all methods, tuned for "
+      "none\n\n",
+      config.problem, grouped(problem->layout().dim()), config.workers, config.steps, options.ratio, config.optimiser,
+      config.lr);
+  text += header(problem->metric());
+  Json rows = Json::array();
+  for (const Method& method : methods) {
+    const Row row = run_method(method, config_for(method, config, options), *problem);
+    text += row_text(row, problem->metric(), dense);
+    rows.push_back(row_json(row, problem->metric(), dense));
+  }
+  Json common = train::to_json(config);
+  for (const char* key : {"sparsifier", "downlink", "metrics"}) common.erase(key);
+  const Json summary{{"config", common}, {"ratio", options.ratio}, {"methods", rows}};
+  text += fmt::format("\nmetrics of every step: {}/\n", options.out);
+
+  Report file(options.out + "/summary.json", summary, "");
+  Report report(config.json.empty() ? std::nullopt : std::optional(config.json), summary, text);
+  report.print();
+  file.commit();
+  report.commit();
+}
+
+}  // namespace
+
+void add_compare(CLI::App& program) {
+  CLI::App* const command = program.add_subcommand("compare", "The same training with every method, side by side");
+  command->footer(
+      "Every method has the same problem, seed, learning rate and steps.\n"
+      "Examples:\n"
+      "  sparsewire compare\n"
+      "  sparsewire compare --ratio 0.001 --methods dense,topk,topk_both_ways --steps 2000 --json result.json");
+  const auto options = std::make_shared<Options>();
+  command->add_option("--ratio", options->ratio, "Of the entries that travel (default 0.01)")->type_name("X");
+  command->add_option("--methods", options->methods, "Some of them, with commas between (default: all)")
+      ->type_name("NAMES");
+  command->add_option("--out", options->out, "Where metrics and summary.json go (default compare-out)")
+      ->type_name("DIR");
+  add_settings(*command, default_config(),
+               {"sparsifier", "downlink", "downlink_codec", "checkpoint_dir", "checkpoint_every", "keep", "resume",
+                "metrics", "transport"},
+               options->given);
+  command->callback([options] { compare(*options); });
+}
+
+}  // namespace sparsewire::cli
