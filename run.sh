@@ -1,7 +1,8 @@
 #!/bin/bash
 # Builds sparsewire and runs its main job; on a bare Debian it installs what is missing first.
 #
-#   ./run.sh             what there is to choose from, and what a step costs on this machine
+#   ./run.sh             sparsewire compare: the same training with every method, side by side; half a minute or so
+#   ./run.sh --bench     what a step costs on this machine
 #   ./run.sh ARGS...     sparsewire ARGS..., e.g. ./run.sh list
 set -euo pipefail
 root=$(dirname "$(readlink -f "$0")")
@@ -32,11 +33,11 @@ build() (
 )
 
 program=$root/build/release/apps/sparsewire/sparsewire
-if (($#)); then
-  build sparsewire_cli >&2
-  exec "$program" "$@"
+if [[ ${1-} == --bench ]]; then
+  shift
+  build sparsewire_cli sparsewire_bench >&2
+  exec "$root/build/release/bench/sparsewire_bench" --table "$@"
 fi
-build sparsewire_cli sparsewire_bench
-"$program" list
-echo
-exec "$root/build/release/bench/sparsewire_bench" --table
+build sparsewire_cli >&2
+(($#)) || set -- compare
+exec "$program" "$@"

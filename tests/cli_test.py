@@ -684,8 +684,9 @@ class Program(Case):
     def test_lists_what_there_is(self):
         text = self.run_ok("list").decode()
         listed = json.loads(self.run_ok("list", "--json", "-"))
-        self.assertEqual(list(listed), ["sparsifiers", "codecs", "value_formats", "exchanges"])
-        for kind, key in (("sparsifiers", "keeps"), ("codecs", "how"), ("value_formats", "what")):
+        self.assertEqual(list(listed), ["sparsifiers", "codecs", "value_formats", "exchanges", "problems", "optimisers", "schedules"])
+        kinds = dict(sparsifiers="keeps", codecs="how", value_formats="what", exchanges="moves", problems="is", optimisers="does", schedules="gives")
+        for kind, key in kinds.items():
             for row in listed[kind]:
                 self.assertEqual(list(row), ["name", key, "example"])
                 self.assertIn(row["example"], text)

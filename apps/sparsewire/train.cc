@@ -71,21 +71,27 @@ std::string result_text(const TrainConfig& config, const train::Result& result, 
   return text + fmt::format("weights {}\n", hex(result.weights_crc32c));
 }
 
+struct Outcome {
+  train::Result result;
+  double seconds = 0;
+};
+
 // What rank 0 has to say at the end.
-void conclude(const TrainConfig& config, const train::Result& result, std::string_view metric, double seconds) {
+void conclude(const TrainConfig& config, const Outcome& outcome, std::string_view metric) {
+  const train::Result& result = outcome.result;
   if (!result.finished) {
     throw std::runtime_error(fmt::format(
         "stopped after step {} of {}, as asked to; {}", result.step, config.steps,
         result.checkpoint ? fmt::format("to go on from '{}', add --resume to the same command", *result.checkpoint)
                           : "without --checkpoint-dir there is nothing to go on from"));
   }
-  Report report(path_of(config.json), result_json(config, result, metric, seconds),
+  Report report(path_of(config.json), result_json(config, result, metric, outcome.seconds),
                 result_text(config, result, metric));
   report.print();
   report.commit();
 }
 
-void run_rank(const TrainConfig& config, train::Problem& problem, Transport& transport) {
+Outcome run_rank(const TrainConfig& config, train::Problem& problem, Transport& transport) {
   const auto began = std::chrono::steady_clock::now();
   std::optional<Progress> progress;
   train::Run run{.config = config, .problem = problem, .transport = transport};
@@ -95,11 +101,9 @@ void run_rank(const TrainConfig& config, train::Problem& problem, Transport& tra
     run.look = [&](const train::StepReport& report) { progress->look(report); };
     run.say = [&](const std::string& message) { progress->say(message); };
   }
-  const train::Result result = train::train(run);
-  progress.reset();
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began;
-  if (transport.rank() == 0) conclude(config, result, problem.metric(), seconds.count());
-  if (transport.rank() != 0 && !result.finished) throw SilentFailure(kFailed);  // rank 0 says it
+  Outcome outcome{.result = train::train(run)};
+  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  return outcome;
 }
 
 void show(const TrainConfig& config) {
@@ -110,9 +114,13 @@ void train_on_threads(TrainConfig config) {
   if (config.workers == 0) config.workers = kDefaultWorkers;
   show(config);
   const auto problem = problem_of(config);
-  run_on_threads(
-      static_cast<int>(config.workers), [&](Transport& transport) { run_rank(config, *problem, transport); },
-      deadline_of(config));
+  Outcome outcome;
+  const auto body = [&](Transport& transport) {
+    const Outcome mine = run_rank(config, *problem, transport);
+    if (transport.rank() == 0) outcome = mine;
+  };
+  run_on_threads(static_cast<int>(config.workers), body, deadline_of(config));
+  conclude(config, outcome, problem->metric());
 }
 
 // Every process makes the whole problem, and has one worker of it.
@@ -127,7 +135,9 @@ void train_on_mpi(TrainConfig config, Transport& transport) {
     if (transport.rank() == 0) show(config);
     problem = problem_of(config);
   });
-  run_rank(config, *problem, transport);
+  const Outcome outcome = run_rank(config, *problem, transport);
+  if (transport.rank() == 0) conclude(config, outcome, problem->metric());
+  if (transport.rank() != 0 && !outcome.result.finished) throw SilentFailure(kFailed);  // rank 0 says it
 }
 
 void train_on_mpi(const TrainConfig& config) {

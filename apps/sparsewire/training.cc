@@ -39,7 +39,8 @@ void add_settings(CLI::App& command, const train::TrainConfig& defaults,
       command
           .add_option_function<std::string>(
               option, [&given, name](const std::string& text) { given.texts[name] = text; }, help)
-          ->type_name(std::string(setting.option.type));
+          ->type_name(std::string(setting.option.type))
+          ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     }
   }
 }

@@ -1,0 +1,414 @@
+#!/usr/bin/env python3
+"""Trainings from outside: killed at any moment and resumed, stopped by a signal, on threads and under mpirun.
+
+    train_test.py PROGRAM MPIEXEC [SUITE]...     MPIEXEC: "" where there is none; SUITE: some of the classes below
+"""
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+PROGRAM = ""
+MPIEXEC = ""
+
+# Every kind of state: memories of workers and servers, momentum; small enough for hundreds of steps a second.
+SMALL = ["--problem", "mlp:inputs=12,hidden=8,classes=3,samples=200,held_back=40,batch=8", "--sparsifier", "topk:ratio=0.05"]
+SMALL += ["--downlink", "topk:ratio=0.1", "--optimiser", "sgd:momentum=0.9", "--lr", "0.05", "--seed", "3", "--eval-every", "10"]
+THREADS = ["--workers", "3"]
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="sparsewire_train_"))
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def command(self, *arguments, ranks=0, command="train"):
+        if not ranks:
+            return [PROGRAM, command, *arguments]
+        if not MPIEXEC:
+            self.skipTest("no mpirun")
+        return [MPIEXEC, "-n", str(ranks), PROGRAM, command, "--transport", "mpi", *arguments]
+
+    def run_train(self, *arguments, ranks=0, command="train", **more):
+        return subprocess.run(
+            self.command(*arguments, ranks=ranks, command=command), cwd=self.folder, capture_output=True, text=True, **more
+        )
+
+    def train(self, *arguments, ranks=0, **more):
+        """The report of a training that goes well."""
+        done = self.run_train(*arguments, "--json", "report.json", ranks=ranks, **more)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.stderr = done.stderr
+        return json.loads((self.folder / "report.json").read_text())
+
+    def refuses(self, *arguments, says="", code=2, ranks=0, lines=1, command="train"):
+        done = self.run_train(*arguments, "-q", ranks=ranks, command=command)
+        ours = [line for line in done.stderr.splitlines() if line.startswith("sparsewire: ")]
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertEqual(done.stdout, "")
+        self.assertEqual(len(ours), 1, done.stderr)
+        if not ranks:
+            self.assertEqual(len(done.stderr.splitlines()), lines, done.stderr)
+        self.assertIn(says, ours[0])
+        return ours[0]
+
+    def start(self, *arguments, ranks=0):
+        # A session of its own, so that all its processes can be found again.
+        process = subprocess.Popen(
+            self.command(*arguments, "--json", "report.json", ranks=ranks),
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)  # comes first: a test that fails must not wait for it
+        return process
+
+    def metrics(self, name="m.jsonl"):
+        """Whole lines only: the last one may be on its way."""
+        path = self.folder / name
+        text = path.read_text() if path.exists() else ""
+        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+    def last_step(self):
+        lines = self.metrics()
+        return lines[-1]["step"] if lines else 0
+
+    def wait_for_step(self, process, step):
+        """Whether it got there before it ended."""
+        while self.last_step() < step:
+            try:
+                process.wait(timeout=0.001)
+                return self.last_step() >= step and process.returncode is None
+            except subprocess.TimeoutExpired:
+                pass
+        return True
+
+
+def without_times(lines):
+    return [{key: value for key, value in line.items() if not key.startswith("ns_")} for line in lines]
+
+
+def children(parent):
+    """The processes that `parent` started."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue  # ended meanwhile
+            if int(fields[1]) == parent:
+                found.append(int(entry.name))
+    return sorted(found)
+
+
+def is_alive(pid):
+    try:
+        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def kill_all(process, victims, others):
+    """Kills the victims first; the others follow, so that nobody writes any more when the next run begins."""
+    for pid in [*victims, *others]:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    process.wait()
+    while any(is_alive(pid) for pid in others):
+        pass
+
+
+class Killed(Case):
+    """kill -9 at random points, 20 times over, and then the weights of a training that was left alone."""
+
+    KILLS = 20
+    STEPS = ["--steps", "150", "--checkpoint-every", "3", "--metrics", "m.jsonl"]
+
+    def kill_often(self, ranks, choose_victims):
+        place = [] if ranks else THREADS
+        whole = self.train(*SMALL, *place, *self.STEPS, ranks=ranks)
+        expected = self.metrics()
+        self.assertEqual([line["step"] for line in expected], list(range(1, 151)))
+        (self.folder / "m.jsonl").unlink()
+        draw = random.Random(20)
+        resumed = [*SMALL, *place, *self.STEPS, "--checkpoint-dir", "c", "--resume"]
+        kills = 0
+        for attempt in range(10 * self.KILLS):
+            if kills == self.KILLS:
+                break
+            process = self.start(*resumed, ranks=ranks)
+            target = min(self.last_checkpoint() + draw.randrange(0, 12), 149)
+            # What lies in the file may be of the last run, so the first look is whether this one has begun.
+            if not self.wait_for_begin(process) or not self.wait_for_step(process, target):
+                self.fail(f"ended by itself: {process.communicate()}")
+            started = children(process.pid) if ranks else []
+            victims = choose_victims(draw, process.pid, started)
+            kill_all(process, victims, [process.pid, *started])
+            kills += 1
+            if self.last_checkpoint() >= 140:  # do not run out of steps: begin anew
+                shutil.rmtree(self.folder / "c")
+        self.assertEqual(kills, self.KILLS)
+        report = self.train(*resumed, ranks=ranks)
+        for key in ("weights_crc32c", "loss", "test_loss", "bytes_up", "bytes_down", "bytes_served", "total_error"):
+            self.assertEqual(report[key], whole[key], key)
+        self.assertEqual(without_times(self.metrics()), without_times(expected))
+        self.assertEqual(sorted(os.listdir(self.folder / "c")), ["step-00000147", "step-00000150"])
+        for checkpoint in (self.folder / "c").iterdir():
+            self.assertEqual(len(os.listdir(checkpoint)), 5)
+
+    def last_checkpoint(self):
+        steps = [int(path.parent.name[5:]) for path in (self.folder / "c").glob("step-*/manifest.json")]
+        return max(steps, default=0)
+
+    def wait_for_begin(self, process):
+        """Until it says where it begins, which is before it cuts the metrics back."""
+        for line in process.stderr:
+            if "going on from" in line or "no checkpoint" in line:
+                return True
+        return False
+
+    def test_on_threads(self):
+        self.kill_often(0, lambda draw, main, started: [main])
+
+    def test_under_mpirun(self):
+        self.kill_often(3, lambda draw, main, started: [draw.choice([main, *started])])
+
+
+class Stopped(Case):
+    STEPS = ["--steps", "1000000", "--checkpoint-dir", "c", "--checkpoint-every", "0", "--metrics", "m.jsonl"]
+
+    def stop(self, ranks, signal_number, whom):
+        place = [] if ranks else THREADS
+        process = self.start(*SMALL, *place, *self.STEPS, ranks=ranks)
+        self.assertTrue(self.wait_for_step(process, 7))
+        os.kill(whom(process.pid), signal_number)
+        out, err = process.communicate()
+        self.assertEqual(process.returncode, 1, err)
+        stopped = re.search(r"^sparsewire: stopped after step (\d+) of 1000000, as asked to; to go on from 'c/step-(\d+)', add --resume", err, re.M)
+        self.assertTrue(stopped, err)
+        self.assertEqual(err.count("sparsewire: "), 1, err)
+        step = int(stopped[1])
+        self.assertEqual((int(stopped[2]), self.last_step(), out), (step, step, ""))
+        self.assertFalse((self.folder / "report.json").exists())
+        more = ["--steps", str(step + 10)]
+        resumed = self.train(*SMALL, *place, *self.STEPS[2:], *more, "--resume", ranks=ranks)
+        whole = self.train(*SMALL, *place, *more, ranks=ranks)
+        self.assertEqual(resumed["weights_crc32c"], whole["weights_crc32c"])
+
+    def test_by_sigterm(self):
+        self.stop(0, signal.SIGTERM, lambda main: main)
+
+    def test_by_ctrl_c(self):
+        self.stop(0, signal.SIGINT, lambda main: main)
+
+    def test_under_mpirun_by_a_signal_to_one_rank(self):
+        for rank in (0, 2):
+            with self.subTest(rank=rank):
+                self.stop(3, signal.SIGTERM, lambda main: children(main)[rank])
+                shutil.rmtree(self.folder / "c")
+                for name in ("m.jsonl", "report.json"):
+                    (self.folder / name).unlink()
+
+    def test_at_once_by_a_second_signal(self):
+        process = self.start(*SMALL, *THREADS, *self.STEPS)
+        self.assertTrue(self.wait_for_step(process, 3))
+        for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGINT, signal.SIGCONT):  # both wait when it wakes up
+            process.send_signal(number)
+        process.communicate()
+        self.assertIn(process.returncode, (-signal.SIGTERM, -signal.SIGINT))
+
+    def test_without_a_folder_for_checkpoints(self):
+        process = self.start(*SMALL, *THREADS, "--steps", "1000000", "--metrics", "m.jsonl")
+        self.assertTrue(self.wait_for_step(process, 3))
+        process.terminate()
+        _, err = process.communicate()
+        self.assertEqual(process.returncode, 1)
+        self.assertRegex(err, r"stopped after step \d+ of 1000000, as asked to; without --checkpoint-dir")
+
+
+class Resumed(Case):
+    def checkpoint(self, *arguments):
+        self.train(*SMALL, *THREADS, "--steps", "20", "--checkpoint-dir", "c", "--checkpoint-every", "10", *arguments)
+
+    def test_with_another_number_of_workers(self):
+        for workers in (1, 2, 3, 5):
+            with self.subTest(workers=workers):
+                self.checkpoint()
+                report = self.train(*SMALL, "--steps", "40", "--checkpoint-dir", "c", "--resume", "--workers", str(workers))
+                self.assertEqual("shared out anew" in self.stderr, workers != 3, self.stderr)
+                self.assertEqual(report["config"]["workers"], workers)
+                self.assertGreater(report["accuracy"], 1 / 3)
+                shutil.rmtree(self.folder / "c")
+
+    def test_on_threads_what_began_under_mpirun(self):
+        whole = self.train(*SMALL, *THREADS, "--steps", "40")
+        self.train(*SMALL, "--steps", "20", "--checkpoint-dir", "c", ranks=3)
+        self.assertEqual(self.train(*SMALL, *THREADS, "--steps", "30", "--checkpoint-dir", "c", "--resume")["step"], 30)
+        report = self.train(*SMALL, "--steps", "40", "--checkpoint-dir", "c", "--resume", ranks=3)
+        self.assertEqual(report["weights_crc32c"], whole["weights_crc32c"])
+
+    def test_from_an_older_one_where_the_newest_is_damaged(self):
+        whole = self.train(*SMALL, *THREADS, "--steps", "30")
+        for name in ("model.state", "rank-0.state", "rank-2.state", "manifest.json"):
+            with self.subTest(name):
+                self.checkpoint()
+                path = self.folder / "c/step-00000020" / name
+                path.write_bytes(path.read_bytes()[:-5])
+                report = self.train(*SMALL, *THREADS, "--steps", "30", "--checkpoint-dir", "c", "--resume")
+                self.assertRegex(self.stderr, rf"damaged: .*{name}.*; going back to step 10")
+                self.assertEqual(report["weights_crc32c"], whole["weights_crc32c"])
+                shutil.rmtree(self.folder / "c")
+
+    def test_not_from_another_training(self):
+        self.checkpoint()
+        resume = [*SMALL, *THREADS, "--checkpoint-dir", "c", "--resume", "--steps", "30"]
+        self.refuses(*resume, "--sparsifier", "randomk:k=3", says="--sparsifier was \"topk:ratio=0.05\" and is \"randomk:k=3\"")
+        self.refuses(*resume, "--steps", "19", says="beyond --steps 19")
+        self.refuses(*resume[:-3], says="has checkpoints of an earlier training")
+        for path in (self.folder / "c").glob("*/model.state"):
+            path.write_bytes(b"")
+        self.refuses(*resume, says="no checkpoint in 'c' is whole")
+
+    def test_where_the_metrics_were_cut_in_a_line(self):
+        self.checkpoint("--metrics", "m.jsonl")
+        whole = self.metrics()
+        text = (self.folder / "m.jsonl").read_text()
+        shutil.rmtree(self.folder / "c/step-00000020")
+        for cut in (len(text) - 1, len(text) - 30, len("".join(text.splitlines(True)[:12])) + 7):
+            (self.folder / "m.jsonl").write_text(text[:cut])
+            shutil.copytree(self.folder / "c", self.folder / "d")
+            self.train(*SMALL, *THREADS, "--steps", "20", "--checkpoint-dir", "d", "--metrics", "m.jsonl", "--resume")
+            self.assertEqual(without_times(self.metrics()), without_times(whole))
+            shutil.rmtree(self.folder / "d")
+
+
+class Deterministic(Case):
+    def test_on_threads_and_processes_and_one_core(self):
+        methods = (
+            [],
+            ["--exchange", "server", "--codec", "auto:values=int8"],
+            ["--exchange", "allgather", "--downlink", "", "--sparsifier", "regtopk:ratio=0.05"],
+            ["--sparsifier", "randomk:ratio=0.1", "--downlink", "", "--feedback", "momentum:m=0.5", "--optimiser", "sgd"],
+            ["--local-steps", "3", "--optimiser", "adam", "--lr", "0.01"],
+        )
+        for method in methods:
+            with self.subTest(method=method):
+                common = [*SMALL, "--steps", "30", *method]
+                threads = self.train(*common, *THREADS)
+                one_core = lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+                keys = ("weights_crc32c", "loss", "test_loss", "accuracy", "bytes_up", "bytes_down", "bytes_served", "total_error")
+                for other in (self.train(*common, *THREADS, preexec_fn=one_core), self.train(*common, ranks=3)):
+                    self.assertEqual([other[key] for key in keys], [threads[key] for key in keys])
+                seed = self.train(*common, *THREADS, "--seed", "4")
+                self.assertNotEqual(seed["weights_crc32c"], threads["weights_crc32c"])
+
+
+class Options(Case):
+    def test_come_from_a_file_and_the_command_line_counts_more(self):
+        report = self.train(*SMALL, *THREADS, "--steps", "12", "--local-steps", "2")
+        config = report["config"]
+        self.assertEqual((config["local_steps"], config["workers"], config["lr"]), (2, 3, 0.05))
+        (self.folder / "c.json").write_text(json.dumps({**config, "json": "", "steps": 99}))
+        again = self.train("--config", "c.json", "--steps", "12")
+        self.assertEqual(again["weights_crc32c"], report["weights_crc32c"])
+        self.assertEqual(again["config"], config)
+        (self.folder / "c.json").write_text('{"local-steps": 2, "no-such": 1}')
+        self.refuses("--config", "c.json", says="'c.json': 'no-such' is not an option")
+        self.refuses("--config", "none.json", says="'none.json'")
+
+    def test_that_are_wrong_are_named(self):
+        for option, value in (("--lr", "-1"), ("--lr", "nan"), ("--steps", "1.5"), ("--workers", "1025"), ("--keep", "0"),
+                              ("--transport", "pigeons"), ("--scope", "x"), ("--deadline", "0"), ("--clip", "-1")):  # fmt: skip
+            self.refuses(option, value, says=f"{option} ")
+        for option in ("--problem", "--sparsifier", "--feedback", "--exchange", "--downlink", "--codec", "--optimiser", "--schedule"):
+            self.refuses(*SMALL, option, "nosuch", says="nosuch")
+        self.refuses("--no-such", says="no-such", lines=2)
+        self.refuses(*SMALL, "--feedback", "ef:scale=lr", "--optimiser", "adam", says="plain sgd")
+        self.refuses(*SMALL, "--feedback", "momentum", says="momentum twice")
+        self.refuses("--resume", says="--checkpoint-dir")
+        self.refuses("--metrics", "x", "--json", "x", says="same file")
+        self.refuses("--data", "nosuch.txt", "--problem", "logreg", says="nosuch.txt")
+
+    def test_that_are_wrong_are_named_once_under_mpirun(self):
+        self.refuses(*SMALL, "--workers", "4", ranks=2, says="--workers 4: mpirun started 2")
+        self.refuses(*SMALL, "--sparsifier", "topk:k=0", ranks=2, says="k=0")
+        self.refuses(*SMALL, "--metrics", "/dev/full", ranks=2, code=1, says="cannot write '/dev/full'")
+
+    def test_for_files_that_cannot_be_written(self):
+        (self.folder / "file").write_text("x")
+        self.refuses(*SMALL, "--checkpoint-dir", "file", code=1, says="cannot write 'file")
+        self.refuses(*SMALL, "--checkpoint-dir", "/proc/nosuch", code=1, says="cannot write '/proc/nosuch")
+        self.refuses(*SMALL, "--metrics", "/dev/full", "--steps", "5", code=1, says="cannot write '/dev/full': No space left")
+        self.refuses(*SMALL, "--metrics", "none/m.jsonl", code=1, says="cannot write 'none/m.jsonl'")
+        self.refuses(*SMALL, "--json", "none/r.json", code=1, says="cannot write 'none/r.json'")
+
+    def test_diverge(self):
+        self.refuses("--problem", "downlink_toy", "--lr", "1e9", code=1, says="diverged in step ")
+        says = self.refuses("--problem", "downlink_toy", "--lr", "3", "--checkpoint-dir", "c", "--checkpoint-every", "5",
+                            "--sparsifier", "dense", ranks=2, code=1, says="diverged in step ")  # fmt: skip
+        self.assertRegex(says, r"the last checkpoint is 'c/step-000000\d\d'")
+
+    def test_quiet_leaves_only_results(self):
+        done = self.run_train(*SMALL, "--steps", "3", "-q")
+        self.assertEqual(done.stderr, "")
+        self.assertRegex(done.stdout, r"\Astep 3: loss .*, test loss .*, accuracy .*\n4 workers sent [\d,]+ bytes up and got [\d,]+ down\nweights [0-9a-f]{8}\n\Z")
+        done = self.run_train(*SMALL, "--steps", "3")
+        self.assertRegex(done.stderr, r"\Aproblem=mlp:\S+ workers=4 .*\nstep 3/3 .*\n\Z")
+        self.assertEqual(json.loads(self.run_train(*SMALL, "--steps", "3", "--json", "-").stdout)["step"], 3)
+
+
+class Compare(Case):
+    SMALL = [*SMALL[:2], "--lr", "0.05", "--steps", "30", "--workers", "3", "--ratio", "0.05"]
+    NAMES = ["dense", "topk", "randomk", "rtopk", "threshold", "regtopk", "topk_both_ways"]
+
+    def test_runs_every_method_on_the_same_problem(self):
+        done = self.run_train(*self.SMALL, "--json", "r.json", command="compare")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        report = json.loads((self.folder / "r.json").read_text())
+        self.assertEqual([row["method"] for row in report["methods"]], self.NAMES)
+        self.assertEqual(json.loads((self.folder / "compare-out/summary.json").read_text()), report)
+        self.assertIn("equal for all methods", done.stdout)
+        rows = dict(zip(self.NAMES, report["methods"]))
+        self.assertAlmostEqual(rows["dense"]["ratio_to_dense"], 1, places=2)
+        self.assertEqual(rows["dense"]["total_error"], 0)
+        self.assertLess(rows["topk_both_ways"]["bytes_down"], rows["topk"]["bytes_down"])
+        for name, row in rows.items():
+            lines = self.metrics(f"compare-out/{name}.jsonl")
+            self.assertEqual(len(lines), 30)
+            self.assertEqual(lines[-1]["test_loss"], row["test_loss"])
+            self.assertRegex(done.stdout, rf"(?m)^{name} +\d")
+            alone = self.train(*self.SMALL[:-2], "--sparsifier", row["sparsifier"], "--downlink", row.get("downlink", ""),
+                               "--exchange", row["exchange"])  # fmt: skip
+            self.assertEqual(alone["weights_crc32c"], row["weights_crc32c"], "as train does it")
+
+    def test_takes_some_of_the_methods(self):
+        done = self.run_train(*self.SMALL, "--methods", "topk,dense", "--out", "x", "-q", "--json", "-", command="compare")
+        self.assertEqual([row["method"] for row in json.loads(done.stdout)["methods"]], ["topk", "dense"])
+        self.assertEqual(sorted(os.listdir(self.folder / "x")), ["dense.jsonl", "summary.json", "topk.jsonl"])
+        self.refuses(*self.SMALL, "--methods", "topk,best", command="compare", says="'best' is not a method; there are dense, topk")
+        self.refuses(*self.SMALL, "--ratio", "7", command="compare", says="ratio=7")
+
+    def test_shows_who_diverges_and_goes_on(self):
+        done = self.run_train("--problem", "downlink_toy", "--lr", "1e9", "--methods", "topk,dense", "--json", "r.json", command="compare")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"(?m)^topk +diverged in step \d+")
+        self.assertIn("diverged", json.loads((self.folder / "r.json").read_text())["methods"][1]["failure"])
+
+
+if __name__ == "__main__":
+    PROGRAM, MPIEXEC = sys.argv[1:3]
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
