@@ -16,10 +16,9 @@ class Dense final : public Exchange {
   Dense(const ExchangePlan& plan, Transport& transport)
       : transport_(transport),
         dim_(plan.dim),
+        weights_(plan.weights),
         weight_(plan.weights[static_cast<std::size_t>(transport.rank())]),
-        bf16_(is_bf16(plan.codec)) {
-    if (!plan.downlink.empty()) throw UsageError("[dense] takes no downlink: server and sharded do");
-  }
+        bf16_(is_bf16(plan.codec)) {}
 
   Verdict run(SparseVector& sent, const Word& mine, std::vector<float>& received, SparseVector& total) override {
     traffic_ = {};
@@ -28,7 +27,7 @@ class Dense final : public Exchange {
     message_.clear();
     append(message_, mine);
     transport_.all_gather(message_, words_);
-    Verdict verdict = hear_all(words_);
+    Verdict verdict = hear_all(words_, weights_, frames_);
     clock.lap(traffic_.ns_transport);
     if (verdict.failure) return verdict;
 
@@ -48,7 +47,7 @@ class Dense final : public Exchange {
       transport_.all_reduce_sum(total.values);
       clock.lap(traffic_.ns_transport);
     }
-    if (const auto bad = find_overflow(total)) verdict.failure = Verdict::Failure{0, *bad};  // all see the same
+    if (const auto bad = find_overflow(total)) verdict.fail({.rank = 0, .index = *bad});  // all see the same
     count_bytes();
     return verdict;
   }
@@ -103,10 +102,12 @@ class Dense final : public Exchange {
 
   Transport& transport_;
   std::uint64_t dim_;
+  std::vector<float> weights_;
   float weight_;
   bool bf16_;
   Message message_;
   std::vector<Message> words_;
+  std::vector<std::span<const std::byte>> frames_;  // there are none
   std::vector<std::uint16_t> halves_;
 };
 
