@@ -79,7 +79,7 @@ class Worker {
   Worker& operator=(Worker&&) noexcept;
 
   // One step of all workers together. `update` becomes the weighted sum of what they sent: w -= lr * update, or
-  // w -= update where the memory holds lr*gradient.
+  // w -= update where the memory holds lr*gradient. It may be the gradient's own memory.
   //
   // Throws BadGradient on every rank, the same, if one gradient is not finite: memories are as before, to rounding,
   // `update` is as it was, the step does not count, and the next one works. Throws TransportError if a rank is lost, if

@@ -32,11 +32,13 @@ class Dense final : public Exchange {
     if (verdict.failure) return verdict;
 
     received.clear();
-    spread(sent, total);
-    clock.lap(traffic_.ns_encode);
+    total.dim = dim_;
+    total.indices.clear();
+    total.draw.units.clear();
+    total.values.resize(dim_);
     if (bf16_) {
       halves_.resize(dim_);
-      for (std::size_t i = 0; i < halves_.size(); ++i) halves_[i] = to_bf16(total.values[i]);
+      spread(sent, halves_, [](float number) { return to_bf16(number); });
       keep_received(sent, received);
       clock.lap(traffic_.ns_encode);
       transport_.all_reduce_sum_bf16(halves_);
@@ -44,6 +46,8 @@ class Dense final : public Exchange {
       for (std::size_t i = 0; i < halves_.size(); ++i) total.values[i] = from_bf16(halves_[i]);
       clock.lap(traffic_.ns_decode);
     } else {
+      spread(sent, total.values, [](float number) { return number; });
+      clock.lap(traffic_.ns_encode);
       transport_.all_reduce_sum(total.values);
       clock.lap(traffic_.ns_transport);
     }
@@ -60,18 +64,15 @@ class Dense final : public Exchange {
     throw UsageError(text("[dense] values=", values, " cannot be summed on the way; f32 and bf16 can"));
   }
 
-  // total = weight * sent, with all entries.
-  void spread(const SparseVector& sent, SparseVector& total) const {
-    total.dim = dim_;
-    total.indices.clear();
-    total.draw.units.clear();
-    total.values.resize(dim_);
+  // numbers = weight * sent, with all entries.
+  template <class Number, class Rounded>
+  void spread(const SparseVector& sent, std::vector<Number>& numbers, Rounded rounded) const {
     if (sent.is_full()) {
-      for (std::size_t i = 0; i < dim_; ++i) total.values[i] = weight_ * sent.values[i];
+      for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = rounded(weight_ * sent.values[i]);
       return;
     }
-    std::fill(total.values.begin(), total.values.end(), 0.0F);
-    for (std::size_t i = 0; i < sent.size(); ++i) total.values[sent.indices[i]] = weight_ * sent.values[i];
+    std::fill(numbers.begin(), numbers.end(), Number{0});
+    for (std::size_t i = 0; i < sent.size(); ++i) numbers[sent.indices[i]] = rounded(weight_ * sent.values[i]);
   }
 
   // What the others get of this rank's values, in its own units.

@@ -200,6 +200,20 @@ TEST(Exchange, GivesTheUpdateAlsoWithoutItsZeros) {
   }
 }
 
+TEST_P(EveryWay, WorksInPlace) {
+  const Plan plan = EveryWay::plan("auto:values=bf16");
+  run_on_threads(3, [&](Transport& transport) {
+    Runner apart(plan, transport);
+    Runner in_place(plan, transport);
+    for (std::uint64_t t = 0; t < 6; ++t) {
+      apart.step(t);
+      plan.fill(in_place.gradient, plan.seed, transport.rank(), t);
+      in_place.worker.step(in_place.gradient, in_place.gradient);
+      ASSERT_TRUE(same_bits(std::span<const float>(apart.update), in_place.gradient)) << plan.name() << ", step " << t;
+    }
+  });
+}
+
 TEST(Exchange, TellsAllRanksTheFlagsOfAll) {
   for (const Way& way : bodies::every_way()) {
     SCOPED_TRACE(way.name());
