@@ -17,7 +17,7 @@ if(SPARSEWIRE_MPI)
 endif()
 
 if(sparsewire_has_mpi)
-  target_sources(sparsewire PRIVATE src/transport/mpi/mpi.cc)
+  target_sources(sparsewire PRIVATE src/transport/mpi/mpi.cc src/transport/mpi/session.cc)
   target_link_libraries(sparsewire PRIVATE MPI::MPI_CXX)
 else()
   target_sources(sparsewire PRIVATE src/transport/mpi/no_mpi.cc)

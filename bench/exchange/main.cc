@@ -37,7 +37,8 @@ constexpr const char* kHelp =
   --md                      as Markdown
   --help                    this
 
-A row's time is that of the slowest rank, the median over the steps; its bytes are the mean over the ranks, up and down.
+A row's time is that of the slowest rank, the median over the steps; its bytes are the mean over the ranks, up and down;
+the busiest rank's are with those that it serves.
 )";
 
 struct Options {
@@ -74,6 +75,7 @@ std::vector<Row> rows(const std::string& ratio) {
       {"sharded, f32", config(topk, "sharded", "auto:values=f32", "")},
       {"sharded both ways, f32", config(topk, "sharded", "auto:values=f32", topk)},
       {"sharded both ways, bf16", config(topk, "sharded", "auto:values=bf16", topk)},
+      {"auto, f32", config(topk, "auto", "auto:values=f32", "")},
   };
 }
 
@@ -95,6 +97,7 @@ struct AllReduce {
 struct Measured {
   double milliseconds = 0;  // of the slowest rank
   double bytes = 0;         // up and down, mean over the ranks
+  double busiest = 0;       // up, down and served, of the rank that moves most
   double density = 0;       // of the update
   StepStats last;           // of rank 0
 };
@@ -139,6 +142,9 @@ Measured measure(const Row& row, const Options& options, Transport& transport) {
   const StepStats& stats = worker.stats();
   const auto all_bytes = everyones(transport, static_cast<double>(stats.bytes_up + stats.bytes_down));
   measured.bytes = std::accumulate(all_bytes.begin(), all_bytes.end(), 0.0) / static_cast<double>(all_bytes.size());
+  const auto all_moved =
+      everyones(transport, static_cast<double>(stats.bytes_up + stats.bytes_down + stats.bytes_served));
+  measured.busiest = *std::max_element(all_moved.begin(), all_moved.end());
   measured.density = stats.density;
   measured.last = stats;
   return measured;
@@ -149,8 +155,8 @@ std::string in_ms(std::uint64_t nanoseconds) { return fmt::format("{:.1f}", stat
 // The table on rank 0; nothing on the others.
 std::string table(const Options& options, Transport& transport) {
   Cells cells = {{fmt::format("{} workers, {} entries, {} kept", transport.size(), options.n, options.ratio),
-                  "ms a step", "times faster than dense bf16", "MB up and down", "density of the update", "sift",
-                  "encode", "exchange", "decode", "merge", "apply"}};
+                  "ms a step", "times faster than dense bf16", "MB up and down", "MB of the busiest rank",
+                  "density of the update", "sift", "encode", "exchange", "decode", "merge", "apply"}};
   std::vector<Measured> all;
   std::vector<double> all_reduce;
   for (const bool bf16 : {false, true}) {
@@ -168,15 +174,15 @@ std::string table(const Options& options, Transport& transport) {
   for (const bool bf16 : {false, true}) {
     const double time = all_reduce[bf16 ? 1 : 0];
     cells.push_back({bf16 ? "all-reduce alone, bf16" : "all-reduce alone, f32", fmt::format("{:.1f}", time),
-                     fmt::format("{:.2f}", dense / time), "", "", "", "", "", "", "", ""});
+                     fmt::format("{:.2f}", dense / time), "", "", "", "", "", "", "", "", ""});
   }
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Measured& row = all[i];
     cells.push_back({what[i].label, fmt::format("{:.1f}", row.milliseconds),
                      fmt::format("{:.2f}", dense / row.milliseconds), fmt::format("{:.3f}", row.bytes * 1e-6),
-                     fmt::format("{:.5f}", row.density), in_ms(row.last.ns_sift), in_ms(row.last.ns_encode),
-                     in_ms(row.last.ns_exchange), in_ms(row.last.ns_decode), in_ms(row.last.ns_merge),
-                     in_ms(row.last.ns_apply)});
+                     fmt::format("{:.3f}", row.busiest * 1e-6), fmt::format("{:.5f}", row.density),
+                     in_ms(row.last.ns_sift), in_ms(row.last.ns_encode), in_ms(row.last.ns_exchange),
+                     in_ms(row.last.ns_decode), in_ms(row.last.ns_merge), in_ms(row.last.ns_apply)});
   }
   return grid(cells, options.form);
 }

@@ -2,7 +2,7 @@
 //
 // UsageError       the caller gave something that cannot work; thrown at construction where possible.
 // BadGradient      a NaN, an infinity, or a sum that overflows; the step was taken back.
-// TransportError   a rank is gone or too late.
+// TransportError   a rank is gone, too late, somewhere else in the program, or sent what cannot be read.
 // ReplicasDiffer   ranks got different updates: a broken machine, or a bug of ours.
 //
 // Our own bugs assert. The library never prints, aborts or installs handlers.
@@ -29,7 +29,7 @@ class BadGradient : public std::runtime_error {
       : std::runtime_error(what), rank_(rank), step_(step), index_(index) {}
 
   int rank() const noexcept { return rank_; }
-  // The number of the step that was taken back; the first is Place::first_step.
+  // The number of the step that was taken back; the first is 0, or Place::first_step.
   std::uint64_t step() const noexcept { return step_; }
   // The lowest index at which memory + gradient is not a finite number.
   std::uint64_t index() const noexcept { return index_; }
@@ -46,8 +46,8 @@ class ReplicasDiffer : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Another rank is gone, or did not come within the deadline. The transport is of no more use; who wants to go on begins
-// anew from a checkpoint.
+// Another rank is gone, did not come within the deadline, or sent something that cannot be right. Who wants to go on
+// begins anew, with a new transport, from a checkpoint.
 class TransportError : public std::runtime_error {
  public:
   TransportError(const std::string& what, int rank) : std::runtime_error(what), rank_(rank) {}

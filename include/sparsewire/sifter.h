@@ -65,8 +65,9 @@ class Sifter {
   // REQUIRES: the same gradient and lr, `sent` as sift gave it; nothing else in between.
   void undo(Gradient gradient, const SparseVector& sent, float lr = 1.0F);
 
-  // Sends everything after all: `sent` becomes full, and the memory empty. For a step whose message would otherwise be
-  // longer than that. REQUIRES: directly after sift(), with its `sent`; undo() then takes both back.
+  // Sends everything after all: `sent` becomes full, and the memory empty (with feedback `none` the rest is dropped, so
+  // zeros are sent for it). For a step whose message would otherwise be longer than that. REQUIRES: directly after
+  // sift(), with its `sent`; undo() then takes both back.
   void flush(SparseVector& sent);
 
   // What a codec's rounding took: memory += sent - received, where `received` are the values of the same entries as the

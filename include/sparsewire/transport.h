@@ -41,7 +41,8 @@ class Transport {
   // REQUIRES: at most one message for each rank; every message is expected by its receiver.
   virtual void move(std::span<const Outgoing> out, std::span<const Incoming> in) = 0;
 
-  // The sum over all ranks, by the engine's own algorithm: the same bits everywhere, in an order of its choice.
+  // The sum over all ranks, by the engine's own algorithm: the same bits everywhere, in an order of its choice. As many
+  // numbers on every rank; otherwise it fails on all, like a lost rank.
   virtual void all_reduce_sum(std::span<float> numbers) = 0;
   // Of bf16 numbers, given as their bit patterns.
   virtual void all_reduce_sum_bf16(std::span<std::uint16_t> numbers) = 0;
@@ -66,11 +67,11 @@ class Transport {
 // N workers in this process, each a thread of the caller's.
 class ThreadGroup {
  public:
-  // Throws UsageError unless 1 <= size <= 1024.
+  // Throws UsageError unless 1 <= size <= 1024 and the deadline is in [1 ms, 10,000 h].
   explicit ThreadGroup(int size, std::chrono::milliseconds deadline = kDefaultDeadline);
   ~ThreadGroup();
 
-  // The transport of one rank; the group must outlive it.
+  // The transport of one rank; the group must outlive it. These three throw UsageError if there is no such rank.
   Transport& at(int rank);
   // Something happened to rank `rank`: all others are told at their next call, or in the one they wait in.
   void lose(int rank, const char* reason);
@@ -91,7 +92,10 @@ void run_on_threads(int size, const std::function<void(Transport&)>& body,
 bool has_mpi() noexcept;
 
 // All processes that mpirun started, over a communicator of its own. Initialises MPI if nobody has, and then finalises
-// it at the end of the program. Throws UsageError without MPI, or if it was initialised with too little thread support.
+// it at the end of the program, which waits for all ranks. Throws UsageError without MPI, or if it was initialised with
+// too little thread support, or if the deadline is not in [1 ms, 10,000 h].
+//
+// THREADS: MPI has one caller at a time: two transports of a process must not be used from two threads at once.
 std::unique_ptr<Transport> make_mpi_transport(std::chrono::milliseconds deadline = kDefaultDeadline);
 
 }  // namespace sparsewire

@@ -30,8 +30,8 @@ struct WorkerConfig {
   std::string feedback = "ef";
   std::string exchange = "sharded";  // dense, allgather, server, sharded, or auto
   std::string codec = "auto";
-  std::string downlink;        // a sparsifier for the server's answer, with a memory of its own; empty: none
-  std::string downlink_codec;  // empty: as `codec`
+  std::string downlink = {};        // a sparsifier for the server's answer, with a memory of its own; empty: none
+  std::string downlink_codec = {};  // empty: as `codec`
   Scope scope = Scope::model;
   double weight = 1;  // of this worker; all weights are divided by their sum
   std::uint64_t seed = 0;
@@ -42,6 +42,7 @@ struct WorkerConfig {
 struct StepOptions {
   float lr = 1;            // for feedback ef:scale=lr
   std::uint8_t flags = 0;  // what this rank has to tell all others, such as "I was asked to stop"
+  double loss = 0;         // of this rank's batch, if all are to learn of the mean
 };
 
 // What a step did and cost, on this rank.
@@ -57,8 +58,9 @@ struct StepStats {
   double sent_norm2 = 0;
   double memory_norm2 = 0;
   double total_error = 0;   // sum of memory_norm2 over all steps
-  std::uint8_t flags = 0;   // of all ranks
-  bool went_dense = false;  // `auto` found that a full vector is shorter
+  std::uint8_t flags = 0;   // of all ranks; also of a step that threw BadGradient
+  double loss = 0;          // the weighted mean of all ranks'
+  bool went_dense = false;  // all values travelled, by choice or because `auto` found that shorter
   std::uint64_t ns_sift = 0;
   std::uint64_t ns_encode = 0;
   std::uint64_t ns_exchange = 0;  // waiting included
@@ -77,10 +79,12 @@ class Worker {
   Worker& operator=(Worker&&) noexcept;
 
   // One step of all workers together. `update` becomes the weighted sum of what they sent: w -= lr * update, or
-  // w -= update where the memory holds lr*gradient.
+  // w -= update where the memory holds lr*gradient. It may be the gradient's own memory.
   //
-  // Throws BadGradient on every rank, the same, if one gradient is not finite: memories are as before, to rounding, the
-  // step does not count, and the next one works. Throws ReplicasDiffer, TransportError, UsageError.
+  // Throws BadGradient on every rank, the same, if one gradient is not finite: memories are as before, to rounding,
+  // `update` is as it was, the step does not count, and the next one works. Throws TransportError if a rank is lost, if
+  // what it sent cannot be read, or if it is in another step or steps another worker; then this worker is of no more
+  // use. Throws ReplicasDiffer, UsageError.
   const StepStats& step(Gradient gradient, std::span<float> update, const StepOptions& options = {});
 
   // The same update, only the entries that somebody sent (all, if it is full); stays until the next step.
@@ -90,15 +94,18 @@ class Worker {
   // What this worker has not sent yet.
   std::span<const float> memory() const noexcept;
   // What this rank, as a server, has not sent yet, added to `owed`, which has an entry for each of the model. In units
-  // of the update.
+  // of the update. Throws UsageError if the sizes differ.
   void add_server_memory(std::span<double> owed) const;
 
-  // Everything that decides later steps. Not collective.
+  // Everything that decides later steps. Not collective. Throws UsageError after a TransportError, which leaves a step
+  // half done.
   std::vector<std::byte> save() const;
-  // Goes on where the workers left off that saved these states, given in rank order and whole to every rank. Bit for
-  // bit with as many as before; with another number what is owed to the weights stays the same: every new worker begins
-  // with the weighted sum of the old memories, the servers' memories are dealt anew, RegTop-k's last round is dropped.
-  // Throws UsageError; then this worker is as it was. Not collective.
+  // Goes on where the workers left off that saved these states, given in rank order and whole to every rank, and loaded
+  // by all (under MPI, save() of each may be collected by Transport::all_gather). Bit for bit with as many as before
+  // and the same seed, scope and codec; with another number, or other weights, exchange or downlink, what is owed to
+  // the weights stays the same: every new worker begins with the weighted sum of the old memories, the servers'
+  // memories are dealt anew, RegTop-k's last round is dropped. Throws UsageError; then this worker is as it was. Not
+  // collective.
   void load(std::span<const std::vector<std::byte>> states);
 
  private:

@@ -18,33 +18,33 @@ class AllGather final : public Exchange {
     transport_.all_gather(message_, all_);
     clock.lap(traffic_.ns_transport);
 
-    Verdict verdict = hear_all(all_);
-    if (verdict.failure) return verdict;
-    for (int r = 0; r < transport_.size(); ++r) {
-      const std::span<const std::byte> frame = take_apart(at(r), r).frame;
-      decode_from(frame, r, plan_.dim, one_);
+    Verdict verdict = hear_all(all_, plan_.weights, frames_);
+    for (std::size_t r = 0; r < frames_.size() && !verdict.failure; ++r) {
+      const auto rank = static_cast<int>(r);
+      verdict.failure = decode_from(frames_[r], rank, plan_.dim, one_);
+      if (verdict.failure) break;
       clock.lap(traffic_.ns_decode);
-      merger_.add(one_, plan_.weights[static_cast<std::size_t>(r)]);
+      merger_.add(one_, plan_.weights[r]);
       clock.lap(traffic_.ns_merge);
-      if (r != transport_.rank()) traffic_.bytes_down += frame.size();
+      if (rank != transport_.rank()) traffic_.bytes_down += frames_[r].size();
     }
-    merger_.copy_to(total);
+    if (!verdict.failure) merger_.copy_to(total);
     merger_.clear();
-    if (const auto bad = find_overflow(total)) verdict.failure = Verdict::Failure{0, *bad};  // all see the same
+    if (verdict.failure) return verdict;
+    if (const auto bad = find_overflow(total)) verdict.fail({.rank = 0, .index = *bad});  // all see the same
     traffic_.bytes_up = frame_size * static_cast<std::size_t>(transport_.size() - 1);
     clock.lap(traffic_.ns_merge);
     return verdict;
   }
 
  private:
-  const Message& at(int rank) const { return all_[static_cast<std::size_t>(rank)]; }
-
   const ExchangePlan plan_;
   Transport& transport_;
   Codec codec_;
   Merger merger_;
   Message message_;
   std::vector<Message> all_;
+  std::vector<std::span<const std::byte>> frames_;
   SparseVector one_;
 };
 

@@ -16,10 +16,9 @@ class Dense final : public Exchange {
   Dense(const ExchangePlan& plan, Transport& transport)
       : transport_(transport),
         dim_(plan.dim),
+        weights_(plan.weights),
         weight_(plan.weights[static_cast<std::size_t>(transport.rank())]),
-        bf16_(is_bf16(plan.codec)) {
-    if (!plan.downlink.empty()) throw UsageError("[dense] takes no downlink: server and sharded do");
-  }
+        bf16_(is_bf16(plan.codec)) {}
 
   Verdict run(SparseVector& sent, const Word& mine, std::vector<float>& received, SparseVector& total) override {
     traffic_ = {};
@@ -28,16 +27,18 @@ class Dense final : public Exchange {
     message_.clear();
     append(message_, mine);
     transport_.all_gather(message_, words_);
-    Verdict verdict = hear_all(words_);
+    Verdict verdict = hear_all(words_, weights_, frames_);
     clock.lap(traffic_.ns_transport);
     if (verdict.failure) return verdict;
 
     received.clear();
-    spread(sent, total);
-    clock.lap(traffic_.ns_encode);
+    total.dim = dim_;
+    total.indices.clear();
+    total.draw.units.clear();
+    total.values.resize(dim_);
     if (bf16_) {
       halves_.resize(dim_);
-      for (std::size_t i = 0; i < halves_.size(); ++i) halves_[i] = to_bf16(total.values[i]);
+      spread(sent, halves_, [](float number) { return to_bf16(number); });
       keep_received(sent, received);
       clock.lap(traffic_.ns_encode);
       transport_.all_reduce_sum_bf16(halves_);
@@ -45,10 +46,12 @@ class Dense final : public Exchange {
       for (std::size_t i = 0; i < halves_.size(); ++i) total.values[i] = from_bf16(halves_[i]);
       clock.lap(traffic_.ns_decode);
     } else {
+      spread(sent, total.values, [](float number) { return number; });
+      clock.lap(traffic_.ns_encode);
       transport_.all_reduce_sum(total.values);
       clock.lap(traffic_.ns_transport);
     }
-    if (const auto bad = find_overflow(total)) verdict.failure = Verdict::Failure{0, *bad};  // all see the same
+    if (const auto bad = find_overflow(total)) verdict.fail({.rank = 0, .index = *bad});  // all see the same
     count_bytes();
     return verdict;
   }
@@ -61,18 +64,15 @@ class Dense final : public Exchange {
     throw UsageError(text("[dense] values=", values, " cannot be summed on the way; f32 and bf16 can"));
   }
 
-  // total = weight * sent, with all entries.
-  void spread(const SparseVector& sent, SparseVector& total) const {
-    total.dim = dim_;
-    total.indices.clear();
-    total.draw.units.clear();
-    total.values.resize(dim_);
+  // numbers = weight * sent, with all entries.
+  template <class Number, class Rounded>
+  void spread(const SparseVector& sent, std::vector<Number>& numbers, Rounded rounded) const {
     if (sent.is_full()) {
-      for (std::size_t i = 0; i < dim_; ++i) total.values[i] = weight_ * sent.values[i];
+      for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = rounded(weight_ * sent.values[i]);
       return;
     }
-    std::fill(total.values.begin(), total.values.end(), 0.0F);
-    for (std::size_t i = 0; i < sent.size(); ++i) total.values[sent.indices[i]] = weight_ * sent.values[i];
+    std::fill(numbers.begin(), numbers.end(), Number{0});
+    for (std::size_t i = 0; i < sent.size(); ++i) numbers[sent.indices[i]] = rounded(weight_ * sent.values[i]);
   }
 
   // What the others get of this rank's values, in its own units.
@@ -103,10 +103,12 @@ class Dense final : public Exchange {
 
   Transport& transport_;
   std::uint64_t dim_;
+  std::vector<float> weights_;
   float weight_;
   bool bf16_;
   Message message_;
   std::vector<Message> words_;
+  std::vector<std::span<const std::byte>> frames_;  // there are none
   std::vector<std::uint16_t> halves_;
 };
 

@@ -48,8 +48,9 @@ class Exchange {
 
   // One round. `sent` is what this rank has to say, or empty if `mine` says that it failed; `received` becomes its
   // values as the others decode them, or empty if nothing was rounded. `total` becomes the weighted sum, through the
-  // downlink if there is one: the same bits on every rank. If any rank failed, the verdict says so on all, and nothing
-  // else has happened. May use `sent` up if it is full. Throws TransportError.
+  // downlink if there is one: the same bits on every rank. If any rank had a bad gradient, the verdict says so on all,
+  // and nothing else has happened; after any other failure the exchange is of no more use. May use `sent` up if it is
+  // full. Throws TransportError.
   virtual Verdict run(SparseVector& sent, const Word& mine, std::vector<float>& received, SparseVector& total) = 0;
 
   // What this rank's server has not sent yet; null if it has no memory.

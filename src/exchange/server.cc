@@ -10,7 +10,9 @@ constexpr int kServer = 0;
 class Server final : public Exchange {
  public:
   Server(const ExchangePlan& plan, Transport& transport) : plan_(plan), transport_(transport), codec_(plan.codec) {
-    if (transport.rank() == kServer) serving_.emplace(plan, ServedRegion{.region = 0, .regions = 1, .dim = plan.dim});
+    const ServedRegion all{.region = 0, .regions = 1, .dim = plan.dim};
+    check_downlink(plan, all);
+    if (transport.rank() == kServer) serving_.emplace(plan, all);
   }
 
   Verdict run(SparseVector& sent, const Word& mine, std::vector<float>& received, SparseVector& total) override {
@@ -36,9 +38,10 @@ class Server final : public Exchange {
     } else {
       traffic_.bytes_down = heard.frame.size();
     }
-    decode_from(heard.frame, kServer, plan_.dim, total);
+    Verdict verdict = heard.verdict;
+    verdict.failure = decode_from(heard.frame, kServer, plan_.dim, total);
     clock.lap(traffic_.ns_decode);
-    return heard.verdict;
+    return verdict;
   }
 
   Sifter* server() noexcept override { return serving_ ? serving_->memory() : nullptr; }
@@ -46,23 +49,21 @@ class Server final : public Exchange {
  private:
   // Makes the answer to all that came in.
   void serve(StageClock& clock) {
-    Verdict verdict = hear_all(all_);
+    Verdict verdict = hear_all(all_, plan_.weights, frames_);
     answer_.clear();
+    for (std::size_t r = 0; r < frames_.size() && !verdict.failure; ++r) {
+      verdict.failure = decode_from(frames_[r], static_cast<int>(r), plan_.dim, one_);
+      clock.lap(traffic_.ns_decode);
+      if (verdict.failure) break;
+      serving_->add(one_, plan_.weights[r]);
+      clock.lap(traffic_.ns_merge);
+      if (r != kServer) traffic_.bytes_served += frames_[r].size();
+    }
     if (!verdict.failure) {
-      for (std::size_t r = 0; r < all_.size(); ++r) {
-        const std::span<const std::byte> frame = take_apart(all_[r], static_cast<int>(r)).frame;
-        decode_from(frame, static_cast<int>(r), plan_.dim, one_);
-        clock.lap(traffic_.ns_decode);
-        serving_->add(one_, plan_.weights[r]);
-        clock.lap(traffic_.ns_merge);
-        if (r != kServer) traffic_.bytes_served += frame.size();
-      }
-      if (const auto bad = serving_->answer(answer_)) {
-        verdict.failure = Verdict::Failure{kServer, *bad};
-        answer_.clear();
-      }
+      if (const auto bad = serving_->answer(answer_)) verdict.fail({.rank = kServer, .index = *bad});
       clock.lap(traffic_.ns_merge);
     }
+    if (verdict.failure) answer_.clear();
     append(answer_, verdict);
   }
 
@@ -73,6 +74,7 @@ class Server final : public Exchange {
   Message message_;
   Message answer_;
   std::vector<Message> all_;
+  std::vector<std::span<const std::byte>> frames_;
   SparseVector one_;
 };
 

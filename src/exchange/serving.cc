@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/text.h"
 #include "sparsewire/errors.h"
 
 namespace sparsewire {
 namespace {
 
-std::optional<Sifter> make_sifter(const ExchangePlan& plan, const ServedRegion& served) {
-  if (plan.downlink.empty()) return std::nullopt;
+Place place_of(const ExchangePlan& plan, const ServedRegion& served) {
+  if (Spec(plan.downlink).has("dense_below")) {
+    throw UsageError("[downlink] dense_below= is for tensors, and a server knows none");
+  }
   Place place{.layout = served.dim};
   place.rank = served.region;
   place.ranks = served.regions;
@@ -19,7 +20,12 @@ std::optional<Sifter> make_sifter(const ExchangePlan& plan, const ServedRegion& 
   place.role = Role::server;
   place.whole = plan.dim;
   place.pool = plan.pool;
-  return Sifter(plan.downlink, "ef", place);
+  return place;
+}
+
+std::optional<Sifter> make_sifter(const ExchangePlan& plan, const ServedRegion& served) {
+  if (plan.downlink.empty()) return std::nullopt;
+  return Sifter(plan.downlink, "ef", place_of(plan, served));
 }
 
 // The union must arrive as it is: a server without a memory could not keep what rounding takes.
@@ -31,6 +37,12 @@ std::string codec_of(const ExchangePlan& plan) {
 
 Serving::Serving(const ExchangePlan& plan, const ServedRegion& served)
     : merger_(served.dim), sifter_(make_sifter(plan, served)), codec_(codec_of(plan)) {}
+
+void check_downlink(const ExchangePlan& plan, const ServedRegion& served) {
+  if (plan.downlink.empty()) return;
+  make_sparsifier(plan.downlink, place_of(plan, served));
+  Codec(plan.downlink_codec);
+}
 
 std::optional<std::uint64_t> Serving::answer(Message& frame) {
   has_answered_ = false;
@@ -77,22 +89,14 @@ std::size_t write_message(Codec& codec, const SparseVector& sent, const Word& mi
   return frame_size;
 }
 
-Verdict hear_all(std::span<const Message> messages) {
-  Verdict verdict;
-  for (std::size_t r = 0; r < messages.size(); ++r) {
-    const auto rank = static_cast<int>(r);
-    verdict.hear(rank, take_apart(messages[r], rank).word);
+std::optional<Failure> decode_from(std::span<const std::byte> frame, int from, std::uint64_t dim,
+                                   SparseVector& vector) {
+  const DecodeStatus status = decode(frame, vector);
+  if (status != DecodeStatus::ok) {
+    return Failure{Failure::Kind::unreadable, from, static_cast<std::uint64_t>(status)};
   }
-  return verdict;
-}
-
-void decode_from(std::span<const std::byte> frame, int from, std::uint64_t dim, SparseVector& vector) {
-  if (const DecodeStatus status = decode(frame, vector); status != DecodeStatus::ok) {
-    throw TransportError(text("the frame of rank ", from, " cannot be read: ", describe(status)), from);
-  }
-  if (vector.dim != dim) {
-    throw TransportError(text("the frame of rank ", from, " has ", vector.dim, " entries, not ", dim), from);
-  }
+  if (vector.dim != dim) return Failure{Failure::Kind::unreadable, from, Failure::kOtherEntries};
+  return std::nullopt;
 }
 
 }  // namespace sparsewire

@@ -41,6 +41,10 @@ class Serving {
   bool has_answered_ = false;  // by a sift that undo() would have to take back
 };
 
+// Throws UsageError if the downlink of that region cannot be made: for ranks that serve none, because all shall find
+// the same fault.
+void check_downlink(const ExchangePlan& plan, const ServedRegion& served);
+
 // Where the sum of finite entries is not finite; nothing if it is everywhere.
 std::optional<std::uint64_t> find_overflow(const SparseVector& total) noexcept;
 
@@ -49,10 +53,7 @@ std::optional<std::uint64_t> find_overflow(const SparseVector& total) noexcept;
 std::size_t write_message(Codec& codec, const SparseVector& sent, const Word& mine, std::vector<float>& received,
                           Message& message);
 
-// What the words of all ranks say together, `messages` in rank order.
-Verdict hear_all(std::span<const Message> messages);
-
-// The vector of a frame from rank `from`. Throws TransportError if it is none, or not of `dim` entries.
-void decode_from(std::span<const std::byte> frame, int from, std::uint64_t dim, SparseVector& vector);
+// The vector of a frame from rank `from`; or why there is none of `dim` entries.
+std::optional<Failure> decode_from(std::span<const std::byte> frame, int from, std::uint64_t dim, SparseVector& vector);
 
 }  // namespace sparsewire

@@ -30,23 +30,26 @@ class Sharded final : public Exchange {
     transport_.all_to_all(to_, from_);
     clock_.lap(traffic_.ns_transport);
 
-    Verdict verdict = hear_all(from_);
+    // All heard the same words, so all stop here, or none.
+    Verdict verdict = hear_all(from_, plan_.weights, frames_);
     if (verdict.failure) return verdict;
     serve(verdict);
     transport_.all_gather(answer_, answers_);
     clock_.lap(traffic_.ns_transport);
 
-    // A region whose sums overflow fails for all; the others take their answers back.
+    // A region that failed fails for all; the others take their answers back.
+    frames_.clear();
     for (int r = 0; r < transport_.size(); ++r) {
       const HeardVerdict heard = take_verdict_apart(answers_[as_index(r)], r);
-      if (heard.verdict.failure && !verdict.failure) verdict.failure = heard.verdict.failure;
+      if (heard.verdict.failure) verdict.fail(*heard.verdict.failure);
+      frames_.push_back(heard.frame);
     }
     if (verdict.failure) {
       serving_.undo();
       return verdict;
     }
     serving_.finish();
-    collect(total);
+    verdict.failure = collect(total);
     return verdict;
   }
 
@@ -76,29 +79,35 @@ class Sharded final : public Exchange {
   }
 
   void serve(const Verdict& so_far) {
+    Verdict verdict = so_far;
     for (int r = 0; r < transport_.size(); ++r) {
-      const std::span<const std::byte> frame = take_apart(from_[as_index(r)], r).frame;
-      decode_from(frame, r, regions_.size(transport_.rank()), one_);
+      const std::span<const std::byte> frame = frames_[as_index(r)];
+      verdict.failure = decode_from(frame, r, regions_.size(transport_.rank()), one_);
       clock_.lap(traffic_.ns_decode);
+      if (verdict.failure) break;
       serving_.add(one_, plan_.weights[as_index(r)]);
       clock_.lap(traffic_.ns_merge);
       if (r != transport_.rank()) traffic_.bytes_served += frame.size();
     }
-    Verdict verdict = so_far;
-    if (const auto bad = serving_.answer(answer_)) {
-      verdict.failure = Verdict::Failure{transport_.rank(), served_index(static_cast<std::uint32_t>(*bad))};
-      answer_.clear();
+    if (!verdict.failure) {
+      if (const auto bad = serving_.answer(answer_)) {
+        verdict.fail({.rank = transport_.rank(), .index = served_index(static_cast<std::uint32_t>(*bad))});
+      }
     }
+    if (verdict.failure) answer_.clear();
     traffic_.bytes_served += answer_.size() * static_cast<std::size_t>(transport_.size() - 1);
     append(answer_, verdict);
     clock_.lap(traffic_.ns_merge);
   }
 
   // The answers of all regions, as one vector.
-  void collect(SparseVector& total) {
+  std::optional<Failure> collect(SparseVector& total) {
     for (int r = 0; r < transport_.size(); ++r) {
-      const std::span<const std::byte> frame = take_verdict_apart(answers_[as_index(r)], r).frame;
-      decode_from(frame, r, regions_.size(r), one_);
+      const std::span<const std::byte> frame = frames_[as_index(r)];
+      if (const auto failure = decode_from(frame, r, regions_.size(r), one_)) {
+        whole_.clear();
+        return failure;
+      }
       if (r != transport_.rank()) traffic_.bytes_down += frame.size();
       clock_.lap(traffic_.ns_decode);
       globalise(r);
@@ -108,6 +117,7 @@ class Sharded final : public Exchange {
     whole_.copy_to(total);
     whole_.clear();
     clock_.lap(traffic_.ns_merge);
+    return std::nullopt;
   }
 
   // From indices of region `region` to those of the model, in `one_`.
@@ -131,6 +141,7 @@ class Sharded final : public Exchange {
   std::vector<std::vector<float>> rounded_;
   std::vector<Message> to_;
   std::vector<Message> from_;
+  std::vector<std::span<const std::byte>> frames_;  // of the messages heard last
   Message answer_;
   std::vector<Message> answers_;
   SparseVector one_;

@@ -225,6 +225,7 @@ void Sifter::flush(SparseVector& sent) {
   sent.values = std::move(all);
   std::fill(p.memory.begin(), p.memory.end(), 0.0F);
   p.ledger.entries = sent.size();
+  if (p.feedback.kind == Feedback::Kind::none) return;  // the rest was dropped already
   p.ledger.total_error -= p.ledger.memory_norm2;
   p.ledger.sent_norm2 += p.ledger.memory_norm2;
   p.ledger.memory_norm2 = 0;

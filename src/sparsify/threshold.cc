@@ -38,7 +38,7 @@ class Threshold final : public UnitSparsifier {
     if (by_rule && calibrate) spec.fail("takes rule=sqrt or calibrate=, not both");
     if (lambda) lambda_ = static_cast<float>(*lambda);
     if (lambda || !ratio) return;
-    k_ = count_of(*ratio, sparse_size());
+    k_ = std::max<std::size_t>(1, count_of(*ratio, sparse_size()));  // a region may be empty, and the rule divides
     if (by_rule) {
       by_rule_ = rule_ = true;
     } else {

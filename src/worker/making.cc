@@ -1,4 +1,5 @@
 // How a worker comes to be: everybody's weight, whether all have the same plan, and what `auto` stands for.
+#include <chrono>
 #include <cmath>
 
 #include "core/crc32c.h"
@@ -22,17 +23,21 @@ std::string common(const WorkerConfig& config, const Layout& layout) {
 }
 
 // Everybody's weight, divided by their sum. Throws UsageError if ranks were not given the same plan.
-std::vector<float> agree_on_weights(const WorkerConfig& config, const Layout& layout, Transport& transport) {
+std::vector<float> agree_on_weights(const WorkerConfig& config, const Layout& layout, Transport& transport,
+                                    std::uint32_t& identity) {
   struct Introduction {
     double weight;
     std::uint32_t checksum;
-    std::uint32_t zero;
+    std::uint32_t number;  // tells workers with the same plan apart
   };
   const std::string plan = common(config, layout);
-  const Introduction mine{config.weight, crc32c(std::as_bytes(std::span(plan))), 0};
+  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
+  const Introduction mine{config.weight, crc32c(std::as_bytes(std::span(plan))), static_cast<std::uint32_t>(now)};
   std::vector<double> weights;
   double sum = 0;
-  for (const Introduction& theirs : everyones(transport, mine)) {
+  const std::vector<Introduction> all = everyones(transport, mine);
+  identity = mine.checksum ^ all[0].number;
+  for (const Introduction& theirs : all) {
     const std::size_t r = weights.size();
     if (theirs.checksum != mine.checksum) {
       throw UsageError(text("[worker] rank ", r, " has another layout or other options than rank ", transport.rank()));
@@ -69,17 +74,24 @@ double bits_of_values(const std::string& codec) {
                                                : 2;
 }
 
-// `auto` decides the same on all ranks, as all have the same plan. When it goes dense nothing stays in a memory.
-WorkerConfig resolved(WorkerConfig config, const Layout& layout, const Transport& transport) {
-  if (config.downlink_codec.empty()) config.downlink_codec = config.codec;
-  if (config.exchange != "auto") return config;
-  config.exchange = "sharded";
-  if (is_dense_shorter(config, expected_entries(config.sparsifier, layout.dim()), layout.dim(), transport.size())) {
-    config.exchange = "dense";
-    config.sparsifier = "dense";
-    config.downlink.clear();
-    config.codec = dense_codec(config);
+bool is_auto(const WorkerConfig& config) {
+  const Spec spec(config.exchange);
+  if (spec.name() != "auto") return false;
+  spec.finish();
+  return true;
+}
+
+// With what `auto` and an empty downlink_codec stand for. Throws UsageError.
+WorkerConfig resolved(WorkerConfig config) {
+  if (is_auto(config)) config.exchange = "sharded";
+  const std::string exchange = Spec(config.exchange).name();
+  if (!config.downlink.empty() && (exchange == "dense" || exchange == "allgather")) {
+    throw UsageError(text("[", exchange, "] takes no downlink: server and sharded do"));
   }
+  if (!config.downlink_codec.empty() && config.downlink.empty()) {
+    throw UsageError(text("[worker] a downlink_codec, '", config.downlink_codec, "', needs a downlink"));
+  }
+  if (config.downlink_codec.empty()) config.downlink_codec = config.codec;
   return config;
 }
 
@@ -126,23 +138,21 @@ bool is_dense_shorter(const WorkerConfig& config, double entries, std::uint64_t 
 Worker::Parts::Parts(const WorkerConfig& given, Layout tensors, Transport& engine)
     : layout(std::move(tensors)),
       transport(engine),
-      weights(agree_on_weights(given, layout, engine)),  // before anybody finds fault with the rest
-      config(resolved(given, layout, engine)),
+      weights(agree_on_weights(given, layout, engine, identity)),  // before anybody finds fault with the rest
+      config(resolved(given)),
       exchange(make_exchange(config.exchange, plan_of(config, layout, weights), engine)),
       sifter(config.sparsifier, config.feedback,
              place_of(config, layout, engine, weights[static_cast<std::size_t>(engine.rank())])),
       observes(Spec(config.sparsifier).name() == "regtopk"),
+      counts_vary(Spec(config.sparsifier).name() == "threshold"),
       server_votes_alone(Spec(config.exchange).name() == "server") {
-  // Only a threshold's count is not known before: it may be sparse in one step and dense in the next.
-  if (given.exchange == "auto" && Spec(config.sparsifier).name() == "threshold") {
+  if (is_auto(given)) {
     ExchangePlan plan = plan_of(config, layout, weights);
     plan.codec = dense_codec(config);
     plan.downlink.clear();
     dense_exchange = make_exchange("dense", plan, engine);
-  }
-  const std::string exchange_name = Spec(config.exchange).name();
-  if (!config.downlink.empty() && exchange_name != "server" && exchange_name != "sharded") {
-    throw UsageError(text("[", exchange_name, "] takes no downlink: server and sharded do"));
+    goes_dense =
+        is_dense_shorter(config, expected_entries(config.sparsifier, layout.dim()), layout.dim(), engine.size());
   }
   total.clear(layout.dim());
 }

@@ -23,14 +23,18 @@ struct Worker::Parts {
 
   Layout layout;
   Transport& transport;
+  std::uint32_t identity = 0;  // the same on all ranks, and different for each worker of theirs
   std::vector<float> weights;  // of all ranks; they add up to 1
   WorkerConfig config;
   std::unique_ptr<Exchange> exchange;
-  std::unique_ptr<Exchange> dense_exchange;  // where `auto` may choose in every step; else null
+  std::unique_ptr<Exchange> dense_exchange;  // what `auto` may choose instead; else null
   bool goes_dense = false;                   // in the next step
   Sifter sifter;
   bool observes;            // only RegTop-k does, and it is not free
+  bool counts_vary;         // a threshold's: it may be sparse in one step and dense in the next
   bool server_votes_alone;  // one server's threshold needs no vote
+
+  bool is_whole = true;  // not in the middle of a step, and never left there
 
   Word mine;        // what this rank tells the others besides its entries
   Verdict verdict;  // and what they said
@@ -45,6 +49,7 @@ struct Worker::Parts {
   Exchange& way() noexcept;
 
   // The stations of a step.
+  void begin(std::span<const float> update) const;
   void sift(const Gradient& gradient, const StepOptions& options);
   void exchange_all();
   void judge(const Gradient& gradient, const StepOptions& options);
@@ -54,7 +59,7 @@ struct Worker::Parts {
   void scatter(std::span<float> update);
   void account();
   void compare_replicas();
-  void check_size(std::span<const float> update) const;
+  [[noreturn]] void throw_failure(const Failure& failure) const;
 
   // saving.cc
   void share(const std::vector<SavedWorker>& saved);

@@ -1,5 +1,6 @@
 // A worker's state, and how another number of workers shares out what the old ones still owe.
 #include <algorithm>
+#include <cmath>
 
 #include "core/state.h"
 #include "core/text.h"
@@ -48,6 +49,36 @@ SavedWorker read(std::span<const std::byte> bytes, std::size_t rank, std::size_t
   if (saved.rank != rank || saved.ranks != ranks) {
     throw UsageError(text("[state] number ", rank, " of ", ranks, " is of rank ", saved.rank, " of ", saved.ranks));
   }
+  // Before memory is taken for them: each entry has a float in the sifter's part.
+  if (saved.sifter.size() / sizeof(float) < saved.layout.dim()) {
+    throw UsageError(text("[state] of rank ", rank, " is too short for ", saved.layout.dim(), " entries"));
+  }
+  if (!(saved.weight >= 0 && saved.weight <= 1)) {
+    throw UsageError(text("[state] the weight of rank ", rank, ", ", saved.weight, ", is not in [0, 1]"));
+  }
+  return saved;
+}
+
+// Of all ranks, in rank order. Throws UsageError if they were not saved together.
+std::vector<SavedWorker> read_all(std::span<const std::vector<std::byte>> states) {
+  if (states.empty()) throw UsageError("[state] there is none to load");
+  std::vector<SavedWorker> saved;
+  double weights = 0;
+  for (std::size_t r = 0; r < states.size(); ++r) {
+    saved.push_back(read(states[r], r, states.size()));
+    weights += static_cast<double>(saved[r].weight);
+    if (saved[r].step != saved[0].step) {
+      throw UsageError(
+          text("[state] of rank ", r, " is of step ", saved[r].step, ", that of rank 0 of step ", saved[0].step));
+    }
+    if (saved[r].layout != saved[0].layout || saved[r].exchange != saved[0].exchange ||
+        saved[r].downlink != saved[0].downlink) {
+      throw UsageError(text("[state] of rank ", r, " is not of the same workers as that of rank 0"));
+    }
+  }
+  if (!(std::abs(weights - 1) < 1e-3)) {
+    throw UsageError(text("[state] the weights of all ranks add up to ", weights, ", not to 1"));
+  }
   return saved;
 }
 
@@ -73,6 +104,9 @@ std::vector<double> old_server_memories(const std::vector<SavedWorker>& saved) {
     const bool is_region = old.exchange == "sharded";
     Place place{.layout = is_region ? regions.size(r) : dim};
     place.whole = dim;
+    if (old.server.size() / sizeof(float) < place.layout.dim()) {
+      throw UsageError(text("[state] what rank ", r, " served is too short for ", place.layout.dim(), " entries"));
+    }
     Sifter server(old.downlink, "ef", place);
     server.load(old.server);
     const std::span<const float> memory = std::as_const(server).memory();
@@ -132,6 +166,7 @@ void Worker::Parts::share(const std::vector<SavedWorker>& saved) {
 
 std::vector<std::byte> Worker::save() const {
   const Parts& p = *parts_;
+  if (!p.is_whole) throw UsageError(text("[worker] failed in step ", p.sifter.step(), " and cannot be saved"));
   SavedWorker saved{.rank = static_cast<std::uint32_t>(p.transport.rank()),
                     .ranks = static_cast<std::uint32_t>(p.transport.size()),
                     .weight = p.weights[static_cast<std::size_t>(p.transport.rank())],
@@ -151,15 +186,7 @@ std::vector<std::byte> Worker::save() const {
 
 void Worker::load(std::span<const std::vector<std::byte>> states) {
   Parts& p = *parts_;
-  if (states.empty()) throw UsageError("[state] there is none to load");
-  std::vector<SavedWorker> saved;
-  for (std::size_t r = 0; r < states.size(); ++r) {
-    saved.push_back(read(states[r], r, states.size()));
-    if (saved[r].step != saved[0].step) {
-      throw UsageError(
-          text("[state] of rank ", r, " is of step ", saved[r].step, ", that of rank 0 of step ", saved[0].step));
-    }
-  }
+  const std::vector<SavedWorker> saved = read_all(states);
   const std::vector<std::byte> sifter_before = p.sifter.save();
   Sifter* const server = p.exchange->server();
   const std::vector<std::byte> server_before = server == nullptr ? std::vector<std::byte>() : server->save();
@@ -172,12 +199,15 @@ void Worker::load(std::span<const std::vector<std::byte>> states) {
     } else {
       p.share(saved);
     }
+    if (p.sifter.step() != saved[0].step) {
+      throw UsageError(text("[state] is of step ", saved[0].step, ", what it holds of step ", p.sifter.step()));
+    }
   } catch (...) {  // all or nothing
     p.sifter.load(sifter_before);
     if (server != nullptr) server->load(server_before);
     throw;
   }
-  p.goes_dense = p.dense_exchange != nullptr && saved[0].goes_dense;
+  if (p.counts_vary) p.goes_dense = p.dense_exchange != nullptr && saved[0].goes_dense;
   p.checksum = saved[0].checksum;
   p.total.clear(p.layout.dim());
   p.stats = {};

@@ -9,6 +9,7 @@
 #include "core/spec.h"
 #include "core/text.h"
 #include "exchange/clock.h"
+#include "sparsewire/codec.h"
 #include "sparsewire/errors.h"
 #include "transport/everyone.h"
 #include "worker/parts.h"
@@ -17,7 +18,7 @@ namespace sparsewire {
 
 const StepStats& Worker::step(Gradient gradient, std::span<float> update, const StepOptions& options) {
   Parts& p = *parts_;
-  p.check_size(update);
+  p.begin(update);
   p.sift(gradient, options);   // sparsify/  out of the memory, what is worth sending
   p.exchange_all();            // exchange/  encode, move, decode, merge: the same bits on every rank
   p.judge(gradient, options);  //            a gradient that was bad anywhere: all take the step back
@@ -30,12 +31,23 @@ const StepStats& Worker::step(Gradient gradient, std::span<float> update, const 
   return p.stats;
 }
 
+void Worker::Parts::begin(std::span<const float> update) const {
+  if (!is_whole) throw UsageError(text("[worker] failed in step ", sifter.step(), "; make a new one"));
+  if (update.size() == layout.dim()) return;
+  throw UsageError(text("[worker] an update of ", update.size(), " entries does not fit a layout of ", layout.dim()));
+}
+
 Exchange& Worker::Parts::way() noexcept { return goes_dense ? *dense_exchange : *exchange; }
 
 void Worker::Parts::sift(const Gradient& gradient, const StepOptions& options) {
   stats.ns_sift = 0;
   StageClock clock;
-  mine = {.failed = false, .flags = options.flags, .entries = 0};
+  const std::uint64_t step = sifter.step();
+  mine = {.failed = false,
+          .flags = options.flags,
+          .place = crc32c_extend(identity, std::as_bytes(std::span(&step, 1))),
+          .entries = 0,
+          .loss = options.loss};
   try {
     sifter.sift(gradient, sent, options.lr);
     mine.entries = sent.size();
@@ -47,16 +59,42 @@ void Worker::Parts::sift(const Gradient& gradient, const StepOptions& options) {
   clock.lap(stats.ns_sift);
 }
 
-void Worker::Parts::exchange_all() { verdict = way().run(sent, mine, received, total); }
+void Worker::Parts::exchange_all() {
+  is_whole = false;
+  verdict = way().run(sent, mine, received, total);
+}
 
 void Worker::Parts::judge(const Gradient& gradient, const StepOptions& options) {
+  stats.flags = verdict.flags;
+  stats.loss = verdict.loss;
   if (!verdict.failure) return;
-  const Verdict::Failure& failure = *verdict.failure;
-  if (!mine.failed) sifter.undo(gradient, sent, options.lr);
   total.clear(layout.dim());
-  throw BadGradient(text("[worker] the gradient of rank ", failure.rank, " is not finite at index ", failure.index,
-                         " in step ", sifter.step(), ", or a sum with it is not; all ranks took the step back"),
-                    failure.rank, sifter.step(), failure.index);
+  if (!mine.failed) sifter.undo(gradient, sent, options.lr);
+  is_whole = verdict.failure->kind == Failure::Kind::bad_gradient;
+  throw_failure(*verdict.failure);
+}
+
+void Worker::Parts::throw_failure(const Failure& failure) const {
+  const std::uint64_t step = sifter.step();
+  switch (failure.kind) {
+    case Failure::Kind::bad_gradient:
+      throw BadGradient(text("[worker] the gradient of rank ", failure.rank, " is not finite at index ", failure.index,
+                             " in step ", step, ", or a sum with it is not; all ranks took the step back"),
+                        failure.rank, step, failure.index);
+    case Failure::Kind::elsewhere:
+      throw TransportError(text("[worker] rank ", failure.rank,
+                                " is at another place of the program than rank 0: in another step, or it steps "
+                                "another worker"),
+                           failure.rank);
+    default:
+      const std::string why =
+          failure.index == Failure::kNoMessage ? "it is no message of this version"
+          : failure.index == Failure::kOtherEntries
+              ? "its vector has another size"
+              : text("its frame: ", describe(DecodeStatus{static_cast<std::uint8_t>(failure.index)}));
+      throw TransportError(text("[worker] what rank ", failure.rank, " sent in step ", step, " cannot be read: ", why),
+                           failure.rank);
+  }
 }
 
 void Worker::Parts::keep_rounding_loss() {
@@ -66,7 +104,7 @@ void Worker::Parts::keep_rounding_loss() {
 }
 
 void Worker::Parts::observe() {
-  if (!observes) return;
+  if (!observes || goes_dense) return;
   at_sent.assign(sent.size(), 0.0F);
   if (total.is_full()) {
     for (std::size_t i = 0; i < sent.size(); ++i) at_sent[i] = total.values[sent.index(i)];
@@ -92,6 +130,7 @@ void Worker::Parts::agree() {
     std::nth_element(votes.begin(), middle, votes.end());
     *vote = *middle;
   }
+  is_whole = true;
 }
 
 void Worker::Parts::scatter(std::span<float> update) {
@@ -120,13 +159,12 @@ void Worker::Parts::account() {
   stats.sent_norm2 = ledger.sent_norm2;
   stats.memory_norm2 = ledger.memory_norm2;
   stats.total_error = ledger.total_error;
-  stats.flags = verdict.flags;
   stats.went_dense = goes_dense || Spec(config.exchange).name() == "dense";
   stats.ns_encode = traffic.ns_encode;
   stats.ns_exchange = traffic.ns_transport;
   stats.ns_decode = traffic.ns_decode;
   stats.ns_merge = traffic.ns_merge;
-  if (!dense_exchange) return;
+  if (!dense_exchange || !counts_vary) return;
   const double mean = static_cast<double>(verdict.entries) / transport.size();  // agreed on, so all decide alike
   goes_dense = is_dense_shorter(config, mean, layout.dim(), transport.size());
 }
@@ -152,16 +190,14 @@ void Worker::Parts::compare_replicas() {
                             " differs from that of most others, such as rank ", most->second.front()));
 }
 
-void Worker::Parts::check_size(std::span<const float> update) const {
-  if (update.size() == layout.dim()) return;
-  throw UsageError(text("[worker] an update of ", update.size(), " entries does not fit a layout of ", layout.dim()));
-}
-
 const SparseVector& Worker::update() const noexcept { return parts_->total; }
 const StepStats& Worker::stats() const noexcept { return parts_->stats; }
 std::span<const float> Worker::memory() const noexcept { return std::as_const(parts_->sifter).memory(); }
 
 void Worker::add_server_memory(std::span<double> owed) const {
+  if (owed.size() != parts_->layout.dim()) {
+    throw UsageError(text("[worker] ", owed.size(), " entries are not the ", parts_->layout.dim(), " of the model"));
+  }
   const Sifter* const server = parts_->exchange->server();
   if (server == nullptr) return;
   const std::span<const float> memory = server->memory();

@@ -259,6 +259,13 @@ inline const std::vector<std::function<void(Transport&)>>& calls() {
   return kCalls;
 }
 
+// Rank 1 sums up one number more than the others; all are told.
+inline void sums_of_different_sizes(Transport& transport) {
+  std::vector<float> numbers(transport.rank() == 1 ? 10'001 : 10'000);
+  EXPECT_THROW(transport.all_reduce_sum(numbers), TransportError) << place(transport);
+  EXPECT_THROW(transport.barrier(), TransportError) << place(transport);
+}
+
 // The last rank is done before the others.
 inline void who_waits_for_one_that_has_ended(Transport& transport) {
   const int gone = transport.size() - 1;

@@ -1,5 +1,6 @@
 #!/bin/bash
-# A rank that is killed, and one that never comes: the job ends, not well, says why, and leaves no process behind.
+# A rank that is killed, one that never comes, and one that leaves: the job ends, not well, says why, and leaves no
+# process behind. One that works on for longer than the deadline after its last call is no reason to fail.
 #
 #   tests/transport/lost_test.sh MPIRUN MPI_PROGRAM
 set -uo pipefail
@@ -33,3 +34,6 @@ lose killed 2 "signal 9"
 lose killed 4 "signal 9"
 lose stuck 2 "rank 1 did not come within 1000 ms"
 lose stuck 4 "rank 3 did not come within 1000 ms"
+lose exits 3 "rank 2 has ended"
+echo "== busy, 3 ranks"
+timeout --kill-after=5 120 "$mpirun" -n 3 "$program" busy 0 "$mark" < /dev/null || fail "a busy end is no failure: $?"

@@ -2,6 +2,8 @@
 //
 //   mpi_program killed        the last rank is killed while the others wait for it
 //   mpi_program stuck         the last rank never comes; the others give up, say so, and return 3
+//   mpi_program exits         the last rank calls exit(5) while the others wait for it; they say so, and return 3
+//   mpi_program busy          the last rank works on for longer than the deadline, after its last call
 //   mpi_program refuse        every rank returns 4
 //   mpi_program time BYTES    how many milliseconds all ranks took to send that much to their neighbour
 //   mpi_program reduce BYTES  how many all_reduce_sum takes, and how many a bare MPI_Allreduce
@@ -60,8 +62,9 @@ void time_reduce(Transport& transport, std::size_t size) {
 }
 
 int run(std::string_view what, std::size_t size) {
+  const bool is_impatient = what == "stuck" || what == "busy";
   const auto transport =
-      sparsewire::make_mpi_transport(what == "stuck" ? std::chrono::milliseconds(1000) : sparsewire::kDefaultDeadline);
+      sparsewire::make_mpi_transport(is_impatient ? std::chrono::milliseconds(1000) : sparsewire::kDefaultDeadline);
   const bool is_last = transport->rank() == transport->size() - 1;
   transport->barrier();
   if (what == "refuse") return 4;
@@ -73,6 +76,11 @@ int run(std::string_view what, std::size_t size) {
     time_reduce(*transport, size);
     return 0;
   }
+  if (what == "busy") {
+    if (is_last) usleep(2'500'000);
+    return 0;
+  }
+  if (is_last && what == "exits") std::exit(5);  // NOLINT(concurrency-mt-unsafe): there is one thread
   if (is_last && what == "killed") raise(SIGKILL);
   if (is_last) pause();
   transport->barrier();

@@ -56,6 +56,17 @@ TEST(MpiTransportFailures, ALateRankIsNamedByAll) {
   }
 }
 
+TEST(MpiTransportFailures, SumsOfDifferentSizesAreRefusedByAll) {
+  const auto transport = make_mpi_transport(milliseconds(20'000));
+  if (transport->size() > 1) bodies::sums_of_different_sizes(*transport);
+}
+
+TEST(MpiTransportFailures, RefusesADeadlineThatIsNone) {
+  for (const milliseconds deadline : {milliseconds(-1), milliseconds(0), milliseconds::max()}) {
+    EXPECT_THROW(make_mpi_transport(deadline), UsageError);
+  }
+}
+
 TEST(MpiTransportFailures, WhoWaitsForOneThatHasEndedIsTold) {
   const auto transport = make_mpi_transport();
   bodies::who_waits_for_one_that_has_ended(*transport);

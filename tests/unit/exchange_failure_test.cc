@@ -14,6 +14,7 @@ namespace sparsewire {
 namespace {
 
 using bodies::BadEntry;
+using bodies::Bytes;
 using bodies::kRanks;
 using bodies::Numbers;
 using bodies::Plan;
@@ -26,6 +27,16 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kLargest = std::numeric_limits<float>::max();
 
 INSTANTIATE_TEST_SUITE_P(All, EveryWay, every_spec_and_way(), spec_and_way_as_name);
+
+std::vector<Bytes> saved_after(const Plan& plan, int ranks, std::uint64_t steps) {
+  std::vector<Bytes> states(static_cast<std::size_t>(ranks));
+  run_on_threads(ranks, [&](Transport& transport) {
+    Runner run(plan, transport);
+    for (std::uint64_t t = 0; t < steps; ++t) run.step(t);
+    states[static_cast<std::size_t>(transport.rank())] = run.worker.save();
+  });
+  return states;
+}
 
 TEST_P(EveryWay, FailsOnAllRanksIfOneGradientIsBad) {
   for (const char* codec : {"auto", "auto:values=bf16"}) {
@@ -314,6 +325,146 @@ TEST(DownlinksOfWorkers, AreRefusedWhereThereIsNoServer) {
       const Worker worker({.exchange = exchange, .downlink = "topk:ratio=0.01"}, 1000, transport);
     });
     for (const std::string& error : errors) EXPECT_THAT(error, HasSubstr("downlink"));
+  }
+}
+
+// A fault in what only servers use, or only `auto` when it stays sparse, is a fault for all ranks in every case.
+TEST(WrongPlans, AreRefusedOnAllRanks) {
+  const std::vector<std::pair<WorkerConfig, std::string>> wrong = {
+      {{.exchange = "server", .downlink = "topk:ratio=7"}, "ratio=7"},
+      {{.exchange = "server", .downlink = "no_such"}, "no_such"},
+      {{.exchange = "server", .downlink = "topk:ratio=0.1", .downlink_codec = "zip"}, "zip"},
+      {{.exchange = "server", .downlink = "topk:ratio=0.1,dense_below=10"}, "dense_below"},
+      {{.exchange = "sharded", .downlink = "topk:ratio=0.1,dense_below=10"}, "dense_below"},
+      {{.exchange = "sharded", .downlink_codec = "golomb"}, "downlink_codec"},
+      {{.exchange = "auto:x=1"}, "x"},
+      {{.sparsifier = "topk:ratio=1,colour=red", .exchange = "auto"}, "colour"},
+      {{.sparsifier = "dense", .exchange = "auto", .downlink = "no_such"}, "no_such"},
+      {{.sparsifier = "dense", .exchange = "auto", .codec = "zip"}, "zip"},
+  };
+  for (const auto& [config, word] : wrong) {
+    const auto errors =
+        errors_of(3, [&, &plan = config](Transport& transport) { const Worker worker(plan, 1000, transport); });
+    for (const std::string& error : errors) EXPECT_THAT(error, HasSubstr(word));
+  }
+}
+
+// ---- Ranks that are at different places ----
+
+TEST(WorkersAtDifferentPlaces, AreNoticedByAllRanks) {
+  for (const Way& way : bodies::every_way()) {
+    for (const bool same_plan : {true, false}) {
+      for (const int odd : {0, 1, 2}) {
+        SCOPED_TRACE(way.name() + ", rank " + std::to_string(odd));
+        const Plan plan = bodies::plan_of("topk:ratio=0.1", way);
+        Plan other = plan;
+        if (!same_plan) other.layout = 77;
+        std::atomic<int> told = 0;
+        run_on_threads(3, [&](Transport& transport) {
+          Runner one(plan, transport);
+          Runner two(other, transport);
+          one.step(0), two.step(0);
+          Runner& next = transport.rank() == odd ? two : one;
+          try {
+            next.step(1);
+          } catch (const TransportError& error) {
+            EXPECT_THAT(error.what(), HasSubstr("at another place"));
+            EXPECT_EQ(error.rank(), odd == 0 ? 1 : odd);  // all compare with rank 0
+            ++told;
+          }
+          EXPECT_THROW(next.step(1), UsageError);
+          EXPECT_THROW(next.worker.save(), UsageError);
+        });
+        EXPECT_EQ(told, 3);
+      }
+    }
+  }
+}
+
+TEST(WorkersAtDifferentPlaces, AreNoticedAlsoIfOneIsAStepBehind) {
+  for (const Way& way : bodies::every_way()) {
+    SCOPED_TRACE(way.name());
+    const Plan plan = bodies::plan_of("topk:ratio=0.1", way);
+    const std::vector<Bytes> early = saved_after(plan, 3, 1);
+    const std::vector<Bytes> late = saved_after(plan, 3, 2);
+    std::atomic<int> told = 0;
+    run_on_threads(3, [&](Transport& transport) {
+      Runner run(plan, transport);
+      run.worker.load(transport.rank() == 2 ? early : late);
+      try {
+        run.step(2);
+      } catch (const TransportError& error) {
+        EXPECT_EQ(error.rank(), 2);
+        ++told;
+      }
+    });
+    EXPECT_EQ(told, 3);
+  }
+}
+
+// ---- Frames that cannot be read ----
+
+// Cuts, in one step, what comes from rank 1 in the first call of it.
+class CuttingTransport final : public WrappedTransport {
+ public:
+  using WrappedTransport::WrappedTransport;
+  std::size_t cut = 0;  // bytes, from the end
+
+  void move(std::span<const Outgoing> out, std::span<const Incoming> in) override {
+    WrappedTransport::move(out, in);
+    for (const Incoming& message : in) {
+      if (message.rank == 1) message.bytes->resize(message.bytes->size() - std::min(cut, message.bytes->size()));
+    }
+    cut = 0;
+  }
+};
+
+// Of rank 0 alone: where it serves, it has to tell the others.
+TEST(AnUnreadableFrame, IsNamedByAllWhereServersReadIt) {
+  for (const Way& way : {Way{"server"}, {"server", true}}) {
+    for (const std::size_t cut : {1U, 30U, 1000000U}) {
+      SCOPED_TRACE(way.name() + ", " + std::to_string(cut) + " bytes");
+      const Plan plan = bodies::plan_of("topk:ratio=0.1", way);
+      std::atomic<int> told = 0;
+      run_on_threads(3, [&](Transport& transport) {
+        CuttingTransport cutting(transport);
+        Runner run(plan, cutting);
+        run.step(0);
+        if (transport.rank() == 0) cutting.cut = cut;
+        try {
+          run.step(1);
+        } catch (const TransportError& error) {
+          EXPECT_EQ(error.rank(), 1);
+          EXPECT_THAT(error.what(), HasSubstr("rank 1"));
+          ++told;
+        }
+        EXPECT_THROW(run.step(2), UsageError);
+      });
+      EXPECT_EQ(told, 3);
+    }
+  }
+}
+
+TEST(AnUnreadableFrame, EndsTheWorkerThatGotIt) {
+  for (const Way& way : {Way{"allgather"}, {"sharded"}, {"sharded", true}, {"dense"}}) {
+    SCOPED_TRACE(way.name());
+    const Plan plan = bodies::plan_of("topk:ratio=0.1", way);
+    std::atomic<int> told = 0;
+    const auto body = [&](Transport& transport) {
+      CuttingTransport cutting(transport);
+      Runner run(plan, cutting);
+      run.step(0);
+      if (transport.rank() == 2) cutting.cut = 3;
+      try {
+        for (std::uint64_t t = 1; t < 4; ++t) run.step(t);
+      } catch (const TransportError&) {
+        EXPECT_THROW(run.step(4), UsageError);
+        ++told;
+        throw;
+      }
+    };
+    EXPECT_THROW(run_on_threads(3, body), TransportError);
+    EXPECT_EQ(told, 3);
   }
 }
 

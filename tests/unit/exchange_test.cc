@@ -200,6 +200,20 @@ TEST(Exchange, GivesTheUpdateAlsoWithoutItsZeros) {
   }
 }
 
+TEST_P(EveryWay, WorksInPlace) {
+  const Plan plan = EveryWay::plan("auto:values=bf16");
+  run_on_threads(3, [&](Transport& transport) {
+    Runner apart(plan, transport);
+    Runner in_place(plan, transport);
+    for (std::uint64_t t = 0; t < 6; ++t) {
+      apart.step(t);
+      plan.fill(in_place.gradient, plan.seed, transport.rank(), t);
+      in_place.worker.step(in_place.gradient, in_place.gradient);
+      ASSERT_TRUE(same_bits(std::span<const float>(apart.update), in_place.gradient)) << plan.name() << ", step " << t;
+    }
+  });
+}
+
 TEST(Exchange, TellsAllRanksTheFlagsOfAll) {
   for (const Way& way : bodies::every_way()) {
     SCOPED_TRACE(way.name());
@@ -210,6 +224,43 @@ TEST(Exchange, TellsAllRanksTheFlagsOfAll) {
       EXPECT_EQ(run.worker.step(run.gradient, run.update, {.flags = mine}).flags, 7);
       EXPECT_EQ(run.worker.step(run.gradient, run.update).flags, 0);
     });
+  }
+}
+
+TEST(Exchange, TellsAllRanksTheMeanLossOfAll) {
+  for (const Way& way : bodies::every_way()) {
+    SCOPED_TRACE(way.name());
+    Plan plan = bodies::plan_of("topk:ratio=0.1", way);
+    plan.weights = {2, 1, 1};
+    run_on_threads(3, [&](Transport& transport) {
+      Runner run(plan, transport);
+      const double mine = transport.rank() == 0 ? -3 : transport.rank() * 1e6;
+      EXPECT_EQ(run.worker.step(run.gradient, run.update, {.loss = mine}).loss, 0.5 * -3 + 0.25 * 1e6 + 0.25 * 2e6);
+      EXPECT_EQ(run.worker.step(run.gradient, run.update).loss, 0);
+    });
+  }
+}
+
+// The update of `auto` that goes dense is the mean of all that was owed.
+TEST(AutoExchange, SendsEverythingWhenItGoesDense) {
+  for (const char* sparsifier : {"topk:ratio=0.9", "randomk:ratio=0.9", "rtopk:ratio=0.8,r=1.1", "regtopk:ratio=0.9"}) {
+    for (const char* feedback : {"ef", "momentum:m=0.5", "ef:decay=0.5"}) {
+      Plan plan = bodies::plan_of(sparsifier, {"auto"}, "auto:values=bf16");
+      plan.config.feedback = feedback;
+      plan.weights = {1, 1};
+      run_on_threads(2, [&](Transport& transport) {
+        Plan dense = plan;
+        dense.config.exchange = "dense";
+        dense.config.sparsifier = "dense";
+        Runner run(plan, transport);
+        Runner twin(dense, transport);
+        for (std::uint64_t t = 0; t < 5; ++t) {
+          EXPECT_TRUE(run.step(t).went_dense);
+          twin.step(t);
+          EXPECT_TRUE(same_bits(std::span<const float>(run.update), twin.update)) << plan.name() << ", step " << t;
+        }
+      });
+    }
   }
 }
 

@@ -11,7 +11,6 @@
 #include "reference/inputs.h"
 #include "reference/philox.h"
 #include "reference/wire.h"
-#include "reference/wire.h"
 
 namespace sparsewire::reference {
 namespace {

@@ -79,23 +79,28 @@ TEST(ThreadTransportFailures, WhoWaitsForOneThatHasEndedIsTold) {
 }
 
 TEST(ThreadTransportFailures, SumsOfDifferentSizesAreRefusedByAll) {
-  std::atomic<int> refused = 0;
-  run_on_threads(3, [&](Transport& transport) {
-    std::vector<float> numbers(transport.rank() == 1 ? 20'000 : 10'000);
-    try {
-      transport.all_reduce_sum(numbers);
-    } catch (const UsageError&) {
-      ++refused;
-    } catch (const TransportError&) {  // somebody had left already
-      ++refused;
-    }
-  });
-  EXPECT_EQ(refused, 3);
+  run_on_threads(3, bodies::sums_of_different_sizes);
 }
 
 TEST(ThreadTransportFailures, RefusesASizeThatIsNone) {
   EXPECT_THROW(ThreadGroup(0), UsageError);
   EXPECT_THROW(run_on_threads(1025, [](Transport&) {}), UsageError);
+}
+
+TEST(ThreadTransportFailures, RefusesARankThatIsNone) {
+  ThreadGroup group(3);
+  for (const int rank : {-1, 3}) {
+    EXPECT_THROW(group.at(rank), UsageError);
+    EXPECT_THROW(group.end(rank), UsageError);
+    EXPECT_THROW(group.lose(rank, "a test"), UsageError);
+  }
+}
+
+TEST(ThreadTransportFailures, RefusesADeadlineThatIsNone) {
+  for (const milliseconds deadline : {milliseconds(-1), milliseconds(0), milliseconds::min(), milliseconds::max()}) {
+    EXPECT_THROW(ThreadGroup(2, deadline), UsageError);
+  }
+  run_on_threads(2, bodies::all_gather, std::chrono::hours(10'000));
 }
 
 }  // namespace

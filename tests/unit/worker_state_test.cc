@@ -1,6 +1,7 @@
 // Workers that go on where others left off, as many or another number, ranks as threads.
 #include <gtest/gtest.h>
 
+#include "core/crc32c.h"
 #include "unit/bits.h"
 #include "unit/ways.h"
 
@@ -298,6 +299,38 @@ std::vector<Broken> every_break() {
   };
 }
 
+// The state with other data in a field, and a good checksum (docs/state_format.md).
+Bytes with_field(const Bytes& state, std::string_view field, std::span<const std::byte> data) {
+  const std::string old(reinterpret_cast<const char*>(state.data()), state.size());
+  const auto as_text = [](const auto& number) {
+    return std::string(reinterpret_cast<const char*>(&number), sizeof number);
+  };
+  std::string fields;
+  bool found = false;
+  for (std::size_t at = 16; at + 4 < old.size();) {
+    const std::string name = old.substr(at + 1, static_cast<unsigned char>(old[at]));
+    std::uint64_t size = 0;
+    std::memcpy(&size, &old[at + 1 + name.size()], 8);
+    std::string body = old.substr(at + 9 + name.size(), size);
+    if (name == field) {
+      body.assign(reinterpret_cast<const char*>(data.data()), data.size());
+      found = true;
+    }
+    fields += old[at] + name + as_text(std::uint64_t{body.size()}) + body;
+    at += 9 + name.size() + size;
+  }
+  EXPECT_TRUE(found) << field;
+  std::string changed = old.substr(0, 8) + as_text(std::uint64_t{fields.size()}) + fields;
+  changed += as_text(crc32c(std::as_bytes(std::span(changed))));
+  const auto bytes = std::as_bytes(std::span(changed));
+  return {bytes.begin(), bytes.end()};
+}
+
+template <class Number>
+Bytes with_field(const Bytes& state, std::string_view field, const Number& number) {
+  return with_field(state, field, std::as_bytes(std::span(&number, 1)));
+}
+
 // `load` is refused by every rank, which then is as it was: the same state, and the same next steps.
 void check_refused(const Plan& plan, int ranks, const std::vector<Bytes>& states, const std::string& what) {
   run_on_threads(ranks, [&](Transport& transport) {
@@ -334,6 +367,68 @@ TEST(SavedWorkers, AreRefusedIfTheyAreOfDifferentSteps) {
     std::vector<Bytes> states = run_and_save(plan, 3, 4).states;
     states[2] = run_and_save(plan, 3, 6).states[2];
     for (const int ranks : {2, 3}) ASSERT_NO_FATAL_FAILURE(check_refused(plan, ranks, states, way.name() + ", mixed"));
+  }
+}
+
+// States with good checksums that no worker saved: refused before memory is taken for what they announce.
+TEST(SavedWorkers, AreRefusedIfMadeUp) {
+  for (const Way& way : {Way{"allgather"}, {"sharded", true}}) {
+    Plan plan = bodies::plan_of("topk:ratio=0.05", way);
+    plan.layout = 101;
+    const std::vector<Bytes> good = run_and_save(plan, 2, 4).states;
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    for (const float weight : {nan, -1.0F, 2.0F, 0.9F, std::numeric_limits<float>::infinity()}) {
+      std::vector<Bytes> states = good;
+      states[1] = with_field(states[1], "worker_weight", weight);
+      for (const int ranks : {1, 2}) ASSERT_NO_FATAL_FAILURE(check_refused(plan, ranks, states, "a weight"));
+    }
+    std::vector<Bytes> states = good;
+    for (Bytes& state : states) state = with_field(state, "worker_step", std::uint64_t{5});
+    for (const int ranks : {1, 2}) ASSERT_NO_FATAL_FAILURE(check_refused(plan, ranks, states, "a step"));
+    states = good;
+    for (Bytes& state : states) state = with_field(state, "tensor_sizes", std::uint64_t{4'000'000'000});
+    for (const int ranks : {1, 2}) ASSERT_NO_FATAL_FAILURE(check_refused(plan, ranks, states, "a size"));
+  }
+}
+
+// Only what rank 2 served is broken, and only rank 2 of three looks into it; what it had loaded by then is taken back.
+TEST(SavedWorkers, AreRefusedIfOnlyAServersPartIsBroken) {
+  Plan plan = bodies::plan_of("topk:ratio=0.05", {"sharded", true});
+  plan.layout = 101;
+  std::vector<Bytes> states = run_and_save(plan, 3, 4).states;
+  states[2] = with_field(states[2], "server", std::span<const std::byte>(Bytes(400)));
+  run_on_threads(3, [&](Transport& transport) {
+    Runner run(plan, transport);
+    run.step(0);
+    const Bytes before = run.worker.save();
+    if (transport.rank() == 2) {
+      EXPECT_THROW(run.worker.load(states), UsageError);
+      EXPECT_EQ(run.worker.save(), before);
+    } else {
+      EXPECT_NO_THROW(run.worker.load(states));
+    }
+  });
+  ASSERT_NO_FATAL_FAILURE(check_refused(plan, 2, states, "a server's part"));
+}
+
+// Where `auto` goes dense depends on the number of workers; what they saved is for all of them.
+TEST(SavedWorkers, OweTheSameWhereAutoGoesDenseForOneOfThem) {
+  for (const char* sparsifier : {"topk:ratio=0.15", "regtopk:ratio=0.15", "threshold:ratio=0.15,calibrate=3"}) {
+    for (const auto& [before, after] : {std::pair{1, 8}, {8, 1}, {2, 8}, {8, 3}}) {
+      Plan plan = bodies::plan_of(sparsifier, {"auto"}, "auto:values=bf16");
+      plan.layout = 301;
+      const Saved saved = run_and_save(plan, before, 6);
+      ASSERT_NO_FATAL_FAILURE(check_taken_over(saved, plan, after, 6)) << before << " to " << after;
+    }
+  }
+  // Otherwise the above would show nothing.
+  for (const auto& [ranks, dense] : {std::pair{1, false}, {8, true}}) {
+    run_on_threads(ranks, [&, goes = dense](Transport& transport) {
+      Plan plan = bodies::plan_of("topk:ratio=0.15", {"auto"}, "auto:values=bf16");
+      plan.layout = 301;
+      Runner run(plan, transport);
+      EXPECT_EQ(run.step(0).went_dense, goes);
+    });
   }
 }
 

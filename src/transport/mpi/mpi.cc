@@ -3,37 +3,33 @@
 // A message is copied into memory of our own before it is sent. A request that
 // will never end cannot be taken back from MPI (that is, MPI_Cancel may do nothing), so what it points to has to stay
 // for ever, and the caller's memory does not.
-//
-// Ranks tell each other things on a communicator of their own, which everybody who waits looks at:
-//
-//   waiting  half of my deadline is over, and I wait for that rank: whoever waits for me shall blame that rank instead
-//   going_on I wait no longer
-//   late     that rank did not come: all calls fail from now on
-//   gone     likewise, but because it has ended
-//   ended    I am done; nothing is wrong unless somebody waits for me
 #include <mpi.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
-#include <list>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "core/text.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/transport.h"
+#include "transport/deadline.h"
 #include "transport/mpi/pieces.h"
+#include "transport/mpi/session.h"
 #include "transport/sum.h"
 
 namespace sparsewire {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using mpi::check;
+using mpi::Clock;
+using mpi::is_done;
+using mpi::Kept;
+using mpi::Note;
+using mpi::Patience;
+using mpi::Session;
 
 // What kind of message it is. A long one is its length, and then the pieces.
 constexpr int kWhole = 1;
@@ -43,55 +39,6 @@ constexpr int kPiece = 3;
 // How many pieces are reduced at a time: enough that the two rounds of messages cost nothing, few enough that the
 // copies of them cost no memory.
 constexpr std::size_t kPiecesToReduce = 256;
-
-// Between two looks: nothing at first, then let other ranks have the processor (there may be more ranks than
-// processors), and after a while without any progress sleep.
-class Patience {
- public:
-  void progress() { looks_ = 0; }
-
-  void pause() {
-    constexpr int kBusyLooks = 20;
-    constexpr int kYieldingLooks = 2000;
-    ++looks_;
-    if (looks_ <= kBusyLooks) return;
-    if (looks_ <= kYieldingLooks) {
-      std::this_thread::yield();
-    } else {
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
-    }
-  }
-
- private:
-  int looks_ = 0;
-};
-
-std::string reason_of(int code) {
-  std::array<char, MPI_MAX_ERROR_STRING> reason{};
-  int length = 0;
-  MPI_Error_string(code, reason.data(), &length);
-  return {reason.data(), static_cast<std::size_t>(length)};
-}
-
-void check(int code, int rank = -1) {
-  if (code != MPI_SUCCESS) throw TransportError(text("[mpi] ", reason_of(code)), rank);
-}
-
-bool is_done(MPI_Request& request, int rank = -1) {
-  int done = 0;
-  check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), rank);
-  return done != 0;
-}
-
-// Whether the request was done in time.
-bool wait_until(Clock::time_point end, MPI_Request& request) {
-  Patience patience;
-  while (!is_done(request)) {
-    if (Clock::now() >= end) return false;
-    patience.pause();
-  }
-  return true;
-}
 
 // Requests for the pieces of one message, in their order. Several at a time: each has to be agreed upon with the other
 // side before it flows, and that shall not leave the network idle.
@@ -114,129 +61,14 @@ class Window {
   std::size_t ended_ = 0;
 };
 
-struct Note {
-  enum Kind : std::int32_t { waiting, going_on, late, gone, ended };
-  std::int32_t kind;
-  std::int32_t rank;
-};
-
-// A note on its way.
-struct Posted {
-  Note note;
-  MPI_Request request = MPI_REQUEST_NULL;
-};
-
-// What MPI may still look at when the transport is no more.
-struct Kept {
-  MPI_Comm messages = MPI_COMM_NULL;
-  MPI_Comm notes = MPI_COMM_NULL;
-  std::list<Posted> posted;
-  std::vector<std::vector<std::byte>> sent;   // copies of what goes out, one for each message that differs
-  std::vector<std::uint64_t> lengths;         // of the long ones among them
-  std::vector<std::vector<std::byte>> taken;  // what was coming in when a call failed
-};
-
-std::optional<std::pair<int, Note>> next_note(MPI_Comm comm) {
-  int there = 0;
-  MPI_Message message = MPI_MESSAGE_NULL;
-  MPI_Status status;
-  check(MPI_Improbe(MPI_ANY_SOURCE, 0, comm, &there, &message, &status));
-  if (there == 0) return std::nullopt;
-  std::array<std::int32_t, 2> note{};
-  check(MPI_Mrecv(note.data(), 2, MPI_INT32_T, &message, MPI_STATUS_IGNORE), status.MPI_SOURCE);
-  return std::pair(status.MPI_SOURCE, Note{note[0], note[1]});
-}
-
-// MPI as this process uses it. There is one, which is never destroyed: requests of lost peers end with the process.
-class Session {
- public:
-  static Session& get() {
-    static Session* const session = std::make_unique<Session>().release();
-    return *session;
-  }
-
-  void begin(std::chrono::milliseconds deadline) {
-    int initialised = 0;
-    int finalised = 0;
-    int threads = MPI_THREAD_SINGLE;
-    MPI_Initialized(&initialised);
-    MPI_Finalized(&finalised);
-    if (finalised != 0) throw UsageError("[mpi] MPI was finalised already");
-    if (initialised != 0) {
-      MPI_Query_thread(&threads);
-    } else {
-      check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &threads));
-      std::atexit([] { get().leave(); });
-    }
-    if (threads < MPI_THREAD_SERIALIZED) {
-      throw UsageError("[mpi] MPI was initialised with less than MPI_THREAD_SERIALIZED");
-    }
-    deadline_ = deadline;
-    if (all_ == MPI_COMM_NULL) all_ = duplicate(MPI_COMM_WORLD);
-  }
-
-  std::unique_ptr<Kept> connect() {
-    auto kept = std::make_unique<Kept>();
-    kept->messages = duplicate(all_);
-    kept->notes = duplicate(all_);
-    return kept;
-  }
-
-  // Communicators are kept, too: notes for them may still come, and MPI would give them to the next one of that number.
-  void keep(std::unique_ptr<Kept> kept) { kept_.push_back(std::move(kept)); }
-
-  void a_peer_was_lost() { deadline_ = std::min(deadline_, std::chrono::milliseconds(5000)); }
-
-  static bool is_over() {
-    int finalised = 0;
-    MPI_Finalized(&finalised);
-    return finalised != 0;
-  }
-
- private:
-  MPI_Comm duplicate(MPI_Comm comm) {
-    // MPI writes to it when the request ends, which may be never.
-    MPI_Comm& made = made_.emplace_back(MPI_COMM_NULL);
-    MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Comm_idup(comm, &made, &request));
-    if (!wait_until(Clock::now() + deadline_, request)) {
-      a_peer_was_lost();
-      throw TransportError(text("not all ranks made a transport within ", deadline_.count(), " ms"), -1);
-    }
-    check(MPI_Comm_set_errhandler(made, MPI_ERRORS_RETURN));
-    return made;
-  }
-
-  // At the end of the program. MPI_Finalize waits for all ranks, for ever, so it is called only when all are here.
-  // Otherwise the process just ends, which makes mpirun end the others.
-  void leave() noexcept {
-    if (is_over() || all_ == MPI_COMM_NULL) return;
-    try {
-      MPI_Request request = MPI_REQUEST_NULL;
-      check(MPI_Ibarrier(all_, &request));
-      if (!wait_until(Clock::now() + deadline_, request)) return;
-      for (const auto& kept : kept_) {
-        while (next_note(kept->notes)) {
-        }
-      }
-      MPI_Finalize();
-    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): nobody is left to be told
-    }
-  }
-
-  std::chrono::milliseconds deadline_ = kDefaultDeadline;
-  MPI_Comm all_ = MPI_COMM_NULL;
-  std::list<MPI_Comm> made_;
-  std::vector<std::unique_ptr<Kept>> kept_;
-};
-
 class Mpi final : public Transport {
  public:
   Mpi(std::chrono::milliseconds deadline, std::size_t piece) : deadline_(deadline), piece_(piece) {
+    check_deadline(deadline);
     session_.begin(deadline);
     kept_ = session_.connect();
-    check(MPI_Comm_rank(kept_->messages, &rank_));
-    check(MPI_Comm_size(kept_->messages, &size_));
+    rank_ = kept_->rank;
+    size_ = kept_->size;
     has_ended_.resize(static_cast<std::size_t>(size_));
     waits_for_.assign(static_cast<std::size_t>(size_), -1);
   }
@@ -244,10 +76,7 @@ class Mpi final : public Transport {
   Mpi(const Mpi&) = delete;
   Mpi& operator=(const Mpi&) = delete;
 
-  ~Mpi() override {
-    if (!failure_ && !Session::is_over()) say_goodbye();
-    session_.keep(std::move(kept_));
-  }
+  ~Mpi() override { session_.keep(std::move(kept_)); }
 
   int rank() const noexcept override { return rank_; }
   int size() const noexcept override { return size_; }
@@ -413,8 +242,9 @@ class Mpi final : public Transport {
     } catch (const TransportError& error) {
       give_up(error);
       throw;
-    } catch (...) {  // no memory, or sums of different sizes
+    } catch (...) {  // no memory
       give_up(TransportError(text("rank ", rank_, " failed in an earlier call"), rank_));
+      tell_all({Note::broken, rank_});
       throw;
     }
   }
@@ -467,9 +297,15 @@ class Mpi final : public Transport {
   // `by` gave up.
   void fail(int by, Note note) {
     if (failure_) return;
+    kept_->failed = true;
+    session_.a_peer_was_lost();
     std::string what;
     if (note.kind == Note::gone) {
       what = text("rank ", note.rank, " has ended; rank ", by, " waited for it");
+    } else if (note.kind == Note::differs) {
+      what = text("rank ", note.rank, " sums up another number of entries than rank ", by);
+    } else if (note.kind == Note::broken) {
+      what = text("rank ", note.rank, " failed");
     } else {
       what = text("rank ", note.rank, " did not come within ", deadline_.count(), " ms; rank ", by, " waited for it");
     }
@@ -477,7 +313,7 @@ class Mpi final : public Transport {
   }
 
   void read_notes() {
-    while (const auto note = next_note(kept_->notes)) {
+    while (const auto note = next_note(*kept_)) {
       const auto [from, what] = *note;
       switch (what.kind) {
         case Note::waiting:
@@ -496,31 +332,16 @@ class Mpi final : public Transport {
     }
   }
 
-  void tell_all(Note note) {
-    kept_->posted.remove_if([](Posted& posted) { return is_done(posted.request); });
-    for (int r = 0; r < size_; ++r) {
-      if (r == rank_) continue;
-      Posted& posted = kept_->posted.emplace_back(Posted{note});
-      check(MPI_Isend(&posted.note, 2, MPI_INT32_T, r, 0, kept_->notes, &posted.request), r);
-    }
-  }
+  void tell_all(Note note) { mpi::tell_all(*kept_, note); }
 
   // After a failure MPI may write to memory that it was given: it must no longer be the caller's.
   void give_up(const TransportError& error) {
     if (!failure_) failure_.emplace(error);
+    kept_->failed = true;
     session_.a_peer_was_lost();
     for (Receiving& message : receiving_) {
       if (!message.window.is_empty()) kept_->taken.push_back(std::move(*message.bytes));
       message.bytes->clear();
-    }
-  }
-
-  void say_goodbye() noexcept {
-    try {
-      tell_all({Note::ended, rank_});
-      const Clock::time_point end = Clock::now() + std::chrono::milliseconds(100);
-      for (Posted& posted : kept_->posted) wait_until(end, posted.request);
-    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): they will find out
     }
   }
 
@@ -554,7 +375,7 @@ class Mpi final : public Transport {
       in_.push_back({static_cast<int>(r), &slices_[r]});
     }
     pass(out_, in_);
-    for (const std::vector<std::byte>& part : slices_) check_size(part, own.size_bytes());
+    for (std::size_t r = 0; r < ranks; ++r) check_size(r, own.size_bytes());
     // The own part is among them.
     const auto part = [&](std::size_t rank) { return reinterpret_cast<const Number*>(slices_[rank].data()); };
     sum_in_rank_order(
@@ -563,13 +384,13 @@ class Mpi final : public Transport {
     for (Outgoing& message : out_) message.bytes = std::as_bytes(own);
     pass(out_, in_);
     for (std::size_t r = 0; r < ranks; ++r) {
-      check_size(slices_[r], slice(r).size_bytes());
+      check_size(r, slice(r).size_bytes());
       std::copy_n(part(r), slice(r).size(), slice(r).data());
     }
   }
 
-  static void check_size(const std::vector<std::byte>& bytes, std::size_t size) {
-    if (bytes.size() != size) throw UsageError("[mpi] all_reduce_sum of different sizes");
+  void check_size(std::size_t rank, std::size_t size) {
+    if (slices_[rank].size() != size) lose(static_cast<int>(rank), Note::differs);
   }
 
   Session& session_ = Session::get();

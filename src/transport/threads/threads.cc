@@ -11,6 +11,7 @@
 #include "core/text.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/transport.h"
+#include "transport/deadline.h"
 #include "transport/sum.h"
 
 namespace sparsewire {
@@ -174,23 +175,26 @@ class ThreadGroup::Shared::Rank final : public Transport {
   void reduce(std::span<Number> numbers) {
     try {
       reduce_together(numbers);
+      shown() = {};
     } catch (...) {
       std::unique_lock lock(shared_.mutex);
       shared_.nobody_reads.wait(lock, [&] { return shared_.readers == 0; });
+      shown() = {};
       throw;
     }
   }
+
+  // What this rank shows the others.
+  std::span<std::byte>& shown() { return shared_.shown[static_cast<std::size_t>(rank_)]; }
 
   // Every rank sums one part over all, in rank order, where it stands; then all copy the parts of the others.
   template <class Number>
   void reduce_together(std::span<Number> numbers) {
     const auto bytes = std::as_writable_bytes(numbers);
-    shared_.shown[static_cast<std::size_t>(rank_)] = bytes;
-    barrier();
-    // All see it if one differs, before anybody reads.
-    for (const std::span<std::byte> theirs : shared_.shown) {
-      if (theirs.size() != bytes.size()) throw UsageError("[threads] all_reduce_sum of different sizes");
-    }
+    const std::size_t size_in_bytes = bytes.size();
+    shown() = bytes;
+    all_gather(std::as_bytes(std::span(&size_in_bytes, 1)), sizes_);
+    check_sizes(size_in_bytes);
     const auto part = [&](int rank) {
       const auto cut = [&](int r) {
         return numbers.size() * static_cast<std::size_t>(r) / static_cast<std::size_t>(size()) / 32 * 32;
@@ -216,28 +220,49 @@ class ThreadGroup::Shared::Rank final : public Transport {
     barrier();
   }
 
+  // All see it if one differs, before anybody reads what another shows.
+  void check_sizes(std::size_t mine) {
+    for (std::size_t r = 0; r < sizes_.size(); ++r) {
+      std::size_t theirs = 0;
+      if (sizes_[r].size() == sizeof theirs) std::memcpy(&theirs, sizes_[r].data(), sizeof theirs);
+      if (theirs == mine) continue;
+      const std::lock_guard lock(shared_.mutex);
+      shared_.fail(static_cast<int>(r), text("rank ", r, " sums up ", theirs, " bytes, rank ", rank_, " ", mine));
+      throw TransportError(shared_.why, *shared_.lost);
+    }
+  }
+
   Shared& shared_;
   const int rank_;
+  std::vector<std::vector<std::byte>> sizes_;  // of what all ranks sum up
 };
+
+int checked_rank(int rank, int size) {
+  if (rank < 0 || rank >= size) throw UsageError(text("[threads] rank ", rank, " is not in [0, ", size, ")"));
+  return rank;
+}
 
 ThreadGroup::ThreadGroup(int size, std::chrono::milliseconds deadline) {
   if (size < 1 || size > 1024) throw UsageError(text("[threads] ", size, " workers are not in [1, 1024]"));
+  check_deadline(deadline);
   shared_ = std::make_unique<Shared>(size, deadline);
   for (int r = 0; r < size; ++r) shared_->ranks.push_back(std::make_unique<Shared::Rank>(*shared_, r));
 }
 
 ThreadGroup::~ThreadGroup() = default;
 
-Transport& ThreadGroup::at(int rank) { return *shared_->ranks.at(static_cast<std::size_t>(rank)); }
+Transport& ThreadGroup::at(int rank) {
+  return *shared_->ranks[static_cast<std::size_t>(checked_rank(rank, shared_->size))];
+}
 
 void ThreadGroup::lose(int rank, const char* reason) {
   const std::lock_guard lock(shared_->mutex);
-  shared_->fail(rank, text("rank ", rank, " is gone: ", reason));
+  shared_->fail(checked_rank(rank, shared_->size), text("rank ", rank, " is gone: ", reason));
 }
 
 void ThreadGroup::end(int rank) {
   const std::lock_guard lock(shared_->mutex);
-  shared_->ended[static_cast<std::size_t>(rank)] = true;
+  shared_->ended[static_cast<std::size_t>(checked_rank(rank, shared_->size))] = true;
   for (std::condition_variable& changed : shared_->changed) changed.notify_all();
 }
 
@@ -245,26 +270,31 @@ void run_on_threads(int size, const std::function<void(Transport&)>& body, std::
   ThreadGroup group(size, deadline);
   std::mutex mutex;
   std::exception_ptr first;
+  const auto failed = [&](int rank, const char* reason) {
+    {
+      const std::lock_guard lock(mutex);
+      if (!first) first = std::current_exception();
+    }
+    group.lose(rank, reason);
+  };
   const auto run = [&](int rank) {
-    const auto failed = [&](const char* reason) {
-      {
-        const std::lock_guard lock(mutex);
-        if (!first) first = std::current_exception();
-      }
-      group.lose(rank, reason);
-    };
     try {
       body(group.at(rank));
       group.end(rank);
     } catch (const std::exception& error) {
-      failed(error.what());
+      failed(rank, error.what());
     } catch (...) {
-      failed("it threw something");
+      failed(rank, "it threw something");
     }
   };
   {
     std::vector<std::jthread> threads;
-    for (int rank = 1; rank < size; ++rank) threads.emplace_back(run, rank);
+    int rank = 1;
+    try {
+      for (; rank < size; ++rank) threads.emplace_back(run, rank);
+    } catch (const std::exception& error) {
+      failed(rank, error.what());  // the system gave no more threads
+    }
     run(0);
   }
   if (first) std::rethrow_exception(first);
