@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <latch>
 #include <string>
 #include <thread>
 #include <vector>
@@ -115,7 +116,7 @@ TEST_P(EveryProblem, ThatIsPreciseIsTheSameInFloat) {
 
 // One caller for each worker and one that evaluates, all at once, against one after the other.
 TEST_P(EveryProblem, GivesTheSameBitsFromManyThreads) {
-  constexpr std::uint64_t kSteps = 4;
+  constexpr std::uint64_t kSteps = 30;
   const std::size_t dim = problem->layout().dim();
   std::vector<Numbers> weights;
   for (std::uint64_t step = 0; step < kSteps; ++step) weights.push_back(some_weights(step));
@@ -137,9 +138,13 @@ TEST_P(EveryProblem, GivesTheSameBitsFromManyThreads) {
   };
   const auto another = make(7);
   std::vector<Answer> together(kWorkers + 1);
+  std::latch all_here(kWorkers + 1);
   std::vector<std::thread> threads;
   for (int worker = 0; worker <= kWorkers; ++worker) {
-    threads.emplace_back([&, worker] { together[static_cast<std::size_t>(worker)] = ask(*another, worker); });
+    threads.emplace_back([&, worker] {
+      all_here.arrive_and_wait();
+      together[static_cast<std::size_t>(worker)] = ask(*another, worker);
+    });
   }
   for (std::thread& thread : threads) thread.join();
   for (int worker = kWorkers; worker >= 0; --worker) {
