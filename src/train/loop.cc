@@ -73,7 +73,7 @@ void Training::follow_local_steps() {
 void Training::exchange() {
   const double lr = is_local() ? 1 : lr_;
   try {
-    worker_.step(gradient_, update_, {.lr = static_cast<float>(lr), .flags = flags()});
+    worker_.step(gradient_, update_, {.lr = static_cast<float>(lr), .flags = flags(), .loss = batch_loss_});
   } catch (const BadGradient& error) {
     give_up(text("the gradient of rank ", error.rank(), " is not finite at index ", error.index(),
                  ", or a sum with it is not"));
@@ -88,7 +88,7 @@ void Training::keep_books() {
   books_.bytes_down += stats.bytes_down;
   books_.bytes_served += stats.bytes_served;
   books_.total_error = stats.total_error;
-  books_.loss = batch_loss_;
+  books_.loss = stats.loss;
 }
 
 std::uint8_t Training::flags() const {

@@ -16,7 +16,7 @@ namespace sparsewire::train {
 // What is known of a step, on rank 0.
 struct StepReport {
   std::uint64_t step = 0;  // steps done, this one included
-  double loss = 0;         // of the training batches
+  double loss = 0;         // the mean over all workers' batches
   double lr = 0;
   const StepStats& stats;
   std::optional<Evaluation> evaluation = {};
