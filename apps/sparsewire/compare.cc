@@ -227,11 +227,12 @@ void add_compare(CLI::App& program) {
       "  sparsewire compare\n"
       "  sparsewire compare --ratio 0.001 --methods dense,topk,topk_both_ways --steps 2000 --json result.json");
   const auto options = std::make_shared<Options>();
-  command->add_option("--ratio", options->ratio, "Of the entries that travel (default 0.01)")->type_name("X");
-  command->add_option("--methods", options->methods, "Some of them, with commas between (default: all)")
-      ->type_name("NAMES");
-  command->add_option("--out", options->out, "Where metrics and summary.json go (default compare-out)")
-      ->type_name("DIR");
+  const auto add = [&](const char* name, std::string& value, const char* type, const char* help) {
+    command->add_option(name, value, help)->type_name(type)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  };
+  add("--ratio", options->ratio, "X", "Of the entries that travel (default 0.01)");
+  add("--methods", options->methods, "NAMES", "Some of them, with commas between (default: all)");
+  add("--out", options->out, "DIR", "Where metrics and summary.json go (default compare-out)");
   add_settings(*command, default_config(),
                {"sparsifier", "downlink", "downlink_codec", "checkpoint_dir", "checkpoint_every", "keep", "resume",
                 "metrics", "transport"},
