@@ -8,6 +8,7 @@ import json
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -362,6 +363,20 @@ class Options(Case):
         self.refuses(*SMALL, "--metrics", "/dev/full", "--steps", "5", code=1, says="cannot write '/dev/full': No space left")
         self.refuses(*SMALL, "--metrics", "none/m.jsonl", code=1, says="cannot write 'none/m.jsonl'")
         self.refuses(*SMALL, "--json", "none/r.json", code=1, says="cannot write 'none/r.json'")
+
+    def test_for_a_disk_that_is_full_at_a_checkpoint(self):
+        full = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        checkpoints = [*SMALL, *THREADS, "--checkpoint-dir", "c", "--checkpoint-every", "5", "--steps", "15", "-q"]
+        done = self.run_train(*checkpoints, preexec_fn=full)
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, r"\Asparsewire: cannot write 'c/step-00000005/[a-z0-9.-]+': File too large\n\Z")
+        self.assertEqual(list(self.folder.glob("c/*/*")), [])  # nothing half-written
+        self.train(*checkpoints, "--resume")
+        self.assertIn("no checkpoint in 'c' yet", self.stderr)
+        done = self.run_train(*checkpoints, "--resume", "--steps", "25", preexec_fn=full)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(self.train(*checkpoints, "--resume", "--steps", "25")["step"], 25)
+        self.assertIn("going on from 'c/step-00000015'", self.stderr)
 
     def test_diverge(self):
         self.refuses("--problem", "downlink_toy", "--lr", "1e9", code=1, says="diverged in step ")

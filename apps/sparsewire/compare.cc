@@ -57,10 +57,10 @@ struct Row {
   std::string failure;  // why there is no result
 };
 
-// A small network on data it draws itself: seconds on two cores.
+// A small network on data it draws itself: half a minute on two cores.
 TrainConfig default_config() {
   TrainConfig config;
-  config.workers = 4;
+  config.workers = 8;
   config.steps = 500;
   config.eval_every = 50;
   return config;

@@ -2,7 +2,9 @@
 
 #include <filesystem>
 #include <span>
+#include <stdexcept>
 
+#include "core/text.h"
 #include "files/replace.h"
 #include "train/checkpoint_files.h"
 #include "train/together.h"
@@ -11,6 +13,12 @@ namespace sparsewire::train {
 namespace {
 
 namespace fs = std::filesystem;
+
+void make_folder(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) throw std::runtime_error(text("cannot write '", path, "': ", error.message()));
+}
 
 // Also where a kill left half of it: what has no manifest is no checkpoint, so the manifest goes first.
 void remove_checkpoint(const std::string& path) {
@@ -33,7 +41,7 @@ void Checkpoints::write(const TrainConfig& config, RankState& mine) {
   together(transport_, [&] {
     if (!leads) return;
     remove_checkpoint(path);
-    fs::create_directories(path);
+    make_folder(path);
     files::sync_folder(folder_);
   });
 

@@ -66,7 +66,7 @@ std::vector<Setting> make_settings() {
                         kMayChange,
                         {.min = 0, .max = 1e6, .above_min = true}});
   string(&C::transport, {"transport", "WORD", "threads, or mpi under mpirun", kMayChange, {}, {"threads", "mpi"}});
-  flag(&C::quiet, {"quiet", "", "Only results and errors", kMayChange});
+  flag(&C::quiet, {"quiet", "", "No configuration and no progress", kMayChange});
   return all;
 }
 

@@ -272,6 +272,13 @@ TEST(Loop, NamesTheLastCheckpointWhereItDiverges) {
               HasSubstr("the last checkpoint is '" + (folder / "c/step-00000010'")));
 }
 
+TEST(Loop, ReportsTheMeanLossOfAllWorkers) {
+  TrainConfig config = small();
+  config.sparsifier = "topk:k=1";
+  Breaks problem(2, 24, 4, 1);                            // in the last step 1, 1 and 4
+  EXPECT_NEAR(run(config, problem).books.loss, 2, 1e-6);  // weights of workers are floats
+}
+
 // The wish comes on one rank, and all stop at the same step.
 TEST(Loop, StopsOnAllRanksWhereOneIsAskedTo) {
   for (const int asked : {0, 1, 2}) {
