@@ -90,7 +90,7 @@ class Case(unittest.TestCase):
         while self.last_step() < step:
             try:
                 process.wait(timeout=0.001)
-                return self.last_step() >= step and process.returncode is None
+                return False
             except subprocess.TimeoutExpired:
                 pass
         return True
@@ -159,10 +159,15 @@ class Killed(Case):
             if kills == self.KILLS:
                 break
             process = self.start(*resumed, ranks=ranks)
-            target = min(self.last_checkpoint() + draw.randrange(0, 12), 149)
+            begun_at = self.last_checkpoint()
+            target = begun_at + draw.randrange(0, 12)
+            files = draw.randrange(-1, 6)
             # What lies in the file may be of the last run, so the first look is whether this one has begun.
-            if not self.wait_for_begin(process) or not self.wait_for_step(process, target):
-                self.fail(f"ended by itself: {process.communicate()}")
+            self.assertTrue(self.wait_for_begin(process))
+            if not self.wait_for_step(process, target) or not self.wait_for_files(process, files):
+                self.assertEqual(process.wait(), 0)  # too late
+                shutil.rmtree(self.folder / "c")
+                continue
             started = children(process.pid) if ranks else []
             victim = draw.choice([process.pid, *started])
             kill_one_and_all(process, victim, started, leave_to_mpirun=draw.randrange(4) == 0)
@@ -181,6 +186,18 @@ class Killed(Case):
     def last_checkpoint(self):
         steps = [int(path.parent.name[5:]) for path in (self.folder / "c").glob("step-*/manifest.json")]
         return max(steps, default=0)
+
+    def wait_for_files(self, process, count):
+        """Until a checkpoint that is being written has so many files, those aside included; -1: at once."""
+        while count >= 0 and process.poll() is None:
+            newest = max((self.folder / "c").glob("step-*"), default=None)
+            try:
+                names = os.listdir(newest) if newest else []
+            except FileNotFoundError:
+                continue  # it was an old one
+            if newest and len(names) >= count and (count == 5 or "manifest.json" not in names):
+                return True
+        return process.poll() is None
 
     def wait_for_begin(self, process):
         """Until it says where it begins, which is before it cuts the metrics back."""

@@ -150,7 +150,7 @@ TEST(Checkpoint, GoesOnBitForBit) {
     method.change(config);
     config.checkpoint_dir = "";
     const Result whole = run(config).result;
-    for (const std::uint64_t stop : {std::uint64_t{1}, std::uint64_t{7}, std::uint64_t{13}, std::uint64_t{20}}) {
+    for (const std::uint64_t stop : {std::uint64_t{1}, std::uint64_t{13}, std::uint64_t{20}}) {
       const Folder folder;
       config.checkpoint_dir = folder / "c";
       config.steps = stop;

@@ -98,14 +98,16 @@ void check_taken_over(const Saved& saved, const Plan& plan, int ranks, std::uint
 }
 
 TEST_P(EveryWay, OwesTheSameWithAnyOtherNumberOfWorkers) {
+  const std::vector<int> all(kRanks.begin(), kRanks.end());
+  const std::vector<int> numbers = bodies::kSlowBuild ? std::vector{1, 3, 8} : all;
   for (const char* feedback : {"ef", "momentum:m=0.9"}) {
-    for (const int before : kRanks) {
+    for (const int before : numbers) {
       Plan plan = EveryWay::plan();
       plan.layout = 301;
       plan.config.feedback = feedback;
       const std::uint64_t steps = 6;
       const Saved saved = run_and_save(plan, before, steps);
-      for (const int after : kRanks) {
+      for (const int after : numbers) {
         Plan next = plan;
         if (after != before) next.weights = {0.5, 4, 1, 1, 2, 0, 1};
         ASSERT_NO_FATAL_FAILURE(check_taken_over(saved, next, after, steps)) << before << " to " << after;
@@ -120,6 +122,7 @@ TEST(SavedWorkers, OweTheSameOverAnotherExchange) {
     for (const Way& from : ways) {
       for (const Way& to : ways) {
         for (const auto& [before, after] : {std::pair{3, 3}, {3, 5}, {5, 2}, {1, 3}, {3, 1}}) {
+          if (bodies::kSlowBuild && before == after) continue;  // the others show it too
           SCOPED_TRACE(std::string(spec) + " " + from.name() + " to " + to.name());
           Plan plan = bodies::plan_of(spec, from);
           plan.layout = 301;
