@@ -420,6 +420,7 @@ class Compare(Case):
         report = json.loads((self.folder / "r.json").read_text())
         self.assertEqual([row["method"] for row in report["methods"]], self.NAMES)
         self.assertEqual(json.loads((self.folder / "compare-out/summary.json").read_text()), report)
+        self.assertEqual(report["ratio"], 0.05)
         self.assertIn("equal for all methods", done.stdout)
         rows = dict(zip(self.NAMES, report["methods"]))
         self.assertAlmostEqual(rows["dense"]["ratio_to_dense"], 1, places=2)
@@ -439,7 +440,9 @@ class Compare(Case):
         self.assertEqual([row["method"] for row in json.loads(done.stdout)["methods"]], ["topk", "dense"])
         self.assertEqual(sorted(os.listdir(self.folder / "x")), ["dense.jsonl", "summary.json", "topk.jsonl"])
         self.refuses(*self.SMALL, "--methods", "topk,best", command="compare", says="'best' is not a method; there are dense, topk")
-        self.refuses(*self.SMALL[:-2], "--ratio", "7", command="compare", says="ratio=7")
+        self.refuses(*self.SMALL[:-2], "--ratio", "7", command="compare", says="--ratio 7 is not a number in (0, 1]")
+        self.refuses(*self.SMALL, "--exchange", "nosuch", "--out", "y", command="compare", says="nosuch")
+        self.assertFalse((self.folder / "y").exists(), "refused before anything ran")
 
     def test_shows_who_diverges_and_goes_on(self):
         done = self.run_train("--problem", "downlink_toy", "--lr", "1e9", "--methods", "topk,dense", "--json", "r.json", command="compare")

@@ -1,6 +1,7 @@
 // sparsewire compare: the same training with every method, and what each of them cost.
 #include <fmt/core.h>
 
+#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -16,6 +17,7 @@
 #include "options.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/transport.h"
+#include "sparsewire/worker.h"
 #include "train/config.h"
 #include "train/loop.h"
 #include "train/problem.h"
@@ -99,6 +101,24 @@ TrainConfig config_for(const Method& method, TrainConfig config, const Options& 
   if (method.name == "dense") config.exchange = "dense";
   config.metrics = options.out + "/" + metrics_name(method);
   return config;
+}
+
+// Before the first one runs: what is wrong with the last shall not show minutes later.
+void check_methods(const std::vector<Method>& methods, const TrainConfig& config, const Options& options,
+                   const Layout& layout) {
+  for (const Method& method : methods) {
+    const TrainConfig one = config_for(method, config, options);
+    train::check(one);
+    run_on_threads(1, [&](Transport& transport) { Worker worker(train::worker_config(one), layout, transport); });
+  }
+}
+
+double checked_ratio(const std::string& given) {
+  double ratio = 0;
+  const char* const end = given.data() + given.size();
+  const auto [stop, error] = std::from_chars(given.data(), end, ratio);
+  if (error == std::errc() && stop == end && ratio > 0 && ratio <= 1) return ratio;
+  throw UsageError(fmt::format("--ratio {} is not a number in (0, 1]", given));
 }
 
 Row run_method(const Method& method, const TrainConfig& config, train::Problem& problem) {
@@ -186,9 +206,10 @@ void compare(const Options& options) {
   options.given.apply(config);
   if (config.workers == 0) config.workers = default_config().workers;
   const std::vector<Method> methods = chosen_methods(options.methods);
-  for (const Method& method : methods) train::check(config_for(method, config, options));
+  const double ratio = checked_ratio(options.ratio);
   const auto problem = train::make_problem(
       config.problem, {.workers = static_cast<int>(config.workers), .seed = config.seed, .data = config.data});
+  check_methods(methods, config, options, problem->layout());
   make_folder(options.out);
   train::catch_stop_signals();
 
@@ -207,7 +228,7 @@ void compare(const Options& options) {
   }
   Json common = train::to_json(config);
   for (const char* key : {"sparsifier", "downlink", "metrics"}) common.erase(key);
-  const Json summary{{"config", common}, {"ratio", options.ratio}, {"methods", rows}};
+  const Json summary{{"config", common}, {"ratio", ratio}, {"methods", rows}};
   text += fmt::format("\nmetrics of every step: {}/\n", options.out);
 
   Report file(options.out + "/summary.json", summary, "");
