@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <string>
@@ -133,6 +134,14 @@ void print(const std::optional<std::string>& json_path, const Json& json, std::s
   report.commit();
 }
 
+// A report that cannot be written is better known before minutes of work. A pipe is not opened: its reader would take
+// that for the whole report.
+void check_place(const std::optional<std::string>& json_path) {
+  if (!json_path || *json_path == "-") return;
+  const auto status = std::filesystem::status(*json_path);
+  if (!std::filesystem::exists(status) || std::filesystem::is_regular_file(status)) files::Replacement{*json_path};
+}
+
 void list(const Command& command) {
   std::string text;
   Json rows = Json::array();
@@ -154,8 +163,7 @@ void run(Command& command) {
   const Reproduction& reproduction = reproduce::find_reproduction(command.name);
   check_options(reproduction, command.options);
   check_distinct({{"--data", command.options.data}, {"--json", command.json}});
-  // A report that cannot be written is better known before minutes of work.
-  if (command.json && *command.json != "-") files::Replacement{*command.json};
+  check_place(command.json);
   if (command.quick) command.options.size = Size::quick;
   if (command.full) command.options.size = Size::full;
   Result result;
