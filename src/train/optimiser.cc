@@ -1,0 +1,202 @@
+// The rules of PyTorch's SGD, Adam (weight decay as part of the gradient) and AdamW (Loshchilov, Hutter, 2019: weight
+// decay apart from it), dampening 0, no AMSGrad.
+#include "train/optimiser.h"
+
+#include <cassert>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/spec.h"
+#include "core/text.h"
+#include "sparsewire/errors.h"
+
+namespace sparsewire::train {
+namespace {
+
+constexpr Range kFraction{.min = 0, .max = 1, .below_max = true};  // [0, 1)
+constexpr Range kDecay{.min = 0};
+
+// A restored array may be of any length: it is checked before anything is computed with it.
+void transfer_array(State& state, std::string_view name, std::vector<float>& values) {
+  std::vector<float> found = values;
+  state.array(name, found);
+  if (found.size() != values.size()) {
+    throw UsageError(text("[state] '", name, "' of the optimiser has ", found.size(), " entries, not ", values.size()));
+  }
+  values = std::move(found);
+}
+
+// `kind` is written; or what was saved must have been of that kind.
+void transfer_kind(State& state, const std::string& kind) {
+  std::string found = kind;
+  state.string("optimiser", found);
+  if (found != kind) throw UsageError(text("[state] was saved by the optimiser '", found, "', not '", kind, "'"));
+}
+
+struct SgdRule {
+  double momentum = 0;
+  bool nesterov = false;
+  double weight_decay = 0;
+};
+
+class Sgd final : public Optimiser {
+ public:
+  Sgd(const SgdRule& rule, std::uint64_t dim) : rule_(rule), velocity_(rule.momentum > 0 ? dim : 0) {}
+
+  void apply(std::span<const float> update, const Applied& how, std::span<float> weights) override {
+    assert(update.size() == weights.size());
+    if (is_plain()) {
+      apply_plain(update, how, weights);
+    } else if (how.holds_lr) {
+      throw UsageError("[sgd] an update that holds lr*gradient (feedback scale=lr) goes with momentum=0 only");
+    } else {
+      apply_momentum(update, how.lr, weights);
+    }
+  }
+
+  void transfer(State& state) override {
+    transfer_kind(state, "sgd");
+    transfer_array(state, "velocity", velocity_);
+  }
+
+  bool is_plain() const noexcept override { return rule_.momentum == 0; }
+  bool has_momentum() const noexcept override { return !is_plain(); }
+
+ private:
+  void apply_plain(std::span<const float> update, const Applied& how, std::span<float> weights) const {
+    const double rate = how.holds_lr ? 1 : how.lr;  // of the update
+    const double decay = how.lr * rule_.weight_decay;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      const double weight = weights[i];
+      weights[i] = static_cast<float>(weight - (rate * update[i] + decay * weight));
+    }
+  }
+
+  void apply_momentum(std::span<const float> update, double lr, std::span<float> weights) {
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      const double weight = weights[i];
+      const double gradient = update[i] + rule_.weight_decay * weight;
+      velocity_[i] = static_cast<float>(rule_.momentum * velocity_[i] + gradient);
+      const double direction = rule_.nesterov ? gradient + rule_.momentum * velocity_[i] : velocity_[i];
+      weights[i] = static_cast<float>(weight - lr * direction);
+    }
+  }
+
+  SgdRule rule_;
+  std::vector<float> velocity_;  // empty without momentum
+};
+
+struct AdamRule {
+  std::string kind;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+  bool decoupled = false;  // AdamW
+};
+
+class Adam final : public Optimiser {
+ public:
+  Adam(AdamRule rule, std::uint64_t dim) : rule_(std::move(rule)), mean_(dim), square_(dim) {}
+
+  void apply(std::span<const float> update, const Applied& how, std::span<float> weights) override {
+    assert(update.size() == weights.size() && weights.size() == mean_.size());
+    if (how.holds_lr) {
+      throw UsageError(
+          text("[", rule_.kind, "] an update that holds lr*gradient (feedback scale=lr) goes with sgd only"));
+    }
+    ++steps_;
+    // What the averages lack because they started at 0.
+    const double unbias1 = 1 - std::pow(rule_.beta1, static_cast<double>(steps_));
+    const double unbias2 = std::sqrt(1 - std::pow(rule_.beta2, static_cast<double>(steps_)));
+    const double into_gradient = rule_.decoupled ? 0 : rule_.weight_decay;
+    const double shrink = rule_.decoupled ? 1 - how.lr * rule_.weight_decay : 1;
+    const double rate = how.lr / unbias1;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      const double weight = weights[i];
+      const double gradient = update[i] + into_gradient * weight;
+      mean_[i] = static_cast<float>(rule_.beta1 * mean_[i] + (1 - rule_.beta1) * gradient);
+      square_[i] = static_cast<float>(rule_.beta2 * square_[i] + (1 - rule_.beta2) * gradient * gradient);
+      const double scale = std::sqrt(static_cast<double>(square_[i])) / unbias2 + rule_.epsilon;
+      weights[i] = static_cast<float>(shrink * weight - rate * mean_[i] / scale);
+    }
+  }
+
+  void transfer(State& state) override {
+    transfer_kind(state, rule_.kind);
+    state.value("steps", steps_);
+    transfer_array(state, "mean", mean_);
+    transfer_array(state, "square", square_);
+  }
+
+  bool is_plain() const noexcept override { return false; }
+  bool has_momentum() const noexcept override { return true; }
+
+ private:
+  AdamRule rule_;
+  std::uint64_t steps_ = 0;
+  std::vector<float> mean_;    // of the gradient
+  std::vector<float> square_;  // of its square
+};
+
+std::unique_ptr<Optimiser> make_sgd(Spec& spec, std::uint64_t dim) {
+  SgdRule rule;
+  rule.momentum = spec.number("momentum", kFraction).value_or(0);
+  rule.nesterov = spec.flag("nesterov", false);
+  rule.weight_decay = spec.number("weight_decay", kDecay).value_or(0);
+  if (rule.nesterov && rule.momentum == 0) spec.complain_later("nesterov=true needs a momentum in (0, 1)");
+  return std::make_unique<Sgd>(rule, dim);
+}
+
+std::unique_ptr<Optimiser> make_adam_kind(Spec& spec, std::uint64_t dim, AdamRule rule) {
+  rule.kind = spec.name();
+  rule.beta1 = spec.number("beta1", kFraction).value_or(rule.beta1);
+  rule.beta2 = spec.number("beta2", kFraction).value_or(rule.beta2);
+  rule.epsilon = spec.number("epsilon", {.min = 0, .above_min = true}).value_or(rule.epsilon);
+  rule.weight_decay = spec.number("weight_decay", kDecay).value_or(rule.weight_decay);
+  return std::make_unique<Adam>(std::move(rule), dim);
+}
+
+std::unique_ptr<Optimiser> make_adam(Spec& spec, std::uint64_t dim) {
+  return make_adam_kind(spec, dim, {.kind = {}, .weight_decay = 0, .decoupled = false});
+}
+
+std::unique_ptr<Optimiser> make_adamw(Spec& spec, std::uint64_t dim) {
+  return make_adam_kind(spec, dim, {.kind = {}, .weight_decay = 0.01, .decoupled = true});
+}
+
+constexpr OptimiserInfo kInfos[] = {
+#define OPTIMISER(name, summary, example) {#name, summary, example},
+#include "train/optimisers.def"
+#undef OPTIMISER
+};
+
+using Make = std::unique_ptr<Optimiser> (*)(Spec& spec, std::uint64_t dim);
+
+constexpr Make kMakers[] = {
+#define OPTIMISER(name, summary, example) make_##name,
+#include "train/optimisers.def"
+#undef OPTIMISER
+};
+
+}  // namespace
+
+std::span<const OptimiserInfo> optimisers() noexcept { return kInfos; }
+
+std::unique_ptr<Optimiser> make_optimiser(std::string_view spec_text, std::uint64_t dim) {
+  Spec spec(spec_text);
+  std::string names;
+  for (std::size_t i = 0; i < std::size(kInfos); ++i) {
+    if (kInfos[i].name == spec.name()) {
+      auto optimiser = kMakers[i](spec, dim);
+      spec.finish();
+      return optimiser;
+    }
+    names += text(names.empty() ? "" : ", ", kInfos[i].name);
+  }
+  throw UsageError(text("'", spec.name(), "' is not an optimiser; there are ", names));
+}
+
+}  // namespace sparsewire::train

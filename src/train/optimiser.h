@@ -1,0 +1,46 @@
+// How an update changes the weights. The update is what came back from the exchange, the same on all workers; weight
+// decay and momentum come after it, so that they need not travel.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "core/state.h"
+
+namespace sparsewire::train {
+
+struct Applied {
+  double lr = 1;
+  bool holds_lr = false;  // the update is lr*gradient already (feedback ef:scale=lr): for plain optimisers only
+};
+
+// Works on flat weights, entry by entry: in double, rounded to float once for each number that is kept.
+class Optimiser {
+ public:
+  virtual ~Optimiser() = default;
+
+  // One step. REQUIRES: both have as many entries as the optimiser was made for.
+  // Throws UsageError if `how.holds_lr` and the optimiser is not plain.
+  virtual void apply(std::span<const float> update, const Applied& how, std::span<float> weights) = 0;
+  // Saves or restores everything that decides later steps. Throws UsageError if it was saved by another kind of
+  // optimiser or for another number of weights.
+  virtual void transfer(State& state) = 0;
+  // Stochastic gradient descent without momentum: may be used with memories that hold lr*gradient.
+  virtual bool is_plain() const noexcept = 0;
+  virtual bool has_momentum() const noexcept = 0;
+};
+
+// Makes an optimiser from `name:key=value,key=value`, for `dim` weights. Throws UsageError.
+std::unique_ptr<Optimiser> make_optimiser(std::string_view spec, std::uint64_t dim);
+
+struct OptimiserInfo {
+  std::string_view name;
+  std::string_view summary;  // in a few words
+  std::string_view example;
+};
+// Every optimiser there is.
+std::span<const OptimiserInfo> optimisers() noexcept;
+
+}  // namespace sparsewire::train

@@ -1,0 +1,90 @@
+#include "train/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <string>
+
+#include "core/spec.h"
+#include "core/text.h"
+#include "sparsewire/errors.h"
+
+namespace sparsewire::train {
+namespace {
+
+struct Plan {
+  double lr = 0;
+  std::uint64_t steps = 0;
+  std::uint64_t warmup = 0;
+};
+
+// Learning rates without their warm-up.
+using Rate = std::function<double(std::uint64_t step)>;
+
+Rate make_constant(Spec& /*spec*/, const Plan& plan) {
+  return [lr = plan.lr](std::uint64_t) { return lr; };
+}
+
+Rate make_step(Spec& spec, const Plan& plan) {
+  const std::uint64_t every = spec.integer("every", 1, std::numeric_limits<std::uint64_t>::max())
+                                  .value_or(std::max<std::uint64_t>(1, plan.steps / 3));
+  const double factor = spec.number("factor", kRatioRange).value_or(0.1);
+  return [lr = plan.lr, every, factor](std::uint64_t step) {
+    return lr * std::pow(factor, static_cast<double>(step / every));
+  };
+}
+
+Rate make_cosine(Spec& spec, const Plan& plan) {
+  const double min = spec.number("min", {.min = 0, .max = plan.lr}).value_or(0);
+  return [plan, min](std::uint64_t step) {
+    if (step >= plan.steps) return min;
+    if (step < plan.warmup) return plan.lr;
+    const double done = static_cast<double>(step - plan.warmup) / static_cast<double>(plan.steps - plan.warmup);
+    return min + (plan.lr - min) * (1 + std::cos(std::numbers::pi * done)) / 2;
+  };
+}
+
+constexpr ScheduleInfo kInfos[] = {
+#define SCHEDULE(name, summary, example) {#name, summary, example},
+#include "train/schedules.def"
+#undef SCHEDULE
+};
+
+using Make = Rate (*)(Spec& spec, const Plan& plan);
+
+constexpr Make kMakers[] = {
+#define SCHEDULE(name, summary, example) make_##name,
+#include "train/schedules.def"
+#undef SCHEDULE
+};
+
+Schedule warmed_up(std::uint64_t warmup, Rate rate) {
+  return Schedule([warmup, rate = std::move(rate)](std::uint64_t step) {
+    if (step >= warmup) return rate(step);
+    return rate(step) * static_cast<double>(step + 1) / static_cast<double>(warmup);
+  });
+}
+
+}  // namespace
+
+std::span<const ScheduleInfo> schedules() noexcept { return kInfos; }
+
+Schedule make_schedule(std::string_view spec_text, double lr, std::uint64_t steps) {
+  const Range range{.min = 0, .above_min = true};
+  if (!range.holds(lr) || std::isinf(lr)) throw UsageError(text("lr=", lr, " is not in ", range.text()));
+  Spec spec(spec_text);
+  std::string names;
+  for (std::size_t i = 0; i < std::size(kInfos); ++i) {
+    if (kInfos[i].name == spec.name()) {
+      const std::uint64_t warmup = spec.integer("warmup", 0, std::numeric_limits<std::uint64_t>::max()).value_or(0);
+      Rate rate = kMakers[i](spec, {.lr = lr, .steps = steps, .warmup = warmup});
+      spec.finish();
+      return warmed_up(warmup, std::move(rate));
+    }
+    names += text(names.empty() ? "" : ", ", kInfos[i].name);
+  }
+  throw UsageError(text("'", spec.name(), "' is not a schedule; there are ", names));
+}
+
+}  // namespace sparsewire::train
