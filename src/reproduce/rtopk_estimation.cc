@@ -66,7 +66,12 @@ std::vector<double> squared_errors(const Setting& setting, const std::vector<std
       const std::uint64_t count = std::min(ones, indices_in(budgets[b], setting.dim));
       if (count == 0) continue;
       choose(bits, ones, count,
-             {.layout = setting.dim, .rank = static_cast<int>(node), .seed = seed, .first_step = repetition}, sent);
+             {.layout = setting.dim,
+              .rank = static_cast<int>(node),
+              .ranks = static_cast<int>(setting.nodes),
+              .seed = seed,
+              .first_step = repetition},
+             sent);
       const double scale = static_cast<double>(ones) / static_cast<double>(count);
       for (std::size_t i = 0; i < sent.size(); ++i) estimates[b][sent.index(i)] += scale * sent.values[i];
     }
