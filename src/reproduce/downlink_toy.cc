@@ -42,7 +42,7 @@ double final_loss(const Method& method, std::uint64_t rounds, std::uint64_t seed
                   .lr = 0.01};
   const std::uint64_t last = std::max<std::uint64_t>(1, rounds / 5);
   double sum = 0;
-  run_all(plan, precise, [&](const Round& round) {
+  run(plan, precise, [&](const Round& round) {
     if (round.step + last > rounds) sum += precise.evaluate_at(round.weights).loss;
   });
   return sum / static_cast<double>(last);

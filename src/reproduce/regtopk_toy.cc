@@ -32,7 +32,7 @@ std::vector<double> losses_of(const Method& method, std::uint64_t rounds) {
   const Plan plan{
       .worker = {.sparsifier = method.spec, .exchange = "allgather"}, .workers = kWorkers, .rounds = rounds, .lr = 0.9};
   std::vector<double> losses;
-  run_all(plan, precise, [&](const Round& round) { losses.push_back(precise.evaluate_at(round.weights).loss); });
+  run(plan, precise, [&](const Round& round) { losses.push_back(precise.evaluate_at(round.weights).loss); });
   return losses;
 }
 

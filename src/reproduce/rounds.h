@@ -32,17 +32,12 @@ struct Books {
 
   // Of the first `rounds` rounds.
   double entries_until(std::uint64_t rounds) const;
-  double total_error_until(std::uint64_t rounds) const;
-  double peak_until(std::uint64_t rounds) const;
+  double all_entries() const;
+  double total_error() const;
+  double peak() const;
 };
 
-enum class Next : std::uint8_t { go_on, stop };
-
-// Calls `look` on the thread of rank 0, before the first round and after each; it may stop the run. Throws what the
-// workers throw.
-Books run(const Plan& plan, train::PreciseProblem& problem, const std::function<Next(const Round&)>& look);
-
-// The same without stopping.
-Books run_all(const Plan& plan, train::PreciseProblem& problem, const std::function<void(const Round&)>& look);
+// Calls `look` on the thread of rank 0, before the first round and after each. Throws what the workers throw.
+Books run(const Plan& plan, train::PreciseProblem& problem, const std::function<void(const Round&)>& look);
 
 }  // namespace sparsewire::reproduce

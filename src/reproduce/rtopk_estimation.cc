@@ -14,7 +14,7 @@
 #include "core/text.h"
 #include "reproduce/reproduction.h"
 #include "reproduce/table.h"
-#include "sparsewire/sifter.h"
+#include "sparsewire/sparsifier.h"
 #include "train/random.h"
 
 namespace sparsewire::reproduce {
@@ -43,12 +43,12 @@ std::vector<double> means_of(const Setting& setting) {
   return theta;
 }
 
-// A random subset of `count` of the ones, by the sparsifier.
+// A random subset of `count` of the ones, by the sparsifier. `memory` is all zeros before and after.
 void choose(const std::vector<float>& bits, std::uint64_t ones, std::uint64_t count, const Place& place,
-            SparseVector& sent) {
+            std::vector<float>& memory, SparseVector& sent) {
   const double ratio = static_cast<double>(ones) / static_cast<double>(bits.size());
-  Sifter sifter(text("rtopk:k=", count, ",r_ratio=", digits(ratio, 17)), "none", place);
-  sifter.sift(bits, sent);
+  make_sparsifier(text("rtopk:k=", count, ",r_ratio=", digits(ratio, 17)), place)->sift(bits, memory, sent);
+  std::fill(memory.begin(), memory.end(), 0.0F);
 }
 
 // The squared error of one repetition, for each of the budgets; the nodes hold the same bits for all of them.
@@ -57,6 +57,7 @@ std::vector<double> squared_errors(const Setting& setting, const std::vector<std
   const std::vector<double> theta = means_of(setting);
   std::vector<std::vector<double>> estimates(budgets.size(), std::vector<double>(setting.dim));
   std::vector<float> bits(setting.dim);
+  std::vector<float> memory(setting.dim);
   SparseVector sent;
   for (std::uint64_t node = 0; node < setting.nodes; ++node) {
     train::Draws draws(seed, train::Use::data, static_cast<int>(node), repetition);
@@ -71,7 +72,7 @@ std::vector<double> squared_errors(const Setting& setting, const std::vector<std
               .ranks = static_cast<int>(setting.nodes),
               .seed = seed,
               .first_step = repetition},
-             sent);
+             memory, sent);
       const double scale = static_cast<double>(ones) / static_cast<double>(count);
       for (std::size_t i = 0; i < sent.size(); ++i) estimates[b][sent.index(i)] += scale * sent.values[i];
     }

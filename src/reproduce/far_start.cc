@@ -1,0 +1,30 @@
+#include "reproduce/far_start.h"
+
+#include <utility>
+
+namespace sparsewire::reproduce {
+
+FarStart::FarStart(const std::string& spec, const std::string& data, std::uint64_t first_seed)
+    : seed(first_seed),
+      problem(train::make_logreg(spec, {.workers = kWorkers, .seed = seed, .data = data})),
+      lr(1 / (problem->smoothness() + problem->l2())) {
+  train::LogregOptimum optimum = problem->optimum();
+  best_loss = optimum.loss;
+  start = std::move(optimum.weights);
+  for (double& weight : start) weight += 1;
+  first_loss = problem->evaluate_at(start).loss;
+}
+
+Plan FarStart::plan(const std::string& sparsifier, std::uint64_t rounds) const {
+  return {.worker = {.sparsifier = sparsifier, .feedback = "ef:scale=lr", .exchange = "server", .seed = seed},
+          .workers = kWorkers,
+          .rounds = rounds,
+          .lr = lr,
+          .start = start};
+}
+
+double FarStart::gap_at(std::span<const double> weights) const {
+  return (problem->evaluate_at(weights).loss - best_loss) / (first_loss - best_loss);
+}
+
+}  // namespace sparsewire::reproduce
