@@ -75,7 +75,11 @@ Squares draw_worker(const LinregShape& shape, const ProblemPlace& place, int wor
 class DrawnLinreg final : public Linreg {
  public:
   DrawnLinreg(const LinregShape& shape, const ProblemPlace& place)
-      : Linreg(place.workers), layout_(shape.dim), samples_(static_cast<double>(shape.samples)), seed_(place.seed), all_(shape.dim) {
+      : Linreg(place.workers),
+        layout_(shape.dim),
+        samples_(static_cast<double>(shape.samples)),
+        seed_(place.seed),
+        all_(shape.dim) {
     for (int worker = 0; worker < place.workers; ++worker) {
       workers_.push_back(draw_worker(shape, place, worker));
       all_.add(workers_.back());

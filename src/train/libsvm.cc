@@ -1,0 +1,157 @@
+#include "train/libsvm.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "core/text.h"
+#include "files/input.h"
+#include "sparsewire/errors.h"
+
+namespace sparsewire::train {
+namespace {
+
+// Whatever bytes a file holds, a message about them stays short and printable.
+std::string shown(std::string_view token) {
+  constexpr std::size_t kLongest = 40;
+  std::string out;
+  for (const char c : token.substr(0, kLongest)) out += c >= ' ' && c <= '~' ? c : '?';
+  return token.size() > kLongest ? out + "..." : out;
+}
+
+// A finite number that fills the whole token.
+std::optional<double> number_of(std::string_view token) {
+  // from_chars takes no plus sign.
+  if (token.size() > 1 && token[0] == '+' && token[1] != '-' && token[1] != '+') token.remove_prefix(1);
+  double number = 0;
+  const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), number);
+  if (error != std::errc() || end != token.data() + token.size() || !std::isfinite(number)) return std::nullopt;
+  return number;
+}
+
+// Numbers before words, equal numbers are one: (is a word, number, word).
+using LabelKey = std::tuple<bool, double, std::string>;
+
+LabelKey key_of(std::string_view label) {
+  const std::optional<double> number = number_of(label);
+  // Adding 0 makes one label of 0 and -0.
+  return number ? LabelKey(false, *number + 0.0, "") : LabelKey(true, 0, label);
+}
+
+class Parser {
+ public:
+  Parser(std::string_view text, std::string_view name) : rest_(text), name_(name) {}
+
+  LabelledRows parse() {
+    constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+    if (rest_.starts_with("\x1F\x8B")) throw UsageError(text("'", name_, "' is compressed (gzip): unpack it first"));
+    if (rest_.starts_with(kByteOrderMark)) rest_.remove_prefix(kByteOrderMark.size());
+    while (!rest_.empty()) {
+      ++line_number_;
+      parse_line(next_line());
+    }
+    sort_labels();
+    return std::move(out_);
+  }
+
+ private:
+  std::string_view next_line() {
+    const std::size_t end = rest_.find('\n');
+    std::string_view line = rest_.substr(0, end);
+    rest_ = end == std::string_view::npos ? std::string_view() : rest_.substr(end + 1);
+    line = line.substr(0, line.find('#'));
+    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+    return line;
+  }
+
+  // The next word of the line; empty at its end.
+  static std::string_view next_token(std::string_view& line) {
+    constexpr std::string_view kBlank = " \t";
+    line.remove_prefix(std::min(line.find_first_not_of(kBlank), line.size()));
+    const std::string_view token = line.substr(0, line.find_first_of(kBlank));
+    line.remove_prefix(token.size());
+    return token;
+  }
+
+  void parse_line(std::string_view line) {
+    const std::string_view label = next_token(line);
+    if (label.empty()) return;
+    add_label(label);
+    std::uint32_t last = 0;
+    for (std::string_view token = next_token(line); !token.empty(); token = next_token(line)) {
+      last = add_entry(token, last);
+    }
+    out_.rows.begin.push_back(out_.rows.index.size());
+  }
+
+  void add_label(std::string_view label) {
+    if (label.find(':') != std::string_view::npos) fail(text("starts with '", shown(label), "' where a label must be"));
+    if (std::any_of(label.begin(), label.end(),
+                    [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7F'; })) {
+      fail(text("label '", shown(label), "' has bytes that are no text"));
+    }
+    const auto [it, is_new] = known_.try_emplace(key_of(label), static_cast<std::uint32_t>(known_.size()));
+    if (is_new) out_.labels.emplace_back(label);
+    out_.label.push_back(it->second);
+  }
+
+  // Returns its index, as written. `last`: that of the entry before, 0 if there is none.
+  std::uint32_t add_entry(std::string_view token, std::uint32_t last) {
+    const std::size_t colon = token.find(':');
+    if (colon == std::string_view::npos) fail(text("'", shown(token), "' is not index:value"));
+    const std::uint32_t index = index_of(token.substr(0, colon));
+    if (index <= last) fail(text("index ", index, " comes after ", last, ": indices must ascend"));
+    const std::optional<double> value = number_of(token.substr(colon + 1));
+    if (!value) fail(text("'", shown(token), "' has no finite number behind the colon"));
+    out_.rows.index.push_back(index - 1);
+    out_.rows.value.push_back(*value);
+    out_.rows.dim = std::max(out_.rows.dim, index);
+    return index;
+  }
+
+  std::uint32_t index_of(std::string_view token) const {
+    std::uint32_t index = 0;
+    const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), index);
+    if (error != std::errc() || end != token.data() + token.size() || index == 0 || index > kMaxLibsvmIndex) {
+      fail(text("index '", shown(token), "' is not a whole number in [1, ", kMaxLibsvmIndex, "]"));
+    }
+    return index;
+  }
+
+  // From the order in which they came to the order of their keys.
+  void sort_labels() {
+    std::vector<std::string> sorted;
+    std::vector<std::uint32_t> place(known_.size());
+    for (const auto& [key, came] : known_) {
+      place[came] = static_cast<std::uint32_t>(sorted.size());
+      sorted.push_back(std::move(out_.labels[came]));
+    }
+    out_.labels = std::move(sorted);
+    for (std::uint32_t& label : out_.label) label = place[label];
+  }
+
+  [[noreturn]] void fail(const std::string& message) const {
+    throw UsageError(text(name_, ":", line_number_, ": ", message));
+  }
+
+  std::string_view rest_;
+  std::string_view name_;
+  std::uint64_t line_number_ = 0;
+  std::map<LabelKey, std::uint32_t> known_;  // how many were known before it came
+  LabelledRows out_;
+};
+
+}  // namespace
+
+LabelledRows parse_libsvm(std::string_view text, std::string_view name) { return Parser(text, name).parse(); }
+
+LabelledRows read_libsvm(const std::string& path) {
+  const files::Bytes bytes = files::read_file(path);
+  return parse_libsvm({reinterpret_cast<const char*>(bytes.storage.data()), bytes.size}, path);
+}
+
+}  // namespace sparsewire::train
