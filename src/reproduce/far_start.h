@@ -17,8 +17,9 @@ namespace sparsewire::reproduce {
 struct FarStart {
   static constexpr int kWorkers = 20;
 
-  // `data`: a LIBSVM file; empty: synthetic data of `spec`. Throws UsageError.
-  FarStart(const std::string& spec, const std::string& data, std::uint64_t seed);
+  // `data`: a LIBSVM file; empty: synthetic data, 2000 samples of 300 features of which a tenth are not zero. Throws
+  // UsageError.
+  FarStart(const std::string& data, std::uint64_t seed);
 
   // Rounds of this sparsifier, with a memory of lr*gradient.
   Plan plan(const std::string& sparsifier, std::uint64_t rounds) const;

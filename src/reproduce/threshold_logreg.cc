@@ -70,8 +70,9 @@ double scale_of(const FarStart& place) {
 std::vector<Setting> settings_of(const Options& options, std::uint64_t dim, double scale) {
   using Counts = std::vector<std::uint64_t>;
   using Factors = std::vector<double>;
-  const auto counts = options.by_size<Counts>({1, 2, 5}, {1, 2, 5, 10, 20}, {1, 2, 3, 5, 10, 20, 50});
-  const auto factors = options.by_size<Factors>({2, 1, 0.5}, {2, 1, 0.5, 0.2, 0.1}, {5, 2, 1, 0.5, 0.2, 0.1, 0.05});
+  const auto counts = options.by_size<Counts>({2, 5, 10}, {1, 2, 3, 5, 7, 10, 20}, {1, 2, 3, 5, 7, 10, 20, 30, 50});
+  const auto factors =
+      options.by_size<Factors>({2, 1, 0.5}, {5, 3, 2, 1, 0.7, 0.5, 0.2}, {10, 5, 3, 2, 1, 0.7, 0.5, 0.2, 0.1});
   std::vector<Setting> settings{{.method = "dense"}};
   for (const std::uint64_t k : counts) settings.push_back({.method = "topk", .k = std::min(k, dim)});
   for (const double factor : factors) settings.push_back({.method = "threshold", .lambda = factor * scale});
@@ -137,16 +138,36 @@ void add_measured(const Row& row, const Measured& common, std::uint64_t first_se
   add("mean_peak_memory_norm2", row.mean_peak());
 }
 
-std::string verdict_of(const Row* topk, const Row* threshold, std::uint64_t rounds) {
-  if (topk == nullptr || threshold == nullptr) {
-    return text("the gap is not reached in ", rounds, " rounds by ",
-                topk == nullptr ? threshold == nullptr ? "either" : "Top-k" : "the threshold");
+// Of the settings with fewer bits than Top-k at its best, the one with the smallest peak; null if there is none.
+const Row* calmest_below(const std::vector<Row>& rows, const Row& topk) {
+  const Row* calmest = nullptr;
+  for (const Row& row : rows) {
+    if (row.setting.method != "threshold" || !row.mean_bits() || *row.mean_bits() >= *topk.mean_bits()) continue;
+    if (calmest == nullptr || row.mean_peak() < calmest->mean_peak()) calmest = &row;
   }
-  return text("at its best, lambda ", threshold->setting.value(), ", the threshold arrives with ",
-              fixed(threshold->mean_bits(), 0), " bits a worker, Top-k at its best, k ", topk->setting.value(),
-              ", with ", fixed(topk->mean_bits(), 0), " (", fixed(*topk->mean_bits() / *threshold->mean_bits(), 2),
-              " times as many); peak ||e||^2 ", digits(threshold->mean_peak(), 4), " against ",
-              digits(topk->mean_peak(), 4));
+  return calmest;
+}
+
+std::string words_of(const Row& row) {
+  return text(row.setting.k ? "k=" : "lambda=", row.setting.value(), ": ", fixed(row.mean_bits(), 0),
+              " bits a worker, peak ", digits(row.mean_peak(), 4));
+}
+
+void judge(const std::vector<Row>& rows, std::uint64_t rounds, Result& result) {
+  const Row* const topk = best_of(rows, "topk");
+  const Row* const threshold = best_of(rows, "threshold");
+  if (topk == nullptr || threshold == nullptr) {
+    const char* const who = topk != nullptr ? "the threshold" : threshold != nullptr ? "Top-k" : "either";
+    result.verdict = text("the gap is not reached by ", who, " in ", rounds, " rounds");
+    return;
+  }
+  const Row* const calmest = calmest_below(rows, *topk);
+  result.holds = calmest != nullptr && calmest->mean_peak() < topk->mean_peak();
+  result.verdict =
+      text("Top-k needs ", fixed(*topk->mean_bits() / *threshold->mean_bits(), 2),
+           " times the bits of the threshold, each at its best (", words_of(*topk), "; ", words_of(*threshold), ")");
+  if (calmest == nullptr) return;
+  result.verdict += text("; with fewer bits than that Top-k, the smallest peak is at ", words_of(*calmest));
 }
 
 }  // namespace
@@ -161,7 +182,7 @@ Result reproduce_threshold_logreg(const Options& options, const Progress& progre
   std::uint64_t dim = 0;
   std::size_t done = 0;
   for (std::uint64_t seed = first; seed < first + seeds; ++seed) {
-    const FarStart place("logreg", options.data.value_or(""), seed);
+    const FarStart place(options.data.value_or(""), seed);
     if (rows.empty()) {
       dim = place.start.size();
       for (const Setting& setting : settings_of(options, dim, scale_of(place))) rows.push_back({setting, {}});
@@ -187,11 +208,7 @@ Result reproduce_threshold_logreg(const Options& options, const Progress& progre
   }
   result.table = text("until (f-f*)/(f0-f*) < ", digits(gap), ", means over ", seeds,
                       seeds == 1 ? " seed\n" : " seeds\n", table.text());
-  const Row* const topk = best_of(rows, "topk");
-  const Row* const threshold = best_of(rows, "threshold");
-  result.holds = topk != nullptr && threshold != nullptr && *threshold->mean_bits() < *topk->mean_bits() &&
-                 threshold->mean_peak() < topk->mean_peak();
-  result.verdict = verdict_of(topk, threshold, rounds);
+  judge(rows, rounds, result);
   return result;
 }
 
