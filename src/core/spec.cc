@@ -76,6 +76,11 @@ bool Spec::flag(std::string_view key, bool otherwise) {
   return otherwise ? choice(key, {"true", "false"}) == "true" : choice(key, {"false", "true"}) == "true";
 }
 
+std::optional<std::string> Spec::word(std::string_view key) {
+  const std::string* value = take(key);
+  return value == nullptr ? std::nullopt : std::optional(*value);
+}
+
 std::string Spec::choice(std::string_view key, const std::vector<std::string_view>& words) {
   const std::string* value = take(key);
   if (value == nullptr) return std::string(*words.begin());

@@ -40,6 +40,8 @@ class Spec {
   std::optional<double> number(std::string_view key, const Range& range);
   std::optional<std::uint64_t> integer(std::string_view key, std::uint64_t min, std::uint64_t max);
   bool flag(std::string_view key, bool otherwise);
+  // As it is written.
+  std::optional<std::string> word(std::string_view key);
   // One of `words`, or the first of them.
   std::string choice(std::string_view key, const std::vector<std::string_view>& words);
 

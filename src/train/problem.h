@@ -44,13 +44,14 @@ struct ProblemPlace {
   std::string data;  // a file, for problems that take one; empty: none given
 };
 
-// Makes a problem from `name:key=value,key=value`. Throws UsageError.
+// Makes a problem from `name:key=value,key=value`. Throws UsageError, also if it is given data that it does not take.
 std::unique_ptr<Problem> make_problem(std::string_view spec, const ProblemPlace& place);
 
 struct ProblemInfo {
   std::string_view name;
   std::string_view summary;  // in a few words
   std::string_view example;  // a spec that works, without data
+  bool takes_data = false;   // ProblemPlace::data may name a file
 };
 // Every problem there is.
 std::span<const ProblemInfo> problems() noexcept;

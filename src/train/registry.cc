@@ -9,7 +9,7 @@ namespace sparsewire::train {
 namespace {
 
 constexpr ProblemInfo kInfos[] = {
-#define PROBLEM(name, summary, example) {#name, summary, example},
+#define PROBLEM(name, summary, example, takes_data) {#name, summary, example, takes_data},
 #include "train/problems.def"
 #undef PROBLEM
 };
@@ -17,7 +17,7 @@ constexpr ProblemInfo kInfos[] = {
 using Make = std::unique_ptr<Problem> (*)(Spec& spec, const ProblemPlace& place);
 
 constexpr Make kMakers[] = {
-#define PROBLEM(name, summary, example) make_##name##_problem,
+#define PROBLEM(name, summary, example, takes_data) make_##name##_problem,
 #include "train/problems.def"
 #undef PROBLEM
 };
@@ -31,6 +31,8 @@ std::unique_ptr<Problem> make_problem(std::string_view spec_text, const ProblemP
   std::string names;
   for (std::size_t i = 0; i < std::size(kInfos); ++i) {
     if (kInfos[i].name == spec.name()) {
+      if (!kInfos[i].takes_data && !place.data.empty())
+        spec.fail(text("takes no data, but is given '", place.data, "'"));
       auto problem = kMakers[i](spec, place);
       spec.finish();
       return problem;

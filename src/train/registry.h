@@ -8,7 +8,7 @@
 
 namespace sparsewire::train {
 
-#define PROBLEM(name, summary, example) \
+#define PROBLEM(name, summary, example, takes_data) \
   std::unique_ptr<Problem> make_##name##_problem(Spec& spec, const ProblemPlace& place);
 #include "train/problems.def"
 #undef PROBLEM

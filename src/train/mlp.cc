@@ -1,0 +1,203 @@
+// A classifier on drawn data: each class is a few Gaussian clusters in a small space, which a random network bends into
+// the inputs, so no straight line separates them. Some of the data are held back for evaluate().
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/text.h"
+#include "sparsewire/errors.h"
+#include "train/network.h"
+#include "train/problem.h"
+#include "train/random.h"
+#include "train/registry.h"
+
+namespace sparsewire::train {
+namespace {
+
+struct MlpShape {
+  std::vector<std::size_t> widths{784, 64, 10};  // inputs, hidden layers, classes
+  std::uint64_t samples = 6000;                  // to learn from
+  std::uint64_t held_back = 1000;
+  std::uint64_t batch = 32;  // 0: all of a worker's
+};
+
+// From points in a small space to inputs.
+class Source {
+ public:
+  Source(std::size_t inputs, std::size_t classes, std::uint64_t seed)
+      : inputs_(inputs), classes_(classes), seed_(seed), centres_(classes * kClusters * kSpace) {
+    Draws draws(seed, Use::data, 0);
+    for (double& entry : centres_) entry = kApart * draws.normal();
+    inner_.resize(kSpace * kBends);
+    for (double& entry : inner_) entry = draws.normal();
+    outer_.resize(kBends * inputs);
+    for (double& entry : outer_) entry = draws.normal() / std::sqrt(double{kBends});
+  }
+
+  // Samples first ... first+count-1.
+  Batch<float> draw(std::uint64_t first, std::uint64_t count) const {
+    Batch<float> batch;
+    batch.inputs.reserve(count * inputs_);
+    for (std::uint64_t sample = first; sample < first + count; ++sample) append(sample, batch);
+    return batch;
+  }
+
+ private:
+  static constexpr std::size_t kSpace = 8;     // dimensions of the points
+  static constexpr std::size_t kClusters = 6;  // of each class
+  static constexpr std::size_t kBends = 32;
+  static constexpr double kApart = 2.5;  // of the centres, in standard deviations of a cluster
+  static constexpr double kNoise = 0.3;  // of each input
+
+  void append(std::uint64_t sample, Batch<float>& batch) const {
+    Draws draws(seed_, Use::data, 1, sample);
+    const auto which = draws.below(static_cast<std::uint32_t>(classes_));
+    const double* centre = centres_.data() + (which * kClusters + draws.below(kClusters)) * kSpace;
+    std::vector<double> bends(kBends);
+    for (std::size_t i = 0; i < kSpace; ++i) {
+      const double entry = centre[i] + draws.normal();
+      for (std::size_t bend = 0; bend < kBends; ++bend) bends[bend] += entry * inner_[i * kBends + bend];
+    }
+    std::vector<double> inputs(inputs_);
+    for (double& input : inputs) input = kNoise * draws.normal();
+    for (std::size_t bend = 0; bend < kBends; ++bend) {
+      const double height = std::tanh(bends[bend] / 2);
+      for (std::size_t i = 0; i < inputs_; ++i) inputs[i] += height * outer_[bend * inputs_ + i];
+    }
+    batch.classes.push_back(which);
+    for (const double input : inputs) batch.inputs.push_back(static_cast<float>(input));
+  }
+
+  std::size_t inputs_;
+  std::size_t classes_;
+  std::uint64_t seed_;
+  std::vector<double> centres_;
+  std::vector<double> inner_;
+  std::vector<double> outer_;
+};
+
+void append_row(const Batch<float>& from, std::size_t row, std::size_t inputs, Batch<float>& to) {
+  const auto begin = from.inputs.begin() + static_cast<std::ptrdiff_t>(row * inputs);
+  to.inputs.insert(to.inputs.end(), begin, begin + static_cast<std::ptrdiff_t>(inputs));
+  to.classes.push_back(from.classes[row]);
+}
+
+class Mlp final : public Problem {
+ public:
+  Mlp(const MlpShape& shape, const ProblemPlace& place)
+      : network_(shape.widths), workers_(place.workers), seed_(place.seed), batch_(shape.batch) {
+    const Source source(shape.widths.front(), shape.widths.back(), place.seed);
+    learnt_ = source.draw(0, shape.samples);
+    const std::uint64_t all = shape.samples + shape.held_back;
+    for (std::uint64_t first = shape.samples; first < all; first += kPiece) {
+      held_back_.push_back(source.draw(first, std::min(kPiece, all - first)));
+    }
+    rooms_.resize(static_cast<std::size_t>(workers_) + 1);
+  }
+
+  const Layout& layout() const noexcept override { return network_.layout(); }
+  std::string_view metric() const noexcept override { return "accuracy"; }
+
+  // Uniform in +-1/sqrt(inputs of the layer).
+  void initial_weights(std::span<float> weights) const override {
+    Draws draws(seed_, Use::weights);
+    const auto& tensors = layout().tensors();
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const double most = 1 / std::sqrt(static_cast<double>(network_.widths()[i / 2]));
+      for (float& weight : weights.subspan(tensors[i].begin, tensors[i].size)) {
+        weight = static_cast<float>(most * (2 * draws.uniform() - 1));
+      }
+    }
+  }
+
+  double gradient(int worker, std::uint64_t step, std::span<const float> weights, std::span<float> gradient) override {
+    Room& room = rooms_[static_cast<std::size_t>(worker)];
+    take_batch(worker, step, room.batch);
+    return network_.gradient(room.batch, weights, gradient, room.between);
+  }
+
+  Evaluation evaluate(std::span<const float> weights) override {
+    double loss = 0;
+    std::size_t right = 0;
+    std::size_t all = 0;
+    for (const Batch<float>& piece : held_back_) {
+      const auto score = network_.score(piece, weights, rooms_.back().between);
+      loss += score.loss;
+      right += score.right;
+      all += piece.classes.size();
+    }
+    return {.loss = loss / static_cast<double>(all), .metric = static_cast<double>(right) / static_cast<double>(all)};
+  }
+
+ private:
+  static constexpr std::uint64_t kPiece = 64;  // samples evaluated at a time: their outputs stay in the cache
+
+  struct Room {
+    Batch<float> batch;
+    Network<float>::Room between;
+  };
+
+  // Worker n has samples n, n + workers, ...; draws are with replacement.
+  void take_batch(int worker, std::uint64_t step, Batch<float>& batch) const {
+    const auto first = static_cast<std::size_t>(worker);
+    const auto stride = static_cast<std::size_t>(workers_);
+    const std::size_t own = (learnt_.classes.size() - first + stride - 1) / stride;
+    batch.inputs.clear();
+    batch.classes.clear();
+    Draws draws(seed_, Use::batch, worker, step);
+    for (std::size_t i = 0; i < (batch_ == 0 ? own : batch_); ++i) {
+      const std::size_t chosen = batch_ == 0 ? i : draws.below(static_cast<std::uint32_t>(own));
+      append_row(learnt_, first + stride * chosen, network_.widths().front(), batch);
+    }
+  }
+
+  Network<float> network_;
+  int workers_;
+  std::uint64_t seed_;
+  std::uint64_t batch_;
+  Batch<float> learnt_;
+  std::vector<Batch<float>> held_back_;
+  std::vector<Room> rooms_;  // one for each worker, and the last for evaluate()
+};
+
+constexpr std::size_t kWidest = 65536;
+
+// "64x32": two hidden layers; "0": none.
+std::vector<std::size_t> parse_hidden(const Spec& spec, std::string_view written) {
+  std::vector<std::size_t> widths;
+  if (written == "0") return widths;
+  std::string_view rest = written;
+  while (true) {
+    const std::string_view item = rest.substr(0, rest.find('x'));
+    std::size_t width = 0;
+    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), width);
+    if (error != std::errc() || end != item.data() + item.size() || width < 1 || width > kWidest) {
+      spec.fail(text("hidden=", written, " is neither 0 nor widths in [1, ", kWidest, "] like 64 or 64x32"));
+    }
+    widths.push_back(width);
+    if (item.size() == rest.size()) return widths;
+    rest.remove_prefix(item.size() + 1);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Problem> make_mlp_problem(Spec& spec, const ProblemPlace& place) {
+  MlpShape shape;
+  shape.widths = {spec.integer("inputs", 1, kWidest).value_or(784)};
+  for (const std::size_t width : parse_hidden(spec, spec.word("hidden").value_or("64"))) shape.widths.push_back(width);
+  shape.widths.push_back(spec.integer("classes", 2, kWidest).value_or(10));
+  shape.samples = spec.integer("samples", 1, 1U << 24).value_or(shape.samples);
+  shape.held_back = spec.integer("held_back", 1, 1U << 24).value_or(shape.held_back);
+  shape.batch = spec.integer("batch", 0, 1U << 24).value_or(shape.batch);
+  spec.finish();  // before the data are drawn
+  if (shape.samples < static_cast<std::uint64_t>(place.workers)) {
+    spec.fail(text("samples=", shape.samples, " cannot be split between ", place.workers, " workers"));
+  }
+  return std::make_unique<Mlp>(shape, place);
+}
+
+}  // namespace sparsewire::train
