@@ -333,7 +333,7 @@ class RtopkEstimation(Case):
     def test_has_the_exact_risk(self):
         """What the scheme's variance must be, from the binomial distribution of a node's ones."""
         report = self.report("rtopk-estimation", "--quick", "--seed", "1")
-        for n, s, k in ((400, 16, 32), (400, 64, 256), (400, 4, 128)):
+        for n, s, k in ((200, 16, 32), (200, 64, 256), (200, 4, 128)):
             d = 1024
             indices = (k - (d).bit_length()) // (d - 1).bit_length()
             p = s / d

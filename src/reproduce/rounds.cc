@@ -47,7 +47,7 @@ std::vector<Entry> work(const Plan& plan, train::PreciseProblem& problem, Transp
 
 double Books::entries_until(std::uint64_t rounds) const {
   const auto n = static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(rounds, entries.size()));
-  return std::accumulate(entries.begin(), entries.begin() + n, 0.0);
+  return std::accumulate(entries.begin(), entries.begin() + n, 0.0) / workers;
 }
 double Books::all_entries() const { return entries_until(entries.size()); }
 double Books::total_error() const { return std::accumulate(memory_norm2.begin(), memory_norm2.end(), 0.0); }
@@ -60,14 +60,14 @@ Books run(const Plan& plan, train::PreciseProblem& problem, const std::function<
   run_on_threads(plan.workers, [&](Transport& transport) {
     books[static_cast<std::size_t>(transport.rank())] = work(plan, problem, transport, look);
   });
-  Books means{std::vector<double>(plan.rounds), std::vector<double>(plan.rounds)};
+  Books all{plan.workers, std::vector<double>(plan.rounds), std::vector<double>(plan.rounds)};
   for (const auto& book : books) {
     for (std::size_t i = 0; i < book.size(); ++i) {
-      means.entries[i] += book[i].entries / plan.workers;
-      means.memory_norm2[i] += book[i].memory_norm2 / plan.workers;
+      all.entries[i] += book[i].entries;
+      all.memory_norm2[i] += book[i].memory_norm2 / plan.workers;
     }
   }
-  return means;
+  return all;
 }
 
 }  // namespace sparsewire::reproduce

@@ -25,12 +25,13 @@ struct Plan {
   std::vector<double> start = {};  // the first weights; empty: the problem's
 };
 
-// The means over all workers, one for each round that was done.
+// Of every round that was done.
 struct Books {
-  std::vector<double> entries;       // sent
-  std::vector<double> memory_norm2;  // of what was not sent
+  int workers = 1;
+  std::vector<double> entries;       // sent by all workers together: whole numbers, so that sums of them are exact
+  std::vector<double> memory_norm2;  // of what was not sent, the mean over the workers
 
-  // Of the first `rounds` rounds.
+  // A worker's share, in the first `rounds` rounds.
   double entries_until(std::uint64_t rounds) const;
   double all_entries() const;
   double total_error() const;

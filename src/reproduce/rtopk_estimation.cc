@@ -106,7 +106,7 @@ double predicted(const Setting& setting, std::uint64_t k) {
 
 std::vector<Setting> settings_of(const Options& options) {
   const auto dims = options.by_size<std::vector<std::uint64_t>>({1024}, {256, 4096}, {256, 1024, 4096, 16384});
-  const auto nodes = options.by_size<std::vector<std::uint64_t>>({50, 400}, {50, 400, 1600}, {50, 400, 1600, 6400});
+  const auto nodes = options.by_size<std::vector<std::uint64_t>>({50, 200}, {50, 400, 1600}, {50, 400, 1600, 6400});
   std::vector<Setting> settings;
   for (const char* means : {"flat", "steep"}) {
     for (const std::uint64_t dim : dims) {

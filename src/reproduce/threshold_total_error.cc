@@ -171,8 +171,8 @@ class Experiment {
                     "\nclosed loop, in training; bits at 64 an entry, means over the workers\n" + closed_.text();
     result_.verdict = text("open loop, the threshold is ", optimal ? "the best" : "not the best", " of all (at most ",
                            digits(excess, 2), " above the best of all choices in ", cases_,
-                           " small cases); closed loop, its total error is ", fixed(lowest_, 2), " to ",
-                           fixed(highest_, 2), " times Top-k's with no more bits");
+                           " small cases); closed loop, its total error is ", digits(lowest_, 2), " to ",
+                           digits(highest_, 2), " times Top-k's with no more bits");
     return result_;
   }
 
