@@ -1,8 +1,10 @@
 // Linear regression on workers whose data tell different stories: where Top-k and RegTop-k end, by the ratio.
 //
 // Bereyhi, Liang, Boudreau, Afana, Regularized Top-k, 2025: 20 workers, 100 weights, lr 0.01, 2500 rounds, mu 4. Every
-// run is made twice: by the engine, whose memories and messages are floats and stop RegTop-k at about 10^-7.5, and in
-// double throughout, which shows that it would have gone on.
+// run is made twice: by the engine, whose memories and messages are floats and stop RegTop-k at about 10^-8, and in
+// double throughout, which shows that it would have gone on. Close to the optimum RegTop-k's ratios G/(w*s) are of
+// numbers that almost vanish, and now and then it jumps away and comes back: so what counts as reached is the smallest
+// distance of a run, and where it ends is shown beside it.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -20,11 +22,11 @@ namespace {
 
 constexpr int kWorkers = 20;
 constexpr double kLr = 0.01;
-// log10 of the squared distance. In double, what arrives goes on down to -27; Top-k stays at -7 or higher, even at
-// 0.99.
+// log10 of the smallest squared distance of a run. In double, what arrives goes on to -14 and lower; Top-k stays at -7
+// or higher, even at 0.99.
 constexpr double kArrivedInDouble = -9;
-// In floats RegTop-k's memories stop it between -6 and -8.
-constexpr double kArrived = -5.5;
+// In floats RegTop-k's memories stop it at about -8.
+constexpr double kArrived = -6.5;
 constexpr double kFrom = 0.6;     // the ratio from which on form a has to arrive
 constexpr double kNotYet = 0.4;   // and up to which it does not
 constexpr double kSameEnd = 1.5;  // the engine and double, where neither arrives
@@ -50,19 +52,26 @@ struct Method {
 };
 
 // log10 ||w - w*||^2
-struct Ends {
-  double half_way = 0;
+struct Distance {
   double end = 0;
-  double in_double = 0;  // at the end
+  double lowest = std::numeric_limits<double>::infinity();
+
+  void see(const train::Linreg& problem, std::span<const double> weights) {
+    double distance2 = 0;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      distance2 += (weights[i] - problem.optimum()[i]) * (weights[i] - problem.optimum()[i]);
+    }
+    end = std::log10(distance2);
+    lowest = std::min(lowest, end);
+  }
 };
 
-double distance_at(const train::Linreg& problem, std::span<const double> weights) {
-  double distance2 = 0;
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    distance2 += (weights[i] - problem.optimum()[i]) * (weights[i] - problem.optimum()[i]);
-  }
-  return std::log10(distance2);
-}
+struct Ends {
+  Distance engine;
+  Distance in_double;
+
+  bool arrived() const { return in_double.lowest < kArrivedInDouble && engine.lowest < kArrived; }
+};
 
 Ends ends_of(const Method& method, train::Linreg& problem, double mu, std::uint64_t rounds, std::uint64_t seed) {
   const Plan plan{.worker = {.sparsifier = method.spec(mu), .exchange = "server", .seed = seed},
@@ -70,19 +79,15 @@ Ends ends_of(const Method& method, train::Linreg& problem, double mu, std::uint6
                   .rounds = rounds,
                   .lr = kLr};
   Ends ends;
-  run(plan, problem, [&](const Round& round) {
-    if (round.step == rounds / 2) ends.half_way = distance_at(problem, round.weights);
-    if (round.step == rounds) ends.end = distance_at(problem, round.weights);
-  });
+  run(plan, problem, [&](const Round& round) { ends.engine.see(problem, round.weights); });
   const PrecisePlan precise{.method = method.precise(),
                             .k = method.k(problem.layout().dim()),
                             .mu = mu,
                             .workers = kWorkers,
                             .rounds = rounds,
                             .lr = kLr};
-  run_precise(precise, problem, [&](std::uint64_t step, std::span<const double> weights) {
-    if (step == rounds) ends.in_double = distance_at(problem, weights);
-  });
+  run_precise(precise, problem,
+              [&](std::uint64_t /*step*/, std::span<const double> weights) { ends.in_double.see(problem, weights); });
   return ends;
 }
 
@@ -97,8 +102,8 @@ std::optional<bool> should_arrive(const Method& method, std::size_t dim) {
 
 bool is_as_claimed(const Ends& ends, std::optional<bool> wanted) {
   if (!wanted) return true;
-  if (*wanted) return ends.in_double < kArrivedInDouble && ends.end < kArrived;
-  return ends.in_double >= kArrivedInDouble && std::abs(ends.end - ends.in_double) < kSameEnd;
+  if (*wanted) return ends.arrived();
+  return ends.in_double.lowest >= kArrivedInDouble && std::abs(ends.engine.end - ends.in_double.end) < kSameEnd;
 }
 
 class Experiment {
@@ -133,14 +138,18 @@ class Experiment {
       }
     }
     for (std::size_t i = 0; i < methods_.size(); ++i) report(methods_[i], ends_[i]);
-    result_.table = text("log10 of the squared distance from the optimum, means over ", seeds_,
-                         seeds_ == 1 ? " seed\n" : " seeds\n", table_.text());
+    result_.table =
+        text("log10 of the squared distance from the optimum, at the end of a run and at its lowest; means over ",
+             seeds_, seeds_ == 1 ? " seed\n" : " seeds\n", table_.text());
     result_.holds = against_.empty();
     result_.verdict =
-        text("floats stop the engine: dense at 10^", fixed(dense_floor_, 1),
-             std::isfinite(floor_) ? text(", RegTop-k (a) at 10^", fixed(floor_, 1), " or below") : "",
-             "; arrived is what goes below 10^", fixed(kArrivedInDouble, 0), " in double and below 10^",
-             fixed(kArrived, 1), " in the engine", against_.empty() ? "" : "; against the claim: ", against_);
+        text("arrived is what came below 10^", fixed(kArrivedInDouble, 0), " in double and below 10^",
+             fixed(kArrived, 1), " in the engine, where floats stop dense at 10^", fixed(dense_floor_, 1));
+    if (std::isfinite(floor_)) {
+      result_.verdict += text(" and RegTop-k (a) at 10^", fixed(floor_, 1), ", with jumps: its worst end is 10^",
+                              fixed(worst_end_, 1));
+    }
+    if (!against_.empty()) result_.verdict += "; against the claim: " + against_;
     return result_;
   }
 
@@ -149,35 +158,45 @@ class Experiment {
     const auto wanted = should_arrive(method, dim_);
     Measured one{.method = method.name, .form = method.form, .workers = kWorkers, .ratio = method.ratio};
     if (method.form) one.mu = mu_;
-    const auto add = [&](const char* metric, std::uint64_t step, double value) {
+    one.step = rounds_;
+    const auto add = [&](const char* metric, double value) {
       one.metric = metric;
-      one.step = step;
       one.value = value;
       result_.measured.push_back(one);
     };
-    Ends means;
+    Ends means{{.lowest = 0}, {.lowest = 0}};
     double worst = -std::numeric_limits<double>::infinity();
     std::size_t arrived = 0;
     bool as_claimed = true;
     for (std::size_t i = 0; i < ends.size(); ++i) {
+      const auto& [engine, in_double] = ends[i];
       one.seed = first_ + i;
-      add("log10_distance", rounds_, ends[i].end);
-      add("log10_distance_in_double", rounds_, ends[i].in_double);
-      means.half_way += ends[i].half_way / static_cast<double>(seeds_);
-      means.end += ends[i].end / static_cast<double>(seeds_);
-      means.in_double += ends[i].in_double / static_cast<double>(seeds_);
-      worst = std::max(worst, ends[i].end);
-      arrived += ends[i].in_double < kArrivedInDouble && ends[i].end < kArrived ? 1U : 0U;
+      add("log10_distance", engine.end);
+      add("lowest_log10_distance", engine.lowest);
+      add("log10_distance_in_double", in_double.end);
+      add("lowest_log10_distance_in_double", in_double.lowest);
+      const auto n = static_cast<double>(seeds_);
+      means.engine.end += engine.end / n;
+      means.engine.lowest += engine.lowest / n;
+      means.in_double.end += in_double.end / n;
+      means.in_double.lowest += in_double.lowest / n;
+      worst = std::max(worst, engine.end);
+      arrived += ends[i].arrived() ? 1U : 0U;
       as_claimed = as_claimed && is_as_claimed(ends[i], wanted);
     }
     one.seed.reset();
-    add("mean_log10_distance", rounds_, means.end);
-    add("mean_log10_distance_in_double", rounds_, means.in_double);
-    add("mean_log10_distance_half_way", rounds_ / 2, means.half_way);
-    table_.add({method.title(), digits(method.ratio), fixed(means.half_way, 2), fixed(means.end, 2), fixed(worst, 2),
-                fixed(means.in_double, 2), text(arrived, " of ", seeds_)});
-    if (method.name == "dense") dense_floor_ = means.end;
-    if (method.form == "a" && wanted.value_or(false)) floor_ = std::max(floor_, worst);
+    add("mean_log10_distance", means.engine.end);
+    add("mean_lowest_log10_distance", means.engine.lowest);
+    add("mean_log10_distance_in_double", means.in_double.end);
+    add("mean_lowest_log10_distance_in_double", means.in_double.lowest);
+    table_.add({method.title(), digits(method.ratio), fixed(means.engine.end, 2), fixed(worst, 2),
+                fixed(means.engine.lowest, 2), fixed(means.in_double.end, 2), fixed(means.in_double.lowest, 2),
+                text(arrived, " of ", seeds_)});
+    if (method.name == "dense") dense_floor_ = means.engine.end;
+    if (method.form == "a" && wanted.value_or(false)) {
+      floor_ = std::max(floor_, means.engine.lowest);
+      worst_end_ = std::max(worst_end_, worst);
+    }
     if (!as_claimed) against_ += text(against_.empty() ? "" : ", ", method.title(), " at ", digits(method.ratio));
   }
 
@@ -191,9 +210,11 @@ class Experiment {
   std::size_t dim_ = 0;
 
   Result result_;
-  Table table_{{"method", "ratio", "half-way", "at the end", "worst seed", "in double", "arrived"}};
+  Table table_{{"method", "ratio", "end", "worst end", "lowest", "end (double)", "lowest (double)", "arrived"}};
   double dense_floor_ = 0;
-  double floor_ = -std::numeric_limits<double>::infinity();  // where form a ends at worst, of what arrives
+  // Of form a where it has to arrive: how close it came on average at its worst ratio, and its worst end.
+  double floor_ = -std::numeric_limits<double>::infinity();
+  double worst_end_ = -std::numeric_limits<double>::infinity();
   std::string against_;
 };
 
