@@ -88,6 +88,16 @@ void write_specs(const std::filesystem::path& folder) {
   add("auto:values=int4,block=64");
 }
 
+void write_libsvm(const std::filesystem::path& folder) {
+  int number = 0;
+  const auto add = [&](std::string_view file) {
+    write(folder, std::to_string(number++), std::as_bytes(std::span(file)));
+  };
+  add("+1 1:0.5 7:-2e3\n-1 2:+.25\n");
+  add("# head\r\n\r\nspam 1:1 # tail\r\nham\t3:1e-3  4:.5");
+  add("1 268435456:1\n1.0 1:1 1:2\n");
+}
+
 // encode_fuzz reads choices, then numbers, from bytes without a format of their own: any will do.
 void write_choices(const std::filesystem::path& folder) {
   for (std::uint32_t number = 0; number < 4; ++number) {
@@ -112,5 +122,6 @@ int main(int argc, char** argv) {
   sparsewire::write_choices(folder / "encode");
   sparsewire::write_states(folder / "state");
   sparsewire::write_specs(folder / "spec");
+  sparsewire::write_libsvm(folder / "libsvm");
   return 0;
 }

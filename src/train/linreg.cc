@@ -4,6 +4,7 @@
 // Bereyhi, Liang, Boudreau, Afana, 2025: 20 workers, 100 weights, 500 samples each, spread 5, noise 0.5.
 #include "train/linreg.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -40,16 +41,19 @@ struct Squares {
     yy += other.yy;
   }
 
-  // Row i of A^T A times w.
-  double row(std::size_t i, std::span<const double> weights) const {
-    double sum = 0;
-    for (std::size_t j = 0; j < weights.size(); ++j) sum += aa[i * weights.size() + j] * weights[j];
-    return sum;
+  // out = A^T A w. By rows, which are the columns too: that way no sum runs across the inner loop, and it vectorises.
+  void times(std::span<const double> weights, std::span<double> out) const {
+    const std::size_t dim = weights.size();
+    std::fill(out.begin(), out.end(), 0);
+    for (std::size_t j = 0; j < dim; ++j) {
+      for (std::size_t i = 0; i < dim; ++i) out[i] += aa[j * dim + i] * weights[j];
+    }
   }
 
-  double residual2(std::span<const double> weights) const {
+  // ||A w - y||^2, given A^T A w.
+  double residual2(std::span<const double> weights, std::span<const double> product) const {
     double sum = yy;
-    for (std::size_t i = 0; i < weights.size(); ++i) sum += weights[i] * (row(i, weights) - 2 * ay[i]);
+    for (std::size_t i = 0; i < weights.size(); ++i) sum += weights[i] * (product[i] - 2 * ay[i]);
     return sum;
   }
 };
@@ -99,12 +103,9 @@ class DrawnLinreg final : public Linreg {
   double gradient_at(int worker, std::uint64_t /*step*/, std::span<const double> weights,
                      std::span<double> gradient) override {
     const Squares& squares = workers_[static_cast<std::size_t>(worker)];
-    double residual2 = squares.yy;
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-      const double row = squares.row(i, weights);
-      gradient[i] = 2 * (row - squares.ay[i]) / samples_;
-      residual2 += weights[i] * (row - 2 * squares.ay[i]);
-    }
+    squares.times(weights, gradient);
+    const double residual2 = squares.residual2(weights, gradient);
+    for (std::size_t i = 0; i < weights.size(); ++i) gradient[i] = 2 * (gradient[i] - squares.ay[i]) / samples_;
     return residual2 / samples_;
   }
 
@@ -113,7 +114,10 @@ class DrawnLinreg final : public Linreg {
     for (std::size_t i = 0; i < weights.size(); ++i) {
       distance += (weights[i] - optimum_[i]) * (weights[i] - optimum_[i]);
     }
-    return {.loss = all_.residual2(weights) / (samples_ * static_cast<double>(workers_.size())), .metric = distance};
+    std::vector<double> product(weights.size());
+    all_.times(weights, product);
+    const double samples = samples_ * static_cast<double>(workers_.size());
+    return {.loss = all_.residual2(weights, product) / samples, .metric = distance};
   }
 
  private:

@@ -1,0 +1,38 @@
+// Any bytes as a LIBSVM file: a UsageError that names the file, or rows that fit together.
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "require.h"
+#include "sparsewire/errors.h"
+#include "train/libsvm.h"
+
+namespace sparsewire {
+namespace {
+
+void check(const train::LabelledRows& data) {
+  const train::SparseRows& rows = data.rows;
+  require(data.label.size() == rows.size(), "every row has a label");
+  require(rows.begin.back() == rows.index.size() && rows.index.size() == rows.value.size(), "rows end with the data");
+  for (const std::uint32_t label : data.label) require(label < data.labels.size(), "labels are known");
+  for (const double value : rows.value) require(std::isfinite(value), "values are finite");
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    const auto indices = rows.indices(row);
+    require(std::adjacent_find(indices.begin(), indices.end(), std::greater_equal<>()) == indices.end(),
+            "indices ascend");
+    require(indices.empty() || indices.back() < rows.dim, "indices are below dim");
+  }
+}
+
+}  // namespace
+}  // namespace sparsewire
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace sparsewire;
+  try {
+    check(train::parse_libsvm({reinterpret_cast<const char*>(data), size}, "x.txt"));
+  } catch (const UsageError& error) {
+    require(std::string_view(error.what()).find("x.txt") != std::string_view::npos, "an error names the file");
+  }
+  return 0;
+}
