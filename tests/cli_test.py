@@ -696,7 +696,7 @@ class Program(Case):
             self.compress("--codec", row["example"], sparsifier="randomk:ratio=0.01")
 
     def test_explains_itself(self):
-        for command in ("compress", "decompress", "inspect", "list"):
+        for command in ("compress", "decompress", "inspect", "list", "reproduce"):
             self.assertIn(f"Examples:\n  sparsewire {command}", self.run_ok(command, "--help").decode().replace("The frame is", ""))
             self.assertIn(command, self.run_ok("--help").decode())
         self.refuses("nosuch", lines=2, says="'nosuch'")

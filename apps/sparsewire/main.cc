@@ -43,7 +43,8 @@ int run(int argc, char** argv) {
                        chosen.empty() ? "" : chosen.front()->get_name() + " ");
   });
   for (auto* const add : {sparsewire::cli::add_compare, sparsewire::cli::add_compress, sparsewire::cli::add_decompress,
-                          sparsewire::cli::add_inspect, sparsewire::cli::add_list, sparsewire::cli::add_train}) {
+                          sparsewire::cli::add_inspect, sparsewire::cli::add_list, sparsewire::cli::add_reproduce,
+                          sparsewire::cli::add_train}) {
     add(program);
   }
   // CLI11 would only say that a sub-command is required.

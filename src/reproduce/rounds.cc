@@ -1,31 +1,73 @@
 #include "reproduce/rounds.h"
 
-#include <vector>
+#include <algorithm>
+#include <numeric>
 
 #include "sparsewire/sifter.h"
 #include "sparsewire/transport.h"
 
 namespace sparsewire::reproduce {
+namespace {
 
-void run(const Plan& plan, train::PreciseProblem& problem, const std::function<void(const Round&)>& look) {
-  const bool holds_lr = parse_feedback(plan.worker.feedback).scale_by_lr;
-  run_on_threads(plan.workers, [&](Transport& transport) {
-    Worker worker(plan.worker, problem.layout(), transport);
-    std::vector<double> weights(problem.layout().dim());
-    std::vector<double> precise(weights.size());
-    std::vector<float> gradient(weights.size());
-    std::vector<float> update(weights.size());
+struct Entry {
+  double entries;
+  double memory_norm2;
+};
+
+// One worker's part. Returns what it would put into the books.
+std::vector<Entry> work(const Plan& plan, train::PreciseProblem& problem, Transport& transport,
+                        const std::function<void(const Round&)>& look) {
+  const double factor = parse_feedback(plan.worker.feedback).scale_by_lr ? 1 : plan.lr;
+  const auto lr = static_cast<float>(plan.lr);
+  Worker worker(plan.worker, problem.layout(), transport);
+  std::vector<double> weights(problem.layout().dim());
+  std::vector<double> precise(weights.size());
+  std::vector<float> gradient(weights.size());
+  std::vector<float> update(weights.size());
+  std::vector<Entry> book;
+
+  if (plan.start.empty()) {
     problem.initial_weights_at(weights);
-    if (transport.rank() == 0) look({0, weights, worker.stats()});
-    for (std::uint64_t step = 0; step < plan.rounds; ++step) {
-      problem.gradient_at(transport.rank(), step, weights, precise);
-      for (std::size_t i = 0; i < precise.size(); ++i) gradient[i] = static_cast<float>(precise[i]);
-      const StepStats& stats = worker.step(gradient, update, {.lr = static_cast<float>(plan.lr)});
-      const double factor = holds_lr ? 1 : plan.lr;
-      for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= factor * static_cast<double>(update[i]);
-      if (transport.rank() == 0) look({step + 1, weights, stats});
-    }
+  } else {
+    weights = plan.start;
+  }
+  if (transport.rank() == 0) look({0, weights});
+  for (std::uint64_t step = 0; step < plan.rounds; ++step) {
+    problem.gradient_at(transport.rank(), step, weights, precise);
+    std::transform(precise.begin(), precise.end(), gradient.begin(), [](double g) { return static_cast<float>(g); });
+    const StepStats& stats = worker.step(gradient, update, {.lr = lr});
+    book.push_back({static_cast<double>(stats.entries_sent), stats.memory_norm2});
+    for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= factor * static_cast<double>(update[i]);
+    if (transport.rank() == 0) look({step + 1, weights});
+  }
+  return book;
+}
+
+}  // namespace
+
+double Books::entries_until(std::uint64_t rounds) const {
+  const auto n = static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(rounds, entries.size()));
+  return std::accumulate(entries.begin(), entries.begin() + n, 0.0) / workers;
+}
+double Books::all_entries() const { return entries_until(entries.size()); }
+double Books::total_error() const { return std::accumulate(memory_norm2.begin(), memory_norm2.end(), 0.0); }
+double Books::peak() const {
+  return memory_norm2.empty() ? 0 : *std::max_element(memory_norm2.begin(), memory_norm2.end());
+}
+
+Books run(const Plan& plan, train::PreciseProblem& problem, const std::function<void(const Round&)>& look) {
+  std::vector<std::vector<Entry>> books(static_cast<std::size_t>(plan.workers));
+  run_on_threads(plan.workers, [&](Transport& transport) {
+    books[static_cast<std::size_t>(transport.rank())] = work(plan, problem, transport, look);
   });
+  Books all{plan.workers, std::vector<double>(plan.rounds), std::vector<double>(plan.rounds)};
+  for (const auto& book : books) {
+    for (std::size_t i = 0; i < book.size(); ++i) {
+      all.entries[i] += book[i].entries;
+      all.memory_norm2[i] += book[i].memory_norm2 / plan.workers;
+    }
+  }
+  return all;
 }
 
 }  // namespace sparsewire::reproduce

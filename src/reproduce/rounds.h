@@ -2,8 +2,10 @@
 // not where float weights stop. What travels is float, as always.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <span>
+#include <vector>
 
 #include "sparsewire/worker.h"
 #include "train/precise_problem.h"
@@ -13,7 +15,6 @@ namespace sparsewire::reproduce {
 struct Round {
   std::uint64_t step = 0;           // rounds done; 0: before the first
   std::span<const double> weights;  // the same on all workers
-  const StepStats& stats;           // of rank 0
 };
 
 struct Plan {
@@ -21,9 +22,23 @@ struct Plan {
   int workers = 1;
   std::uint64_t rounds = 0;
   double lr = 0.01;
+  std::vector<double> start = {};  // the first weights; empty: the problem's
 };
 
-// Calls `look` on rank 0, before the first round and after each. Throws what the workers throw.
-void run(const Plan& plan, train::PreciseProblem& problem, const std::function<void(const Round&)>& look);
+// Of every round that was done.
+struct Books {
+  int workers = 1;
+  std::vector<double> entries;       // sent by all workers together: whole numbers, so that sums of them are exact
+  std::vector<double> memory_norm2;  // of what was not sent, the mean over the workers
+
+  // A worker's share, in the first `rounds` rounds.
+  double entries_until(std::uint64_t rounds) const;
+  double all_entries() const;
+  double total_error() const;
+  double peak() const;
+};
+
+// Calls `look` on the thread of rank 0, before the first round and after each. Throws what the workers throw.
+Books run(const Plan& plan, train::PreciseProblem& problem, const std::function<void(const Round&)>& look);
 
 }  // namespace sparsewire::reproduce

@@ -101,7 +101,7 @@ class LogregOnRows final : public Logreg {
 LogregShape read_shape(Spec& spec, const ProblemPlace& place) {
   LogregShape shape;
   if (!place.data.empty()) {
-    for (const char* key : {"dim", "samples", "density", "noise"}) {
+    for (const char* key : {"dim", "samples", "density", "noise", "mean"}) {
       if (spec.has(key)) spec.fail(text(key, "= is for data that are drawn, and these come from '", place.data, "'"));
     }
   }
@@ -109,6 +109,7 @@ LogregShape read_shape(Spec& spec, const ProblemPlace& place) {
   shape.samples = spec.integer("samples", 1, (std::uint64_t{1} << 32) - 1).value_or(shape.samples);
   shape.density = spec.number("density", kRatioRange).value_or(shape.density);
   shape.noise = spec.number("noise", {.min = 0, .max = 0.5}).value_or(shape.noise);
+  shape.mean = spec.number("mean", {.min = -1000, .max = 1000}).value_or(shape.mean);
   return shape;
 }
 

@@ -37,7 +37,7 @@ SparseRows draw_margin_rows(const LogregShape& shape, std::uint64_t seed) {
     const bool is_wrong = draws.uniform() < shape.noise;
     for (std::uint64_t i = draw_gap(draws, shape.density); i < shape.dim; i += 1 + draw_gap(draws, shape.density)) {
       rows.index.push_back(static_cast<std::uint32_t>(i));
-      rows.value.push_back(draws.normal());
+      rows.value.push_back(shape.mean + draws.normal());
     }
     rows.begin.push_back(rows.index.size());
     // Times its label, which is the sign of the model's margin unless it is wrong.

@@ -15,9 +15,10 @@ struct LogregShape {
   std::uint64_t samples = 2000;
   double density = 0.1;  // share of entries that are not 0
   double noise = 0.1;    // share of labels that are wrong
+  double mean = 0;       // of the entries that are not 0
 };
 
-// Rows with entries N(0, 1), and labels by a model with weights N(0, 1).
+// Rows with entries N(mean, 1), and labels by a model with weights N(0, 1).
 SparseRows draw_margin_rows(const LogregShape& shape, std::uint64_t seed);
 // From a LIBSVM file with at most two labels. Of two numbers the larger is +1, of two words the later one in the
 // alphabet; one label is +1. Throws UsageError.

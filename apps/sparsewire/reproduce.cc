@@ -1,0 +1,211 @@
+// sparsewire reproduce: a published experiment again, and whether its claim holds here.
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "commands.h"
+#include "lists.h"
+#include "options.h"
+#include "reproduce/reproduction.h"
+#include "sparsewire/errors.h"
+
+namespace sparsewire::cli {
+namespace {
+
+using reproduce::Measured;
+using reproduce::Reproduction;
+using reproduce::Result;
+using reproduce::Size;
+
+constexpr std::uint64_t kMostRounds = 1'000'000;
+constexpr std::uint64_t kMostSeeds = 1000;
+
+struct Command {
+  std::string name;
+  bool list = false;
+  bool quick = false;
+  bool full = false;
+  std::optional<std::string> json;
+  reproduce::Options options;
+};
+
+template <class T>
+void put(Json& json, const char* key, const std::optional<T>& value) {
+  if (value) json[key] = *value;
+}
+
+Json json_of(const Measured& one) {
+  Json json{{"method", one.method}};
+  put(json, "form", one.form);
+  put(json, "problem", one.problem);
+  put(json, "workers", one.workers);
+  put(json, "dim", one.dim);
+  put(json, "ratio", one.ratio);
+  put(json, "k", one.k);
+  put(json, "s", one.s);
+  put(json, "mu", one.mu);
+  put(json, "lambda", one.lambda);
+  put(json, "gap", one.gap);
+  put(json, "seed", one.seed);
+  put(json, "step", one.step);
+  json["metric"] = one.metric;
+  json["value"] = one.value ? Json(*one.value) : Json(nullptr);
+  return json;
+}
+
+Json json_of(const Reproduction& reproduction, const Result& result) {
+  Json measured = Json::array();
+  for (const Measured& one : result.measured) measured.push_back(json_of(one));
+  return {{"name", reproduction.name},
+          {"paper", reproduction.paper},
+          {"claim", reproduction.claim},
+          {"holds", result.holds},
+          {"measured", measured}};
+}
+
+std::string text_of(const Reproduction& reproduction, const Result& result) {
+  return fmt::format("{} ({})\nclaim: {}\n\n{}\n{}: {}\n", reproduction.name, reproduction.paper, reproduction.claim,
+                     result.table, result.holds ? "holds" : "does not hold", result.verdict);
+}
+
+std::vector<std::string> options_of(const Reproduction& reproduction) {
+  std::vector<std::string> names;
+  for (std::size_t begin = 0; begin < reproduction.options.size();) {
+    const std::size_t end = std::min(reproduction.options.find(' ', begin), reproduction.options.size());
+    names.push_back(fmt::format("--{}", reproduction.options.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return names;
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string all;
+  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+  return all;
+}
+
+// The first option that was given and that it does not take.
+void check_options(const Reproduction& reproduction, const reproduce::Options& given) {
+  const auto refuse_unless_taken = [&](const char* option, bool is_given) {
+    if (!is_given || reproduction.takes(option)) return;
+    throw UsageError(
+        fmt::format("{} takes no --{}; it takes {}", reproduction.name, option, joined(options_of(reproduction))));
+  };
+  refuse_unless_taken("at", given.at.has_value());
+  refuse_unless_taken("ratio", given.ratio.has_value());
+  refuse_unless_taken("mu", given.mu.has_value());
+  refuse_unless_taken("rounds", given.rounds.has_value());
+  refuse_unless_taken("seed", given.seed.has_value());
+  refuse_unless_taken("seeds", given.seeds.has_value());
+  refuse_unless_taken("gap", given.gap.has_value());
+  refuse_unless_taken("data", given.data.has_value());
+}
+
+// A line on standard error that is written over, if somebody looks at it.
+class ProgressLine {
+ public:
+  explicit ProgressLine(std::string_view name) : name_(name), shown_(isatty(STDERR_FILENO) == 1) {}
+  ~ProgressLine() {
+    if (shown_) std::fprintf(stderr, "\r\033[K");
+  }
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+
+  void show(std::size_t done, std::size_t of) const {
+    if (shown_) std::fprintf(stderr, "\r%s: %zu %%\033[K", name_.c_str(), of == 0 ? 100 : 100 * done / of);
+  }
+
+ private:
+  std::string name_;
+  bool shown_;
+};
+
+void print(const std::optional<std::string>& json_path, const Json& json, std::string text) {
+  Report report(json_path, json, std::move(text));
+  report.print();
+  report.commit();
+}
+
+// A report that cannot be written is better known before minutes of work. A pipe is not opened: its reader would take
+// that for the whole report.
+void check_place(const std::optional<std::string>& json_path) {
+  if (!json_path || *json_path == "-") return;
+  const auto status = std::filesystem::status(*json_path);
+  if (!std::filesystem::exists(status) || std::filesystem::is_regular_file(status)) files::Replacement{*json_path};
+}
+
+void list(const Command& command) {
+  std::string text;
+  Json rows = Json::array();
+  for (const Reproduction& one : reproduce::reproductions()) {
+    const std::vector<std::string> options = options_of(one);
+    text += fmt::format("{}{} ({})\n  {}\n  options: {}\n", text.empty() ? "" : "\n", one.name, one.paper, one.claim,
+                        joined(options));
+    rows.push_back({{"name", one.name}, {"paper", one.paper}, {"claim", one.claim}, {"options", options}});
+  }
+  print(command.json, {{"reproductions", rows}}, text);
+}
+
+void run(Command& command) {
+  if (command.quick && command.full) throw UsageError("--quick and --full exclude each other");
+  if (command.list) {
+    if (!command.name.empty()) throw UsageError("--list and a NAME exclude each other");
+    return list(command);
+  }
+  const Reproduction& reproduction = reproduce::find_reproduction(command.name);
+  check_options(reproduction, command.options);
+  check_distinct({{"--data", command.options.data}, {"--json", command.json}});
+  check_place(command.json);
+  if (command.quick) command.options.size = Size::quick;
+  if (command.full) command.options.size = Size::full;
+  Result result;
+  {
+    const ProgressLine line(reproduction.name);
+    result = reproduction.run(command.options, [&](std::size_t done, std::size_t of) { line.show(done, of); });
+  }
+  print(command.json, json_of(reproduction, result), text_of(reproduction, result));
+}
+
+void add_options(CLI::App& app, Command& command) {
+  reproduce::Options& options = command.options;
+  app.add_option("NAME", command.name, "Which; --list shows them all")->type_name("");
+  app.add_flag("--list", command.list, "What there is, with the claims and the options of each");
+  app.add_flag("--quick", command.quick, "Seconds, with the same verdict");
+  app.add_flag("--full", command.full, "The size of the paper");
+  add_integers(app, "--at", options.at, 0, kMostRounds, "Steps to show");
+  add_numbers(app, "--ratio", options.ratio, {.min = 0, .max = 1, .above_min = true},
+              "Shares of entries that are sent");
+  add_number(app, "--mu", options.mu, {.min = 0, .max = 1e30, .above_min = true}, "RegTop-k's mu");
+  add_integer(app, "--rounds", options.rounds, 1, kMostRounds, "Rounds of training, or repetitions");
+  // The last seed must be a number too.
+  add_integer(app, "--seed", options.seed, 0, std::numeric_limits<std::uint64_t>::max() - kMostSeeds, "The first seed");
+  add_integer(app, "--seeds", options.seeds, 1, kMostSeeds, "How many seeds");
+  add_number(app, "--gap", options.gap, {.min = 0, .max = 1, .above_min = true, .below_max = true},
+             "The share of the first distance to the optimum's loss that counts as arrived");
+  app.add_option("--data", options.data, "A LIBSVM file with two labels; without it the data are synthetic")
+      ->type_name("FILE");
+  add_json(app, command.json);
+}
+
+}  // namespace
+
+void add_reproduce(CLI::App& program) {
+  CLI::App* const app =
+      program.add_subcommand("reproduce", "A published experiment: its claim, what was measured, holds or not");
+  app->footer(
+      "Examples:\n  sparsewire reproduce --list\n  sparsewire reproduce regtopk-toy --at 0,1,2,10,99\n"
+      "  sparsewire reproduce downlink-toy --quick --json downlink.json");
+  const auto command = std::make_shared<Command>();
+  add_options(*app, *command);
+  app->callback([command] { run(*command); });
+}
+
+}  // namespace sparsewire::cli

@@ -1,0 +1,37 @@
+// Logistic regression that starts far from its optimum: what the threshold's experiments are run on.
+//
+// Sahu et al., 2021: 20 workers, one sample each a step, learning rate 1/(L + l2), start at x* + 1.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "reproduce/rounds.h"
+#include "train/logreg.h"
+
+namespace sparsewire::reproduce {
+
+struct FarStart {
+  static constexpr int kWorkers = 20;
+
+  // `data`: a LIBSVM file; empty: synthetic data, 2000 samples of 300 features of which a tenth are not zero. Throws
+  // UsageError.
+  FarStart(const std::string& data, std::uint64_t seed);
+
+  // Rounds of this sparsifier, with a memory of lr*gradient.
+  Plan plan(const std::string& sparsifier, std::uint64_t rounds) const;
+  // (f - f*)/(f0 - f*)
+  double gap_at(std::span<const double> weights) const;
+
+  std::uint64_t seed;
+  std::unique_ptr<train::Logreg> problem;
+  double lr;
+  std::vector<double> start;
+  double best_loss;   // f*
+  double first_loss;  // f0
+};
+
+}  // namespace sparsewire::reproduce

@@ -1,0 +1,45 @@
+#include <algorithm>
+
+#include "core/text.h"
+#include "reproduce/reproduction.h"
+#include "sparsewire/errors.h"
+
+namespace sparsewire::reproduce {
+
+#define REPRODUCTION(file, name, paper, options, claim) \
+  Result reproduce_##file(const Options& options_given, const Progress& progress);
+#include "reproduce/reproductions.def"
+#undef REPRODUCTION
+
+namespace {
+
+constexpr Reproduction kAll[] = {
+#define REPRODUCTION(file, name, paper, options, claim) {name, paper, options, claim, reproduce_##file},
+#include "reproduce/reproductions.def"
+#undef REPRODUCTION
+};
+
+}  // namespace
+
+bool Reproduction::takes(std::string_view option) const noexcept {
+  std::string_view rest = options;
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find(' '), rest.size());
+    if (rest.substr(0, end) == option) return true;
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return false;
+}
+
+std::span<const Reproduction> reproductions() noexcept { return kAll; }
+
+const Reproduction& find_reproduction(std::string_view name) {
+  std::string names;
+  for (const Reproduction& reproduction : kAll) {
+    if (reproduction.name == name) return reproduction;
+    names += text(names.empty() ? "" : ", ", reproduction.name);
+  }
+  throw UsageError(text("'", name, "' is not a reproduction; there are ", names));
+}
+
+}  // namespace sparsewire::reproduce

@@ -1,0 +1,83 @@
+// A published experiment that anybody can run again: a claim, what was measured, and whether it holds here.
+//
+// One file for each and one line in reproductions.def; `sparsewire reproduce`, its list and its tests walk the
+// registry.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sparsewire::reproduce {
+
+// quick: seconds, for tests, with the verdict of the others; full: the paper's size.
+enum class Size : std::uint8_t { quick, usual, full };
+
+// What a user may ask for; nothing: the experiment's own. Ranges were checked by who read them.
+struct Options {
+  Size size = Size::usual;
+  std::optional<std::vector<std::uint64_t>> at;  // steps, ascending
+  std::optional<std::vector<double>> ratio;      // ascending
+  std::optional<double> mu;
+  std::optional<std::uint64_t> rounds;
+  std::optional<std::uint64_t> seed;   // the first
+  std::optional<std::uint64_t> seeds;  // how many
+  std::optional<double> gap;
+  std::optional<std::string> data;
+
+  template <class T>
+  T by_size(T quick, T usual, T full) const {
+    return size == Size::quick ? quick : size == Size::usual ? usual : full;
+  }
+};
+
+// One number, and what it was measured for. What does not apply stays empty.
+struct Measured {
+  std::string method;
+  std::optional<std::string> form = {};  // of RegTop-k: a, b
+  std::optional<std::string> problem = {};
+  std::optional<std::uint64_t> workers = {};
+  std::optional<std::uint64_t> dim = {};
+  std::optional<double> ratio = {};
+  std::optional<std::uint64_t> k = {};
+  std::optional<std::uint64_t> s = {};
+  std::optional<double> mu = {};
+  std::optional<double> lambda = {};
+  std::optional<double> gap = {};
+  std::optional<std::uint64_t> seed = {};
+  std::optional<std::uint64_t> step = {};
+  std::string metric = {};
+  std::optional<double> value = {};  // nothing: it never came to that
+};
+
+struct Result {
+  bool holds = false;
+  std::vector<Measured> measured;
+  std::string table;    // for people
+  std::string verdict;  // one sentence: why it holds or does not
+};
+
+// Called now and then, with how much is done of how much, in any unit.
+using Progress = std::function<void(std::size_t done, std::size_t of)>;
+
+struct Reproduction {
+  std::string_view name;
+  std::string_view paper;
+  std::string_view options;  // those of Options that it takes, apart from the size: "at mu"
+  std::string_view claim;    // one line
+  Result (*run)(const Options& options, const Progress& progress);
+
+  bool takes(std::string_view option) const noexcept;
+};
+
+// Every reproduction there is.
+std::span<const Reproduction> reproductions() noexcept;
+// Throws UsageError, which names all.
+const Reproduction& find_reproduction(std::string_view name);
+
+}  // namespace sparsewire::reproduce

@@ -1,0 +1,215 @@
+// Bits until logistic regression is close to its optimum, and how much its workers' memories hold at most: a constant
+// threshold against Top-k, each at the best of as many settings.
+//
+// Sahu et al., Rethinking gradient sparsification as total error minimization, 2021. 64 bits an entry, as they count.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "core/text.h"
+#include "reproduce/far_start.h"
+#include "reproduce/reproduction.h"
+#include "reproduce/table.h"
+
+namespace sparsewire::reproduce {
+namespace {
+
+constexpr double kBitsPerEntry = 64;
+
+// What is swept: a k or a lambda.
+struct Setting {
+  std::string method;
+  std::optional<std::uint64_t> k = {};
+  std::optional<double> lambda = {};
+
+  std::string spec() const {
+    if (k) return text("topk:k=", *k);
+    return lambda ? text("threshold:lambda=", digits(*lambda, 17)) : method;
+  }
+  std::string value() const { return k ? text(*k) : lambda ? digits(*lambda) : ""; }
+};
+
+struct Outcome {
+  std::optional<double> rounds;  // until the gap; nothing: never
+  std::optional<double> bits;    // of a worker until then
+  double peak = 0;               // of the mean ||e||^2, over the whole run
+};
+
+Outcome measure(const FarStart& place, const Setting& setting, std::uint64_t rounds, double gap) {
+  std::optional<std::uint64_t> arrived;
+  const Books books = run(place.plan(setting.spec(), rounds), *place.problem, [&](const Round& round) {
+    if (!arrived && place.gap_at(round.weights) < gap) arrived = round.step;
+  });
+  Outcome outcome;
+  outcome.peak = books.peak();
+  if (arrived) {
+    outcome.rounds = static_cast<double>(*arrived);
+    outcome.bits = kBitsPerEntry * books.entries_until(*arrived);
+  }
+  return outcome;
+}
+
+// The largest entry of a first lr*gradient, as a mean over the workers, rounded to 1, 2 or 5 times a power of ten: the
+// scale on which a threshold makes sense.
+double scale_of(const FarStart& place) {
+  std::vector<double> gradient(place.start.size());
+  double sum = 0;
+  for (int worker = 0; worker < FarStart::kWorkers; ++worker) {
+    place.problem->gradient_at(worker, 0, place.start, gradient);
+    double largest = 0;
+    for (const double g : gradient) largest = std::max(largest, std::abs(g));
+    sum += place.lr * largest / FarStart::kWorkers;
+  }
+  const double power = std::pow(10, std::floor(std::log10(sum)));
+  const double lead = sum / power;
+  return power * (lead < std::sqrt(2) ? 1 : lead < std::sqrt(10) ? 2 : lead < std::sqrt(50) ? 5 : 10);
+}
+
+// As many k as lambdas.
+std::vector<Setting> settings_of(const Options& options, std::uint64_t dim, double scale) {
+  using Counts = std::vector<std::uint64_t>;
+  using Factors = std::vector<double>;
+  const auto counts = options.by_size<Counts>({2, 5, 10}, {1, 2, 3, 5, 7, 10, 20}, {1, 2, 3, 5, 7, 10, 20, 30, 50});
+  const auto factors =
+      options.by_size<Factors>({2, 1, 0.5}, {5, 3, 2, 1, 0.7, 0.5, 0.2}, {10, 5, 3, 2, 1, 0.7, 0.5, 0.2, 0.1});
+  std::vector<Setting> settings{{.method = "dense"}};
+  for (const std::uint64_t k : counts) settings.push_back({.method = "topk", .k = std::min(k, dim)});
+  for (const double factor : factors) settings.push_back({.method = "threshold", .lambda = factor * scale});
+  return settings;
+}
+
+struct Row {
+  Setting setting;
+  std::vector<Outcome> outcomes;  // by seed
+
+  // Nothing if one seed never arrived.
+  std::optional<double> mean_bits() const {
+    double sum = 0;
+    for (const Outcome& outcome : outcomes) {
+      if (!outcome.bits) return std::nullopt;
+      sum += *outcome.bits;
+    }
+    return sum / static_cast<double>(outcomes.size());
+  }
+  std::optional<double> mean_rounds() const {
+    double sum = 0;
+    for (const Outcome& outcome : outcomes) {
+      if (!outcome.rounds) return std::nullopt;
+      sum += *outcome.rounds;
+    }
+    return sum / static_cast<double>(outcomes.size());
+  }
+  double mean_peak() const {
+    double sum = 0;
+    for (const Outcome& outcome : outcomes) sum += outcome.peak;
+    return sum / static_cast<double>(outcomes.size());
+  }
+};
+
+// The one with the fewest bits; null if none arrived.
+const Row* best_of(const std::vector<Row>& rows, const std::string& method) {
+  const Row* best = nullptr;
+  for (const Row& row : rows) {
+    if (row.setting.method != method || !row.mean_bits()) continue;
+    if (best == nullptr || *row.mean_bits() < *best->mean_bits()) best = &row;
+  }
+  return best;
+}
+
+void add_measured(const Row& row, const Measured& common, std::uint64_t first_seed, Result& result) {
+  Measured one = common;
+  one.method = row.setting.method;
+  one.k = row.setting.k;
+  one.lambda = row.setting.lambda;
+  const auto add = [&](const char* metric, std::optional<double> value) {
+    one.metric = metric;
+    one.value = value;
+    result.measured.push_back(one);
+  };
+  for (std::size_t i = 0; i < row.outcomes.size(); ++i) {
+    one.seed = first_seed + i;
+    add("bits_per_worker", row.outcomes[i].bits);
+    add("rounds", row.outcomes[i].rounds);
+    add("peak_memory_norm2", row.outcomes[i].peak);
+  }
+  one.seed.reset();
+  add("mean_bits_per_worker", row.mean_bits());
+  add("mean_peak_memory_norm2", row.mean_peak());
+}
+
+// Of the settings with fewer bits than Top-k at its best, the one with the smallest peak; null if there is none.
+const Row* calmest_below(const std::vector<Row>& rows, const Row& topk) {
+  const Row* calmest = nullptr;
+  for (const Row& row : rows) {
+    if (row.setting.method != "threshold" || !row.mean_bits() || *row.mean_bits() >= *topk.mean_bits()) continue;
+    if (calmest == nullptr || row.mean_peak() < calmest->mean_peak()) calmest = &row;
+  }
+  return calmest;
+}
+
+std::string words_of(const Row& row) {
+  return text(row.setting.k ? "k=" : "lambda=", row.setting.value(), ": ", fixed(row.mean_bits(), 0),
+              " bits a worker, peak ", digits(row.mean_peak(), 4));
+}
+
+void judge(const std::vector<Row>& rows, std::uint64_t rounds, Result& result) {
+  const Row* const topk = best_of(rows, "topk");
+  const Row* const threshold = best_of(rows, "threshold");
+  if (topk == nullptr || threshold == nullptr) {
+    const char* const who = topk != nullptr ? "the threshold" : threshold != nullptr ? "Top-k" : "either";
+    result.verdict = text("the gap is not reached by ", who, " in ", rounds, " rounds");
+    return;
+  }
+  const Row* const calmest = calmest_below(rows, *topk);
+  result.holds = calmest != nullptr && calmest->mean_peak() < topk->mean_peak();
+  result.verdict =
+      text("Top-k needs ", fixed(*topk->mean_bits() / *threshold->mean_bits(), 2),
+           " times the bits of the threshold, each at its best (", words_of(*topk), "; ", words_of(*threshold), ")");
+  if (calmest == nullptr) return;
+  result.verdict += text("; with fewer bits than that Top-k, the smallest peak is at ", words_of(*calmest));
+}
+
+}  // namespace
+
+Result reproduce_threshold_logreg(const Options& options, const Progress& progress) {
+  const double gap = options.gap.value_or(2e-3);
+  const std::uint64_t rounds = options.rounds.value_or(options.by_size<std::uint64_t>(1000, 3000, 3000));
+  const std::uint64_t first = options.seed.value_or(0);
+  const std::uint64_t seeds = options.seeds.value_or(options.by_size<std::uint64_t>(1, 3, 5));
+
+  std::vector<Row> rows;
+  std::uint64_t dim = 0;
+  std::size_t done = 0;
+  for (std::uint64_t seed = first; seed < first + seeds; ++seed) {
+    const FarStart place(options.data.value_or(""), seed);
+    if (rows.empty()) {
+      dim = place.start.size();
+      for (const Setting& setting : settings_of(options, dim, scale_of(place))) rows.push_back({setting, {}});
+    }
+    for (Row& row : rows) {
+      progress(done++, rows.size() * seeds);
+      row.outcomes.push_back(measure(place, row.setting, rounds, gap));
+    }
+  }
+
+  Result result;
+  Table table({"method", "k or lambda", "rounds", "bits a worker", "peak ||e||^2"});
+  for (const Row& row : rows) {
+    table.add({row.setting.method, row.setting.value(), fixed(row.mean_rounds(), 0), fixed(row.mean_bits(), 0),
+               digits(row.mean_peak(), 4)});
+    add_measured(row,
+                 {.method = {},
+                  .problem = options.data ? "libsvm" : "synthetic",
+                  .workers = FarStart::kWorkers,
+                  .dim = dim,
+                  .gap = gap},
+                 first, result);
+  }
+  result.table = text("until (f-f*)/(f0-f*) < ", digits(gap), ", means over ", seeds,
+                      seeds == 1 ? " seed\n" : " seeds\n", table.text());
+  judge(rows, rounds, result);
+  return result;
+}
+
+}  // namespace sparsewire::reproduce

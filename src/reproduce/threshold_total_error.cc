@@ -1,0 +1,262 @@
+// Total error, the sum over all steps of the squared norm of what was not sent: a constant threshold against others
+// that send as many entries.
+//
+// Sahu et al., Rethinking gradient sparsification as total error minimization, 2021. Open loop: on a recorded sequence
+// of memory + gradient, where what is sent changes nothing later. Closed loop: in training, where it does.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "core/text.h"
+#include "reproduce/far_start.h"
+#include "reproduce/reproduction.h"
+#include "reproduce/table.h"
+#include "sparsewire/sifter.h"
+#include "train/random.h"
+
+namespace sparsewire::reproduce {
+namespace {
+
+constexpr double kBitsPerEntry = 64;
+// Of the total error: sums of the same numbers in another order.
+constexpr double kRounding = 1e-12;
+
+using Sequence = std::vector<std::vector<float>>;
+
+// What worker 0 had to choose from in every step of a training with this sparsifier.
+Sequence record(const FarStart& place, const std::string& sparsifier, std::uint64_t rounds) {
+  const Plan plan = place.plan(sparsifier, rounds);
+  std::vector<std::vector<double>> weights;
+  run(plan, *place.problem,
+      [&](const Round& round) { weights.emplace_back(round.weights.begin(), round.weights.end()); });
+  // Its memory depends on its gradients alone, so it can be followed afterwards.
+  Sifter sifter(sparsifier, plan.worker.feedback,
+                {.layout = place.start.size(), .ranks = plan.workers, .seed = plan.worker.seed});
+  std::vector<double> precise(place.start.size());
+  SparseVector sent;
+  Sequence sequence;
+  for (std::uint64_t step = 0; step < rounds; ++step) {
+    place.problem->gradient_at(0, step, weights[step], precise);
+    const std::vector<float> gradient(precise.begin(), precise.end());
+    sifter.sift(gradient, sent, static_cast<float>(plan.lr));
+    sequence.emplace_back(sifter.memory().begin(), sifter.memory().end());
+    for (std::size_t i = 0; i < sent.size(); ++i) sequence.back()[sent.index(i)] += sent.values[i];
+  }
+  return sequence;
+}
+
+struct Cost {
+  std::uint64_t entries = 0;
+  double total_error = 0;
+};
+
+// Every vector of the sequence by itself, without a memory.
+Cost open_loop(const std::string& sparsifier, const Sequence& sequence, std::uint64_t seed) {
+  Sifter sifter(sparsifier, "none", {.layout = sequence.front().size(), .seed = seed});
+  SparseVector sent;
+  Cost cost;
+  for (const std::vector<float>& all : sequence) {
+    sifter.sift(all, sent);
+    cost.entries += sent.size();
+    std::vector<double> left(all.begin(), all.end());
+    for (std::size_t i = 0; i < sent.size(); ++i) left[sent.index(i)] -= sent.values[i];
+    for (const double x : left) cost.total_error += x * x;
+  }
+  return cost;
+}
+
+// The lowest threshold that at most `entries` of the whole sequence reach; with ties there may be fewer.
+float threshold_for(const Sequence& sequence, std::uint64_t entries) {
+  std::vector<float> magnitudes;
+  for (const std::vector<float>& all : sequence) {
+    for (const float x : all) magnitudes.push_back(std::abs(x));
+  }
+  std::sort(magnitudes.begin(), magnitudes.end(), std::greater<>());
+  if (entries >= magnitudes.size()) return 0;
+  std::size_t last = entries;
+  while (last > 0 && magnitudes[last - 1] == magnitudes[entries]) --last;
+  return last == 0 ? std::numeric_limits<float>::max() : magnitudes[last - 1];
+}
+
+std::string threshold_spec(double lambda) { return text("threshold:lambda=", digits(lambda, 17)); }
+
+// How far the threshold is above the best of all choices of as many entries, over small random sequences and all
+// counts, relative to the best: every choice is tried.
+double worst_excess(std::uint64_t cases, std::uint64_t seed) {
+  constexpr std::size_t kSteps = 3;
+  constexpr std::size_t kDim = 4;
+  constexpr std::size_t kEntries = kSteps * kDim;
+  double worst = 0;
+  for (std::uint64_t one = 0; one < cases; ++one) {
+    train::Draws draws(seed, train::Use::noise, 0, one);
+    Sequence sequence(kSteps, std::vector<float>(kDim));
+    std::vector<double> squares;
+    for (std::vector<float>& all : sequence) {
+      for (float& x : all) {
+        x = static_cast<float>(draws.normal());
+        squares.push_back(static_cast<double>(x) * static_cast<double>(x));
+      }
+    }
+    std::vector<double> best(kEntries + 1, std::numeric_limits<double>::infinity());  // by count
+    for (std::uint32_t chosen = 0; chosen < 1U << kEntries; ++chosen) {
+      double error = 0;
+      for (std::size_t i = 0; i < kEntries; ++i) error += (chosen >> i & 1U) != 0 ? 0 : squares[i];
+      double& least = best[static_cast<std::size_t>(std::popcount(chosen))];
+      least = std::min(least, error);
+    }
+    for (std::size_t count = 0; count < kEntries; ++count) {
+      const Cost cost = open_loop(threshold_spec(threshold_for(sequence, count)), sequence, seed);
+      worst = std::max(worst, cost.total_error / best[cost.entries] - 1);
+    }
+  }
+  return worst;
+}
+
+struct Closed {
+  double lambda = 0;  // of the threshold
+  Books topk;
+  Books threshold;
+};
+
+// Training with Top-k, and with the threshold that sends as many entries, found by halving, or a few less.
+Closed closed_loop(const FarStart& place, std::uint64_t k, std::uint64_t rounds, int halvings) {
+  const auto look_away = [](const Round&) {};
+  Closed closed;
+  closed.topk = run(place.plan(text("topk:k=", k), rounds), *place.problem, look_away);
+  double low = 1e-6;  // sends too much
+  double high = 1e6;  // sends too little
+  for (int i = 0; i < halvings; ++i) {
+    const double middle = std::sqrt(low * high);
+    Books books = run(place.plan(threshold_spec(middle), rounds), *place.problem, look_away);
+    if (books.all_entries() > closed.topk.all_entries()) {
+      low = middle;
+      continue;
+    }
+    high = middle;
+    closed.lambda = middle;
+    closed.threshold = std::move(books);
+  }
+  return closed;
+}
+
+// Both halves of the experiment, put into one result.
+class Experiment {
+ public:
+  Experiment(const Options& options, const Progress& progress)
+      : progress_(progress),
+        rounds_(options.rounds.value_or(options.by_size<std::uint64_t>(200, 600, 3000))),
+        first_(options.seed.value_or(0)),
+        seeds_(options.seeds.value_or(options.by_size<std::uint64_t>(1, 3, 5))),
+        cases_(options.by_size<std::uint64_t>(20, 100, 1000)),
+        halvings_(options.by_size(14, 17, 20)),
+        counts_(options.by_size<std::vector<std::uint64_t>>({5}, {2, 5, 20}, {1, 2, 5, 10, 20, 50})) {}
+
+  Result run_all() {
+    for (std::uint64_t seed = first_; seed < first_ + seeds_; ++seed) {
+      const FarStart place("", seed);
+      for (const std::uint64_t k : counts_) {
+        progress_(done_++, seeds_ * counts_.size());
+        try_open(place, k);
+        try_closed(place, k);
+      }
+    }
+    const double excess = worst_excess(cases_, first_);
+    result_.measured.push_back({.method = "threshold", .seed = first_, .metric = "worst_excess", .value = excess});
+    const bool optimal = excess < kRounding && open_losses_ == 0;
+    result_.holds = optimal && closed_losses_ == 0;
+    result_.table = "open loop, on what worker 0 of a Top-k training had to choose from\n" + open_.text() +
+                    "\nclosed loop, in training; bits at 64 an entry, means over the workers\n" + closed_.text();
+    result_.verdict = text("open loop, the threshold is ", optimal ? "the best" : "not the best", " of all (at most ",
+                           digits(excess, 2), " above the best of all choices in ", cases_,
+                           " small cases); closed loop, its total error is ", digits(lowest_, 2), " to ",
+                           digits(highest_, 2), " times Top-k's with no more bits");
+    return result_;
+  }
+
+ private:
+  void try_open(const FarStart& place, std::uint64_t k) {
+    const Sequence sequence = record(place, text("topk:k=", k), rounds_);
+    const Cost topk = open_loop(text("topk:k=", k), sequence, place.seed);
+    const float lambda = threshold_for(sequence, topk.entries);
+    const Cost threshold = open_loop(threshold_spec(lambda), sequence, place.seed);
+    const Cost randomk = open_loop(text("randomk:k=", k), sequence, place.seed);
+    const Cost rtopk = open_loop(text("rtopk:k=", k, ",r=2"), sequence, place.seed);
+    const auto add = [&](const char* method, const Cost& cost, std::optional<double> its_lambda) {
+      note({.method = method,
+            .k = its_lambda ? std::nullopt : std::optional(k),
+            .lambda = its_lambda,
+            .seed = place.seed},
+           "open_loop", static_cast<double>(cost.entries), cost.total_error);
+      open_.add({method, its_lambda ? digits(*its_lambda, 4) : text(k), text(place.seed), text(cost.entries),
+                 digits(cost.total_error), fixed(cost.total_error / threshold.total_error, 3)});
+    };
+    add("threshold", threshold, lambda);
+    add("topk", topk, {});
+    add("rtopk", rtopk, {});
+    add("randomk", randomk, {});
+    for (const Cost& other : {topk, randomk, rtopk}) {
+      // Entries that are zero do not travel, so others may have sent less than they were allowed to.
+      const bool is_fair = threshold.entries <= topk.entries;
+      if (!is_fair || other.total_error < threshold.total_error * (1 - kRounding)) ++open_losses_;
+    }
+  }
+
+  void try_closed(const FarStart& place, std::uint64_t k) {
+    const Closed both = closed_loop(place, k, rounds_, halvings_);
+    const double ratio = both.threshold.total_error() / both.topk.total_error();
+    lowest_ = std::min(lowest_, ratio);
+    highest_ = std::max(highest_, ratio);
+    closed_losses_ += ratio < 1 ? 0 : 1;
+    const auto add = [&](const char* method, const Books& books, std::optional<double> its_lambda) {
+      note({.method = method,
+            .workers = FarStart::kWorkers,
+            .k = its_lambda ? std::nullopt : std::optional(k),
+            .lambda = its_lambda,
+            .seed = place.seed},
+           "closed_loop", books.all_entries(), books.total_error());
+      closed_.add({method, its_lambda ? digits(*its_lambda, 4) : text(k), text(place.seed),
+                   fixed(kBitsPerEntry * books.all_entries(), 0), digits(books.total_error()),
+                   fixed(books.total_error() / both.threshold.total_error(), 3)});
+    };
+    add("threshold", both.threshold, both.lambda);
+    add("topk", both.topk, {});
+  }
+
+  void note(Measured one, const char* loop, double entries, double total_error) {
+    one.step = rounds_;
+    one.metric = text(loop, "_bits");
+    one.value = kBitsPerEntry * entries;
+    result_.measured.push_back(one);
+    one.metric = text(loop, "_total_error");
+    one.value = total_error;
+    result_.measured.push_back(one);
+  }
+
+  const Progress& progress_;
+  std::uint64_t rounds_;
+  std::uint64_t first_;
+  std::uint64_t seeds_;
+  std::uint64_t cases_;
+  int halvings_;
+  std::vector<std::uint64_t> counts_;
+
+  Result result_;
+  Table open_{{"method", "k or lambda", "seed", "entries", "total error", "to the threshold's"}};
+  Table closed_{{"method", "k or lambda", "seed", "bits a worker", "total error", "to the threshold's"}};
+  std::size_t done_ = 0;
+  int open_losses_ = 0;
+  int closed_losses_ = 0;
+  double lowest_ = std::numeric_limits<double>::infinity();
+  double highest_ = 0;
+};
+
+}  // namespace
+
+Result reproduce_threshold_total_error(const Options& options, const Progress& progress) {
+  return Experiment(options, progress).run_all();
+}
+
+}  // namespace sparsewire::reproduce

@@ -1,0 +1,419 @@
+#!/usr/bin/env python3
+"""Every reproduction in its quick form: its documented verdict, its numbers, and what the command refuses.
+
+    reproduce_test.py PROGRAM [SUITE]...     PROGRAM: the sparsewire to test; SUITE: some of the classes below
+
+The two toys are written down here once more, in plain Python that shares nothing with the program, and compared with it
+step by step.
+"""
+
+import json
+import math
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+PROGRAM = ""
+NAMES = ["regtopk-toy", "regtopk-linreg", "downlink-toy", "threshold-total-error", "threshold-logreg", "rtopk-estimation"]
+# What a number may come with, besides "method", "metric" and "value".
+KEYS = {"form": str, "problem": str, "workers": int, "dim": int, "ratio": (int, float), "k": int, "s": int, "mu": (int, float)}
+KEYS |= {"lambda": float, "gap": float, "seed": int, "step": int}
+
+
+def f32(number):
+    return struct.unpack("<f", struct.pack("<f", number))[0]
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="sparsewire_reproduce_"))
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def run_program(self, *arguments):
+        return subprocess.run([PROGRAM, "reproduce", *arguments], cwd=self.folder, capture_output=True, text=True)
+
+    def run_ok(self, *arguments):
+        done = self.run_program(*arguments)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), arguments)
+        return done.stdout
+
+    def refuses(self, *arguments, says=()):
+        done = self.run_program(*arguments)
+        self.assertEqual((done.returncode, done.stdout), (2, ""), f"{arguments}: {done.stderr}")
+        self.assertRegex(done.stderr, r"\Asparsewire: .")
+        for words in says:
+            self.assertIn(words, done.stderr)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def report(self, name, *arguments):
+        """The report, after a look at its form, which design.md fixes."""
+        text = self.run_ok(name, "--json", "out.json", *arguments)
+        report = json.loads((self.folder / "out.json").read_text())
+        self.assertEqual(list(report), ["name", "paper", "claim", "holds", "measured"])
+        self.assertEqual(report["name"], name)
+        self.assertRegex(report["paper"], r"^arXiv:\d{4}\.\d{5}$")
+        self.assertIs(type(report["holds"]), bool)
+        self.assertIn(f"\n{'holds' if report['holds'] else 'does not hold'}: ", text)
+        self.assertIn(f"claim: {report['claim']}\n", text)
+        self.assertTrue(report["measured"])
+        for one in report["measured"]:
+            self.assertEqual(list(one)[0], "method")
+            self.assertEqual(list(one)[-2:], ["metric", "value"])
+            self.assertIsInstance(one["value"], (float, int, type(None)))
+            for key in list(one)[1:-2]:
+                self.assertIsInstance(one[key], KEYS[key], key)
+        return report
+
+    def value(self, report, **wanted):
+        """The only number that was measured for this."""
+        found = [one["value"] for one in report["measured"] if all(one.get(key) == value for key, value in wanted.items())]
+        self.assertEqual(len(found), 1, wanted)
+        return found[0]
+
+
+def toy_losses(method, steps, mu=1.0, form="a", lr=0.9):
+    """RegTop-k's toy. Weights are doubles; gradients, memories and updates are floats, as they travel."""
+    features = [(100.0, 1.0), (-100.0, 1.0)]
+    weights = [0.0, 1.0]
+    memories = [[0.0, 0.0], [0.0, 0.0]]
+    last = [None, None]  # of each worker: (index, sent, update there)
+    losses = []
+    for _ in range(steps + 1):
+        margins = [w_x[0] * weights[0] + w_x[1] * weights[1] for w_x in features]
+        losses.append(sum(max(0.0, -m) + math.log1p(math.exp(-abs(m))) for m in margins) / 2)
+        update = [0.0, 0.0]
+        sent = []
+        for n in range(2):
+            pull = 1 / (1 + math.exp(margins[n])) if margins[n] < 700 else 0.0
+            a = [f32(memories[n][j] + f32(-pull * features[n][j])) for j in range(2)]
+            scores = [abs(x) for x in a]
+            if method == "regtopk" and last[n] is not None:
+                j, s, g = last[n]
+                scores[j] *= math.tanh(abs(1 + (g - 0.5 * s) / (0.5 * (s if form == "a" else a[j]))) / mu)
+            chosen = [0, 1] if method == "dense" else [0 if scores[0] >= scores[1] else 1]
+            sent.append([(j, a[j]) for j in chosen if a[j] != 0])
+            for j, _value in sent[n]:
+                update[j] = f32(update[j] + f32(0.5 * a[j]))
+                a[j] = 0.0
+            memories[n] = a
+        last = [(s[0][0], s[0][1], update[s[0][0]]) if s else None for s in sent]
+        weights = [w - lr * u for w, u in zip(weights, update)]
+    return losses
+
+
+def philox_words(key, counter_tail):
+    """Philox4x32-10, as docs/wire_format.md describes it: the words of block 0, 1, ..."""
+    mask = 0xFFFFFFFF
+    block = 0
+    while True:
+        counter, (k0, k1) = [block, *counter_tail], key
+        for _ in range(10):
+            p0, p1 = 0xD2511F53 * counter[0], 0xCD9E8D57 * counter[2]
+            counter = [p1 >> 32 ^ counter[1] ^ k0, p1 & mask, p0 >> 32 ^ counter[3] ^ k1, p0 & mask]
+            k0, k1 = k0 + 0x9E3779B9 & mask, k1 + 0xBB67AE85 & mask
+        yield from counter
+        block += 1
+
+
+def start_of(seed, dim=100):
+    """20 + N(0, 1), by Box and Muller, from the stream of first weights, which is number 16."""
+    words = philox_words((seed, 0), (0, 0, 16 << 24))
+
+    def uniform():
+        high = next(words) >> 5
+        return (high << 26 | next(words) >> 6) * 2.0**-53
+
+    weights = []
+    for _ in range(dim):
+        radius = math.sqrt(-2 * math.log(1 - uniform()))
+        weights.append(20 + radius * math.cos(2 * math.pi * uniform()))
+    return weights
+
+
+def downlink_losses(up, down, seed, steps):
+    """Zou et al.'s toy: F after every step. Weights are doubles, all else floats, as it travels."""
+    dim, lr, third = 100, f32(0.01), f32(1 / 3)
+    centres = [1.0, 5.0, 10.0]
+    weights = start_of(seed)
+    memories = [[0.0] * dim for _ in centres]
+    server = [0.0] * dim
+    losses = []
+    for _ in range(steps):
+        arrived = [0.0] * dim
+        for memory, centre in zip(memories, centres):
+            for j in range(dim):
+                memory[j] = f32(memory[j] + f32(lr * f32(weights[j] - centre)))
+            for j in [max(range(dim), key=lambda i: abs(memory[i]))] if up else range(dim):
+                arrived[j] = f32(arrived[j] + f32(third * memory[j]))
+                memory[j] = 0.0
+        for j in range(dim):
+            server[j] = f32(server[j] + arrived[j])
+        for j in [max(range(dim), key=lambda i: abs(server[i]))] if down else range(dim):
+            weights[j] -= server[j]
+            server[j] = 0.0
+        losses.append(sum(sum((w - c) ** 2 for w in weights) / 2 for c in centres) / 3)
+    return losses
+
+
+class RegtopkToy(Case):
+    def test_has_the_published_losses_to_five_digits(self):
+        report = self.report("regtopk-toy", "--quick", "--at", "0,1,2,10,99,100")
+        self.assertTrue(report["holds"])
+        published = {
+            ("dense", None): {0: 0.31326, 1: 0.25371, 10: 0.08797, 100: 0.01097},
+            ("topk", None): {0: 0.31326, 1: 0.31326, 2: 0.31326, 10: 0.31326, 99: 0.31326},
+            ("regtopk", "a"): {0: 0.31326, 1: 0.31326, 2: 0.20433, 10: 0.08366, 100: 0.01078},
+        }
+        for (method, form), losses in published.items():
+            for step, loss in losses.items():
+                measured = self.value(report, method=method, form=form, step=step, metric="loss")
+                self.assertEqual(round(measured, 5), loss, (method, form, step))
+
+    def test_agrees_with_plain_python_at_every_step(self):
+        steps = 250
+        for mu in (1, 0.25):
+            at = ",".join(str(step) for step in range(steps + 1))
+            report = self.report("regtopk-toy", "--at", at, "--mu", str(mu))
+            for method, form in (("dense", None), ("topk", None), ("regtopk", "a"), ("regtopk", "b")):
+                losses = toy_losses(method, steps, mu, form)
+                for step in range(steps + 1):
+                    measured = self.value(report, method=method, form=form, step=step)
+                    self.assertAlmostEqual(measured, losses[step], delta=1e-9, msg=(method, form, mu, step))
+
+    def test_shows_the_steps_asked_for_in_order_and_once(self):
+        report = self.report("regtopk-toy", "--at", "7,3,7")
+        self.assertEqual([one["step"] for one in report["measured"]], [3, 7] * 4)
+        self.assertTrue(report["holds"])  # judged by the whole run, whatever is shown
+        self.assertEqual(report["measured"][2].get("ratio"), 0.5)
+
+
+class RegtopkLinreg(Case):
+    def test_holds(self):
+        report = self.report("regtopk-linreg", "--quick")
+        self.assertTrue(report["holds"])
+
+        def end(method, ratio, form=None, metric="mean_log10_distance"):
+            return self.value(report, method=method, form=form, ratio=ratio, step=1000, metric=metric)
+
+        self.assertLess(end("dense", 1), -11)
+        for ratio in (0.4, 0.6):
+            self.assertTrue(-3.5 < end("topk", ratio) < -2, end("topk", ratio))
+            self.assertTrue(-3.5 < end("regtopk", ratio, "b") < -2)
+        self.assertTrue(-3.5 < end("regtopk", 0.4, "a") < -2)
+        self.assertLess(end("regtopk", 0.6, "a", "mean_lowest_log10_distance"), -7)
+        self.assertLess(end("regtopk", 0.6, "a", "mean_lowest_log10_distance_in_double"), -12)
+
+    def test_engine_and_double_agree_until_floats_stop_it(self):
+        report = self.report("regtopk-linreg", "--rounds", "300", "--ratio", "0.3,0.6,0.9", "--seeds", "1", "--seed", "3")
+        ends = [one for one in report["measured"] if one["metric"] == "log10_distance"]
+        self.assertEqual(len(ends), 10)
+        for one in ends:
+            named = {key: one.get(key) for key in ("method", "form", "ratio", "seed")}
+            in_double = self.value(report, metric="log10_distance_in_double", **named)
+            # Form b never settles: one rounding sets it on another course.
+            self.assertAlmostEqual(one["value"], in_double, delta=0.5 if named["form"] == "b" else 0.02, msg=named)
+
+    def test_takes_ratios_rounds_and_seeds(self):
+        report = self.report("regtopk-linreg", "--ratio", "0.5,0.25", "--rounds", "20", "--seeds", "2", "--seed", "7", "--mu", "2")
+        self.assertFalse(report["holds"])  # twenty rounds bring nobody anywhere
+        each = [one for one in report["measured"] if one["metric"] == "log10_distance"]
+        self.assertEqual(sorted({one["ratio"] for one in each}), [0.25, 0.5, 1])
+        self.assertEqual({one["seed"] for one in each}, {7, 8})
+        self.assertEqual({one["step"] for one in each}, {20})
+        self.assertEqual({one.get("mu") for one in each}, {None, 2})
+        self.assertEqual(len(each), 2 * (1 + 2 * 3))
+
+
+class DownlinkToy(Case):
+    def test_holds(self):
+        report = self.report("downlink-toy", "--quick")
+        self.assertTrue(report["holds"])
+        for method, published, tolerance in (("uplink", 700.3, 4), ("bidirectional", 694.3, 4), ("downlink", 677.78, 0.01), ("dense", 677.78, 0.01)):
+            self.assertAlmostEqual(self.value(report, method=method, metric="mean_loss_over_seeds"), published, delta=tolerance, msg=method)
+
+    def test_agrees_with_plain_python(self):
+        """After 1, 2, 3 and 4 steps the mean over the last fifth is the last step's loss."""
+        rounds = (1, 2, 3, 4, 50, 400, 1000)
+        reports = {n: self.report("downlink-toy", "--rounds", str(n), "--seeds", "1", "--seed", "5") for n in rounds}
+        for method, up, down in (("uplink", True, False), ("bidirectional", True, True), ("downlink", False, True), ("dense", False, False)):
+            losses = downlink_losses(up, down, 5, max(rounds))
+            for n in rounds:
+                last = max(1, n // 5)
+                measured = self.value(reports[n], method=method, seed=5, metric="mean_loss")
+                self.assertAlmostEqual(measured / (sum(losses[n - last : n]) / last), 1, delta=1e-6, msg=(method, n))
+
+    def test_takes_seeds(self):
+        report = self.report("downlink-toy", "--rounds", "10", "--seeds", "3", "--seed", "5")
+        self.assertEqual({one.get("seed") for one in report["measured"]}, {5, 6, 7, None})
+        self.assertFalse(report["holds"])
+
+
+class ThresholdTotalError(Case):
+    def test_holds(self):
+        report = self.report("threshold-total-error", "--quick")
+        self.assertTrue(report["holds"])
+        self.assertLess(self.value(report, metric="worst_excess"), 1e-12)
+        threshold = self.value(report, method="threshold", metric="open_loop_total_error")
+        for method in ("topk", "rtopk", "randomk"):
+            self.assertGreater(self.value(report, method=method, metric="open_loop_total_error"), threshold)
+        bits = {method: self.value(report, method=method, metric="closed_loop_bits") for method in ("topk", "threshold")}
+        self.assertLessEqual(bits["threshold"], bits["topk"])
+        self.assertGreater(bits["threshold"], 0.97 * bits["topk"])
+        self.assertLess(
+            self.value(report, method="threshold", metric="closed_loop_total_error"),
+            0.5 * self.value(report, method="topk", metric="closed_loop_total_error"),
+        )
+
+
+class ThresholdLogreg(Case):
+    def test_holds_on_synthetic_data(self):
+        report = self.report("threshold-logreg", "--quick")
+        self.assertTrue(report["holds"])
+        settings = {one["method"]: set() for one in report["measured"]}
+        for one in report["measured"]:
+            settings[one["method"]].add(one.get("k", one.get("lambda")))
+        self.assertEqual(len(settings["topk"]), len(settings["threshold"]))  # swept equally
+        best = {}
+        for one in report["measured"]:
+            self.assertEqual((one["workers"], one["gap"], one["problem"]), (20, 2e-3, "synthetic"))
+            if one["metric"] == "mean_bits_per_worker" and one["value"] is not None:
+                best[one["method"]] = min(best.get(one["method"], math.inf), one["value"])
+        self.assertGreater(best["topk"] / best["threshold"], 1.5)
+        self.assertIn(None, [one["value"] for one in report["measured"]])  # Top-2 never arrives
+
+    def libsvm(self, labels):
+        """Two kinds of samples that a line nearly parts."""
+        import random
+
+        draw = random.Random(3)
+        lines = []
+        for i in range(400):
+            side = draw.random() < 0.5
+            features = [1.0 + draw.random() + (0.5 if side else 0) * (j < 3) for j in range(8)]
+            label = labels[side if draw.random() < 0.9 else not side]
+            lines.append(f"{label} " + " ".join(f"{j + 1}:{x:.4f}" for j, x in enumerate(features)))
+        path = self.folder / "data.svm"
+        path.write_text("\n".join(lines) + "\n")
+        return "data.svm"
+
+    def test_reads_a_file_whatever_its_labels_are_called(self):
+        reports = []
+        for labels in (("-1", "+1"), ("0", "1"), ("3", "8")):
+            reports.append(self.report("threshold-logreg", "--quick", "--data", self.libsvm(labels), "--rounds", "150", "--gap", "0.05"))
+        self.assertEqual(reports[0], reports[1])
+        self.assertEqual(reports[0], reports[2])
+        one = reports[0]["measured"][0]
+        self.assertEqual((one["problem"], one["dim"], one["gap"]), ("libsvm", 8, 0.05))
+
+    def test_says_null_where_the_gap_is_never_reached(self):
+        report = self.report("threshold-logreg", "--quick", "--rounds", "3")
+        self.assertFalse(report["holds"])
+        bits = [one["value"] for one in report["measured"] if one["metric"] == "bits_per_worker"]
+        self.assertEqual(bits, [None] * 7)
+
+    def test_refuses_files_that_are_none(self):
+        self.refuses("threshold-logreg", "--data", "nosuch.svm", says=["nosuch.svm"])
+
+
+class RtopkEstimation(Case):
+    def test_holds(self):
+        report = self.report("rtopk-estimation", "--quick")
+        self.assertTrue(report["holds"])
+        for one in report["measured"]:
+            n, k, s, d = one["workers"], one["k"], one["s"], one["dim"]
+            if one["metric"] == "predicted_order":
+                self.assertAlmostEqual(one["value"], max(s / n, s * s * math.log2(d) / (n * k)), delta=1e-12)
+            if one["metric"] == "risk_over_order":
+                self.assertTrue(1 / 4 < one["value"] < 4, one)
+
+    def test_has_the_exact_risk(self):
+        """What the scheme's variance must be, from the binomial distribution of a node's ones."""
+        report = self.report("rtopk-estimation", "--quick", "--seed", "1")
+        for n, s, k in ((200, 16, 32), (200, 64, 256), (200, 4, 128)):
+            d = 1024
+            indices = (k - (d).bit_length()) // (d - 1).bit_length()
+            p = s / d
+            # E||estimate||^2 of one node is E[ones * ones/sent]; less ||theta||^2.
+            second = sum(
+                math.exp(math.lgamma(d + 1) - math.lgamma(ones + 1) - math.lgamma(d - ones + 1) + ones * math.log(p) + (d - ones) * math.log1p(-p))
+                * ones * ones / min(ones, indices)
+                for ones in range(1, d + 1)
+            )
+            risk = (second - d * p * p) / n
+            measured = self.value(report, problem="flat", workers=n, s=s, k=k, metric="risk")
+            self.assertAlmostEqual(measured / risk, 1, delta=0.06, msg=(n, s, k))
+
+
+class Command(Case):
+    def test_lists_all(self):
+        text = self.run_ok("--list")
+        listed = json.loads(self.run_ok("--list", "--json", "-"))["reproductions"]
+        self.assertEqual([one["name"] for one in listed], NAMES)
+        for one in listed:
+            self.assertEqual(list(one), ["name", "paper", "claim", "options"])
+            self.assertIn(one["claim"], text)
+
+    def test_refuses_unknown_names_and_lists_the_known(self):
+        self.refuses("nosuch", says=["'nosuch'", *NAMES])
+        self.refuses(says=NAMES)
+        self.refuses("--list", "regtopk-toy", says=["--list"])
+
+    def test_refuses_options_that_a_reproduction_does_not_take(self):
+        given = {"at": "1", "ratio": "0.5", "mu": "1", "rounds": "5", "seed": "1", "seeds": "1", "gap": "0.1", "data": "x"}
+        for one in json.loads(self.run_ok("--list", "--json", "-"))["reproductions"]:
+            self.assertLessEqual({option[2:] for option in one["options"]}, set(given))
+            for option, value in given.items():
+                if f"--{option}" not in one["options"]:
+                    self.refuses(one["name"], f"--{option}", value, says=[one["name"], f"no --{option}", *one["options"]])
+
+    def test_refuses_odd_values_and_says_what_is_allowed(self):
+        for at in ("-1", "1e3", "a", "1.5", "1,", ",1", "1,,2", "1 2", "+1", "1000001", "99999999999999999999999"):
+            self.refuses("regtopk-toy", f"--at={at}", says=["--at", "[0, 1000000]"])
+        self.refuses("regtopk-toy", "--at=", says=["--at"])
+        for option, bad, allowed in (
+            ("ratio", ("0", "1.1", "-0.5", "nan", "x", "0.5,2"), "(0, 1]"),
+            ("mu", ("0", "-1", "inf", "nan", "x"), "(0, "),
+            ("rounds", ("0", "-1", "1e3", "1000001"), "[1, 1000000]"),
+            ("seeds", ("0", "1001", "x"), "[1, 1000]"),
+            ("seed", ("-1", "18446744073709551615", "x"), "[0, "),
+        ):
+            for value in bad:
+                self.refuses("regtopk-linreg", f"--{option}={value}", says=[f"--{option}", allowed])
+        for gap in ("0", "1", "-1", "nan"):
+            self.refuses("threshold-logreg", f"--gap={gap}", says=["--gap", "(0, 1)"])
+        self.refuses("regtopk-toy", "--quick", "--full", says=["--quick", "--full"])
+
+    def test_a_report_that_cannot_be_written_fails_before_the_work(self):
+        done = self.run_program("regtopk-linreg", "--full", "--json", "nosuch/out.json")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("nosuch/out.json", done.stderr)
+
+    def test_shows_progress_on_a_terminal_and_clears_it(self):
+        ours, theirs = os.openpty()
+        done = subprocess.run([PROGRAM, "reproduce", "downlink-toy", "--quick"], stdout=subprocess.PIPE, stderr=theirs)
+        os.close(theirs)
+        shown = os.read(ours, 10000).decode()
+        os.close(ours)
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("downlink-toy: 50 %", shown)
+        self.assertTrue(shown.endswith("\r\x1b[K"), shown)
+
+    def test_prints_the_report_instead_of_the_text(self):
+        self.assertTrue(json.loads(self.run_ok("downlink-toy", "--quick", "--json", "-"))["holds"])
+
+    def test_measures_the_same_again(self):
+        for name in ("downlink-toy", "threshold-total-error", "rtopk-estimation"):
+            self.assertEqual(self.report(name, "--quick"), self.report(name, "--quick"), name)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        print(__doc__)
+        sys.exit(2)
+    PROGRAM = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
