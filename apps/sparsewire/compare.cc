@@ -1,7 +1,6 @@
 // sparsewire compare: the same training with every method, and what each of them cost.
 #include <fmt/core.h>
 
-#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -13,6 +12,8 @@
 #include <vector>
 
 #include "commands.h"
+#include "core/number.h"
+#include "core/spec.h"
 #include "files/replace.h"
 #include "options.h"
 #include "sparsewire/errors.h"
@@ -108,16 +109,18 @@ void check_methods(const std::vector<Method>& methods, const TrainConfig& config
                    const Layout& layout) {
   for (const Method& method : methods) {
     const TrainConfig one = config_for(method, config, options);
-    train::check(one);
-    run_on_threads(1, [&](Transport& transport) { Worker worker(train::worker_config(one), layout, transport); });
+    try {
+      train::check(one);
+      run_on_threads(1, [&](Transport& transport) { Worker worker(train::worker_config(one), layout, transport); });
+    } catch (const UsageError& error) {
+      throw UsageError(fmt::format("{}: {}; --methods leaves methods out", method.name, error.what()));
+    }
   }
 }
 
 double checked_ratio(const std::string& given) {
-  double ratio = 0;
-  const char* const end = given.data() + given.size();
-  const auto [stop, error] = std::from_chars(given.data(), end, ratio);
-  if (error == std::errc() && stop == end && ratio > 0 && ratio <= 1) return ratio;
+  const auto ratio = parse_number<double>(given);
+  if (ratio && kRatioRange.holds(*ratio)) return *ratio;
   throw UsageError(fmt::format("--ratio {} is not a number in (0, 1]", given));
 }
 
@@ -126,14 +129,17 @@ Row run_method(const Method& method, const TrainConfig& config, train::Problem& 
   const auto began = std::chrono::steady_clock::now();
   Progress progress(row.config, fmt::format("{:<15}", method.name));
   try {
-    run_on_threads(static_cast<int>(config.workers), [&](Transport& transport) {
-      train::Run run{.config = row.config, .problem = problem, .transport = transport};
-      run.is_stop_wished = train::is_stop_wished;
-      const bool leads = transport.rank() == 0;
-      if (leads) run.look = [&](const train::StepReport& report) { progress.look(report); };
-      const train::Result result = train::train(run);
-      if (leads) row.result = result;
-    });
+    run_on_threads(
+        static_cast<int>(config.workers),
+        [&](Transport& transport) {
+          train::Run run{.config = row.config, .problem = problem, .transport = transport};
+          run.is_stop_wished = train::is_stop_wished;
+          const bool leads = transport.rank() == 0;
+          if (leads) run.look = [&](const train::StepReport& report) { progress.look(report); };
+          const train::Result result = train::train(run);
+          if (leads) row.result = result;
+        },
+        deadline_of(config));
   } catch (const train::SharedError& error) {
     if (error.is_usage()) throw UsageError(error.what());
     row.failure = error.what();  // a method that diverges here is a result too
@@ -211,7 +217,7 @@ void compare(const Options& options) {
       config.problem, {.workers = static_cast<int>(config.workers), .seed = config.seed, .data = config.data});
   check_methods(methods, config, options, problem->layout());
   make_folder(options.out);
-  train::catch_stop_signals();
+  if (!config.json.empty()) check_place(config.json);
 
   const double dense = dense_bytes(config, problem->layout().dim());
   std::string text = fmt::format(
@@ -221,20 +227,22 @@ void compare(const Options& options) {
       config.lr);
   text += header(problem->metric());
   Json rows = Json::array();
-  for (const Method& method : methods) {
-    const Row row = run_method(method, config_for(method, config, options), *problem);
-    text += row_text(row, problem->metric(), dense);
-    rows.push_back(row_json(row, problem->metric(), dense));
+  {
+    const train::StopSignals signals;
+    for (const Method& method : methods) {
+      const Row row = run_method(method, config_for(method, config, options), *problem);
+      text += row_text(row, problem->metric(), dense);
+      rows.push_back(row_json(row, problem->metric(), dense));
+    }
   }
   Json common = train::to_json(config);
   for (const char* key : {"sparsifier", "downlink", "metrics"}) common.erase(key);
   const Json summary{{"config", common}, {"ratio", ratio}, {"methods", rows}};
   text += fmt::format("\nmetrics of every step: {}/\n", options.out);
 
-  Report file(options.out + "/summary.json", summary, "");
+  Report(options.out + "/summary.json", summary, "").commit();
   Report report(config.json.empty() ? std::nullopt : std::optional(config.json), summary, text);
   report.print();
-  file.commit();
   report.commit();
 }
 

@@ -3,36 +3,21 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <functional>
+
+#include "core/number.h"
 
 namespace sparsewire::cli {
 namespace {
 
-// A number that is all of `given`.
-template <class Number>
-std::optional<Number> parse(const std::string& given) {
-  Number number{};
-  const char* const end = given.data() + given.size();
-  const auto [stop, error] = std::from_chars(given.data(), end, number);
-  if (error != std::errc() || stop != end) return std::nullopt;
-  return number;
-}
-
-std::string range_text(const NumberRange& range) {
-  return fmt::format("{}{}, {}{}", range.above_min ? '(' : '[', range.min, range.max, range.below_max ? ')' : ']');
-}
-
-double read_number(const std::string& name, const std::string& given, const NumberRange& range) {
-  const auto number = parse<double>(given);
-  const bool fits = number && (range.above_min ? *number > range.min : *number >= range.min) &&
-                    (range.below_max ? *number < range.max : *number <= range.max);
-  if (!fits) throw CLI::ValidationError(name, fmt::format("{} is not a number in {}", given, range_text(range)));
-  return *number;
+double read_number(const std::string& name, const std::string& given, const Range& range) {
+  const auto number = parse_number<double>(given);
+  if (number && range.holds(*number)) return *number;
+  throw CLI::ValidationError(name, fmt::format("{} is not a number in {}", given, range.text()));
 }
 
 std::uint64_t read_integer(const std::string& name, const std::string& given, std::uint64_t min, std::uint64_t max) {
-  const auto number = parse<std::uint64_t>(given);
+  const auto number = parse_number<std::uint64_t>(given);
   if (!number || *number < min || *number > max) {
     throw CLI::ValidationError(name, fmt::format("{} is not a whole number in [{}, {}]", given, min, max));
   }
@@ -54,14 +39,14 @@ std::vector<Number> read_list(const std::string& given, const Read& read) {
 
 }  // namespace
 
-void add_number(CLI::App& command, const std::string& name, std::optional<double>& value, NumberRange range,
+void add_number(CLI::App& command, const std::string& name, std::optional<double>& value, Range range,
                 const std::string& help) {
   const auto read = [&value, name, range](const std::string& given) { value = read_number(name, given, range); };
   command.add_option_function<std::string>(name, read, help)->type_name("X");
 }
 
-void add_numbers(CLI::App& command, const std::string& name, std::optional<std::vector<double>>& values,
-                 NumberRange range, const std::string& help) {
+void add_numbers(CLI::App& command, const std::string& name, std::optional<std::vector<double>>& values, Range range,
+                 const std::string& help) {
   const auto read = [&values, name, range](const std::string& given) {
     values = read_list<double>(given, [&](const std::string& one) { return read_number(name, one, range); });
   };

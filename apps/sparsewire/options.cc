@@ -2,28 +2,25 @@
 
 #include <fmt/core.h>
 
-#include <charconv>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
 #include <span>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
+#include "core/number.h"
 #include "sparsewire/errors.h"
 
 namespace sparsewire::cli {
 namespace {
 
-// A number that is all of `given`.
 template <class Number>
 std::optional<Number> parse(const std::string& given, Number min, Number max) {
-  Number number{};
-  const char* const end = given.data() + given.size();
-  const auto [stop, error] = std::from_chars(given.data(), end, number);
-  if (error != std::errc() || stop != end || !(number >= min && number <= max)) return std::nullopt;
-  return number;
+  const auto number = parse_number<Number>(given);
+  return number && *number >= min && *number <= max ? number : std::nullopt;
 }
 
 }  // namespace
@@ -64,6 +61,12 @@ void check_distinct(std::initializer_list<NamedFile> files) {
       throw UsageError(fmt::format("{} and {} are the same file, '{}'", b->option, a->option, *b->path));
     }
   }
+}
+
+void check_place(const std::optional<std::string>& json_path) {
+  if (!json_path || *json_path == "-") return;
+  const auto status = std::filesystem::status(*json_path);
+  if (!std::filesystem::exists(status) || std::filesystem::is_regular_file(status)) files::Replacement{*json_path};
 }
 
 Report::Report(const std::optional<std::string>& json_path, const Json& json, std::string text) {

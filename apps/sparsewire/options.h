@@ -34,6 +34,10 @@ struct NamedFile {
 // Throws UsageError if two of them are the same file: one would overwrite the other.
 void check_distinct(std::initializer_list<NamedFile> files);
 
+// Throws if a report cannot be written there, which is better known before hours of work. A pipe is not opened: its
+// reader would take that for the whole report.
+void check_place(const std::optional<std::string>& json_path);
+
 // What a command has to say: a text for people, and JSON for the file of --json, or instead of the text.
 class Report {
  public:

@@ -1,5 +1,6 @@
 // What people see while a training runs.
 #include <fmt/core.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +19,12 @@ constexpr std::uint64_t kBarWidth = 24;
 std::string bar(std::uint64_t done, std::uint64_t all) {
   const auto filled = static_cast<std::size_t>(all == 0 ? 0 : done * kBarWidth / all);
   return '[' + std::string(filled, '#') + std::string(kBarWidth - filled, '.') + ']';
+}
+
+// Of the terminal: a line that wraps could not be written over.
+std::size_t columns() {
+  winsize size{};
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
 }
 
 }  // namespace
@@ -56,7 +63,8 @@ void Progress::look(const train::StepReport& report) {
   const bool is_last = report.step == config_.steps;
   if (is_terminal_) {
     if (now - shown_ < kBetweenBars && !is_last) return;
-    std::fprintf(stderr, "\r\x1b[K%s %s", bar(report.step, config_.steps).c_str(), line(report).c_str());
+    const std::string text = bar(report.step, config_.steps) + ' ' + line(report);
+    std::fprintf(stderr, "\r\x1b[K%s", text.substr(0, columns() - 1).c_str());
     bar_shown_ = true;
   } else {
     if (now - shown_ < (report.evaluation ? kBetweenEvaluations : kBetweenLines) && !is_last) return;

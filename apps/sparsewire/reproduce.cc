@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <limits>
 #include <memory>
 #include <string>
@@ -132,14 +131,6 @@ void print(const std::optional<std::string>& json_path, const Json& json, std::s
   Report report(json_path, json, std::move(text));
   report.print();
   report.commit();
-}
-
-// A report that cannot be written is better known before minutes of work. A pipe is not opened: its reader would take
-// that for the whole report.
-void check_place(const std::optional<std::string>& json_path) {
-  if (!json_path || *json_path == "-") return;
-  const auto status = std::filesystem::status(*json_path);
-  if (!std::filesystem::exists(status) || std::filesystem::is_regular_file(status)) files::Replacement{*json_path};
 }
 
 void list(const Command& command) {

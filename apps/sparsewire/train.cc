@@ -9,7 +9,7 @@
 #include <string>
 
 #include "commands.h"
-#include "files/replace.h"
+#include "core/environment.h"
 #include "options.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/transport.h"
@@ -31,10 +31,6 @@ std::optional<std::string> path_of(const std::string& given) {
   return given.empty() ? std::nullopt : std::optional(given);
 }
 
-std::chrono::milliseconds deadline_of(const TrainConfig& config) {
-  return std::chrono::milliseconds(static_cast<std::int64_t>(config.deadline * 1000) + 1);
-}
-
 std::unique_ptr<train::Problem> problem_of(const TrainConfig& config) {
   return train::make_problem(config.problem,
                              {.workers = static_cast<int>(config.workers), .seed = config.seed, .data = config.data});
@@ -46,7 +42,7 @@ void check_outputs(const TrainConfig& config, const std::optional<std::string>& 
                   {"--data", path_of(config.data)},
                   {"--metrics", path_of(config.metrics)},
                   {"--json", path_of(config.json)}});
-  if (!config.json.empty() && config.json != "-") files::Replacement probe(config.json);
+  check_place(path_of(config.json));
 }
 
 Json result_json(const TrainConfig& config, const train::Result& result, std::string_view metric, double seconds) {
@@ -119,7 +115,10 @@ void train_on_threads(TrainConfig config) {
     const Outcome mine = run_rank(config, *problem, transport);
     if (transport.rank() == 0) outcome = mine;
   };
-  run_on_threads(static_cast<int>(config.workers), body, deadline_of(config));
+  {
+    const train::StopSignals signals;
+    run_on_threads(static_cast<int>(config.workers), body, deadline_of(config));
+  }
   conclude(config, outcome, problem->metric());
 }
 
@@ -135,7 +134,11 @@ void train_on_mpi(TrainConfig config, Transport& transport) {
     if (transport.rank() == 0) show(config);
     problem = problem_of(config);
   });
-  const Outcome outcome = run_rank(config, *problem, transport);
+  Outcome outcome;
+  {
+    const train::StopSignals signals;
+    outcome = run_rank(config, *problem, transport);
+  }
   if (transport.rank() == 0) conclude(config, outcome, problem->metric());
   if (transport.rank() != 0 && !outcome.result.finished) throw SilentFailure(kFailed);  // rank 0 says it
 }
@@ -155,8 +158,11 @@ void train(const GivenSettings& given) {
   TrainConfig config;
   given.apply(config);
   train::check(config);
+  if (config.transport == "threads" && environment::processes() > 1) {
+    throw UsageError(fmt::format("mpirun started {} processes, each of which would train alone: add --transport mpi",
+                                 environment::processes()));
+  }
   check_outputs(config, given.config_file);
-  train::catch_stop_signals();
   try {
     config.transport == "mpi" ? train_on_mpi(config) : train_on_threads(config);
   } catch (const train::SharedError& error) {
@@ -181,7 +187,8 @@ void add_train(CLI::App& program) {
   command
       ->add_option("--config", given->config_file,
                    "A JSON file of options by their long names; the command line counts more")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_settings(*command, TrainConfig{}, {}, *given);
   command->callback([given] { train(*given); });
 }

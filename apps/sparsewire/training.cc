@@ -45,6 +45,10 @@ void add_settings(CLI::App& command, const train::TrainConfig& defaults,
   }
 }
 
+std::chrono::milliseconds deadline_of(const train::TrainConfig& config) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(config.deadline * 1000) + 1);
+}
+
 std::string one_line(const train::TrainConfig& config) {
   std::string line;
   for (const train::Setting& setting : train::settings()) {

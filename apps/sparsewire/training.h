@@ -27,10 +27,12 @@ struct GivenSettings {
   void apply(train::TrainConfig& config) const;
 };
 
-// Adds --config and every option of the table but those in `without`; `defaults` are shown. `given` must live as long
+// Adds every option of the table but those in `without`; `defaults` are shown. `given` must live as long
 // as the command.
 void add_settings(CLI::App& command, const train::TrainConfig& defaults,
                   std::initializer_list<std::string_view> without, GivenSettings& given);
+
+std::chrono::milliseconds deadline_of(const train::TrainConfig& config);
 
 // One line: "problem=mlp workers=4 ...", what is empty left out.
 std::string one_line(const train::TrainConfig& config);

@@ -168,7 +168,10 @@ std::size_t Codec::Parts::encode_indices(const SparseVector& vector, const Index
   if (index_codec != nullptr) {
     const auto size = index_codec->encode(vector, ~std::size_t{0}, best);
     if (!size) {
-      throw UsageError(text("[", index_codec->info.name, "] is for indices that were drawn, as randomk draws them"));
+      throw UsageError(
+          text("[", index_codec->info.name,
+               "] is for indices that were drawn, as randomk draws them, and travel as one: not in the regions of "
+               "sharded, nor from another downlink"));
     }
     used = index_codec;
     return *size;

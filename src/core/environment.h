@@ -1,6 +1,8 @@
 // Every environment variable that sparsewire reads, in one place.
 //
 //   SPARSEWIRE_SIMD    the instruction set of the kernels: auto (default) or a name from kernels::simd_levels()
+//   OMPI_COMM_WORLD_SIZE, PMI_SIZE    how many processes mpirun started, by Open MPI and by MPICH: to notice who forgot
+//                                     --transport mpi
 #pragma once
 
 #include <cstdlib>
@@ -12,6 +14,15 @@ namespace sparsewire::environment {
 inline std::string simd() {
   const char* value = std::getenv("SPARSEWIRE_SIMD");  // NOLINT(concurrency-mt-unsafe): nobody here calls setenv
   return value == nullptr || *value == '\0' ? "auto" : value;
+}
+
+// Of this job, if it is one of mpirun; else 1.
+inline int processes() {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
+    const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
+    if (value != nullptr) return std::atoi(value);
+  }
+  return 1;
 }
 
 }  // namespace sparsewire::environment

@@ -20,6 +20,7 @@ struct PreciseWorker {
 
 double score(const PrecisePlan& plan, double a, const PreciseWorker& worker, double total, std::size_t j) {
   if (plan.method == PrecisePlan::Method::topk || !worker.was_sent[j]) return std::abs(a);
+  if (a == 0) return 0;
   const double omega = 1.0 / plan.workers;
   const double below = omega * (plan.method == PrecisePlan::Method::regtopk_a ? worker.sent[j] : a);
   const double delta = (total - omega * worker.sent[j]) / below;

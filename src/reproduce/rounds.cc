@@ -45,22 +45,22 @@ std::vector<Entry> work(const Plan& plan, train::PreciseProblem& problem, Transp
 
 }  // namespace
 
-double Books::entries_until(std::uint64_t rounds) const {
+double RoundBooks::entries_until(std::uint64_t rounds) const {
   const auto n = static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(rounds, entries.size()));
   return std::accumulate(entries.begin(), entries.begin() + n, 0.0) / workers;
 }
-double Books::all_entries() const { return entries_until(entries.size()); }
-double Books::total_error() const { return std::accumulate(memory_norm2.begin(), memory_norm2.end(), 0.0); }
-double Books::peak() const {
+double RoundBooks::all_entries() const { return entries_until(entries.size()); }
+double RoundBooks::total_error() const { return std::accumulate(memory_norm2.begin(), memory_norm2.end(), 0.0); }
+double RoundBooks::peak() const {
   return memory_norm2.empty() ? 0 : *std::max_element(memory_norm2.begin(), memory_norm2.end());
 }
 
-Books run(const Plan& plan, train::PreciseProblem& problem, const std::function<void(const Round&)>& look) {
+RoundBooks run(const Plan& plan, train::PreciseProblem& problem, const std::function<void(const Round&)>& look) {
   std::vector<std::vector<Entry>> books(static_cast<std::size_t>(plan.workers));
   run_on_threads(plan.workers, [&](Transport& transport) {
     books[static_cast<std::size_t>(transport.rank())] = work(plan, problem, transport, look);
   });
-  Books all{plan.workers, std::vector<double>(plan.rounds), std::vector<double>(plan.rounds)};
+  RoundBooks all{plan.workers, std::vector<double>(plan.rounds), std::vector<double>(plan.rounds)};
   for (const auto& book : books) {
     for (std::size_t i = 0; i < book.size(); ++i) {
       all.entries[i] += book[i].entries;

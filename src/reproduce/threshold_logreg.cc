@@ -38,7 +38,7 @@ struct Outcome {
 
 Outcome measure(const FarStart& place, const Setting& setting, std::uint64_t rounds, double gap) {
   std::optional<std::uint64_t> arrived;
-  const Books books = run(place.plan(setting.spec(), rounds), *place.problem, [&](const Round& round) {
+  const RoundBooks books = run(place.plan(setting.spec(), rounds), *place.problem, [&](const Round& round) {
     if (!arrived && place.gap_at(round.weights) < gap) arrived = round.step;
   });
   Outcome outcome;

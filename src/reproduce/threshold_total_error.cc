@@ -117,8 +117,8 @@ double worst_excess(std::uint64_t cases, std::uint64_t seed) {
 
 struct Closed {
   double lambda = 0;  // of the threshold
-  Books topk;
-  Books threshold;
+  RoundBooks topk;
+  RoundBooks threshold;
 };
 
 // Training with Top-k, and with the threshold that sends as many entries, found by halving, or a few less.
@@ -130,7 +130,7 @@ Closed closed_loop(const FarStart& place, std::uint64_t k, std::uint64_t rounds,
   double high = 1e6;  // sends too little
   for (int i = 0; i < halvings; ++i) {
     const double middle = std::sqrt(low * high);
-    Books books = run(place.plan(threshold_spec(middle), rounds), *place.problem, look_away);
+    RoundBooks books = run(place.plan(threshold_spec(middle), rounds), *place.problem, look_away);
     if (books.all_entries() > closed.topk.all_entries()) {
       low = middle;
       continue;
@@ -209,8 +209,8 @@ class Experiment {
     const double ratio = both.threshold.total_error() / both.topk.total_error();
     lowest_ = std::min(lowest_, ratio);
     highest_ = std::max(highest_, ratio);
-    closed_losses_ += ratio < 1 ? 0 : 1;
-    const auto add = [&](const char* method, const Books& books, std::optional<double> its_lambda) {
+    closed_losses_ += ratio < 1 && both.threshold.all_entries() > 0 ? 0 : 1;
+    const auto add = [&](const char* method, const RoundBooks& books, std::optional<double> its_lambda) {
       note({.method = method,
             .workers = FarStart::kWorkers,
             .k = its_lambda ? std::nullopt : std::optional(k),

@@ -20,29 +20,34 @@ void make_folder(const std::string& path) {
   if (error) throw std::runtime_error(text("cannot write '", path, "': ", error.message()));
 }
 
-// Also where a kill left half of it: what has no manifest is no checkpoint, so the manifest goes first.
+// Also where a kill left half of it: what has no manifest is no checkpoint, so the manifest goes first. What is not
+// ours stays, and the folder with it.
 void remove_checkpoint(const std::string& path) {
+  if (!fs::is_directory(path)) return;
   fs::remove(path + "/" + kManifestName);
-  fs::remove_all(path);
+  for (const auto& entry : fs::directory_iterator(path)) {
+    if (is_checkpoint_file(entry.path().filename().string())) fs::remove(entry.path());
+  }
+  std::error_code not_empty;
+  fs::remove(path, not_empty);
 }
 
 }  // namespace
 
-Checkpoints::Checkpoints(std::string folder, std::uint64_t keep, Transport& transport,
-                         std::optional<std::uint64_t> last)
-    : folder_(std::move(folder)), keep_(keep), transport_(transport), last_(last) {}
+Checkpoints::Checkpoints(const TrainConfig& config, Transport& transport, std::optional<std::uint64_t> last)
+    : config_(config), transport_(transport), last_(last) {}
 
-std::string Checkpoints::last_path() const { return checkpoint_path(folder_, last_.value()); }
+std::string Checkpoints::last_path() const { return checkpoint_path(config_.checkpoint_dir, last_.value()); }
 
-void Checkpoints::write(const TrainConfig& config, RankState& mine) {
+void Checkpoints::write(RankState& mine) {
   const std::uint64_t step = mine.step;
-  const std::string path = checkpoint_path(folder_, step);
+  const std::string path = checkpoint_path(config_.checkpoint_dir, step);
   const bool leads = transport_.rank() == 0;
   together(transport_, [&] {
     if (!leads) return;
     remove_checkpoint(path);
     make_folder(path);
-    files::sync_folder(folder_);
+    files::sync_folder(config_.checkpoint_dir);
   });
 
   Json written;
@@ -53,11 +58,17 @@ void Checkpoints::write(const TrainConfig& config, RankState& mine) {
 
   together(transport_, [&] {
     if (!leads) return;
-    Manifest manifest{.path = path, .step = step, .workers = all.size(), .config = config, .files = Json::object()};
+    Manifest manifest{.path = path,
+                      .step = step,
+                      .workers = all.size(),
+                      .config = config_,
+                      .data = fingerprint(config_.data),
+                      .files = Json::object()};
     for (const auto& one : all) {
       const auto* const begin = reinterpret_cast<const char*>(one.data());
       manifest.files.update(Json::parse(begin, begin + one.size()));
     }
+    check_all_here(manifest);
     write_manifest(manifest);
     remove_others(step);
   });
@@ -67,9 +78,9 @@ void Checkpoints::write(const TrainConfig& config, RankState& mine) {
 // Later ones are those that a resumed training found damaged.
 void Checkpoints::remove_others(std::uint64_t newest) const {
   std::uint64_t kept = 0;
-  for (const std::uint64_t step : checkpoint_steps(folder_)) {
-    const std::string path = checkpoint_path(folder_, step);
-    if (step <= newest && kept < keep_ && has_manifest(path)) {
+  for (const std::uint64_t step : checkpoint_steps(config_.checkpoint_dir)) {
+    const std::string path = checkpoint_path(config_.checkpoint_dir, step);
+    if (step <= newest && kept < config_.keep && has_manifest(path)) {
       ++kept;
     } else {
       remove_checkpoint(path);

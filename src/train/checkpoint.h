@@ -25,7 +25,7 @@ struct Books {
   std::uint64_t bytes_up = 0;
   std::uint64_t bytes_down = 0;
   std::uint64_t bytes_served = 0;
-  double total_error = 0;                                  // StepStats::total_error
+  double total_error = 0;                                  // sum of StepStats::memory_norm2
   double loss = std::numeric_limits<double>::quiet_NaN();  // of the last step
 };
 
@@ -42,10 +42,10 @@ struct RankState {
 class Checkpoints {
  public:
   // `last`: the step of the checkpoint that was resumed from.
-  Checkpoints(std::string folder, std::uint64_t keep, Transport& transport, std::optional<std::uint64_t> last);
+  Checkpoints(const TrainConfig& config, Transport& transport, std::optional<std::uint64_t> last);
 
   // Collective. Throws SharedError on all ranks if one cannot write: then the older ones are as they were.
-  void write(const TrainConfig& config, RankState& mine);
+  void write(RankState& mine);
 
   // The step of the newest one, and where it is.
   std::optional<std::uint64_t> last() const noexcept { return last_; }
@@ -54,8 +54,7 @@ class Checkpoints {
  private:
   void remove_others(std::uint64_t newest) const;
 
-  std::string folder_;
-  std::uint64_t keep_;
+  const TrainConfig& config_;
   Transport& transport_;
   std::optional<std::uint64_t> last_;
 };
@@ -66,14 +65,18 @@ struct Manifest {
   std::uint64_t step = 0;
   std::uint64_t workers = 0;
   TrainConfig config;
-  Json files;  // {"rank-0.state": {"bytes": 1234, "crc32c": "01234567"}, ...}
+  std::string data;  // fingerprint() of the data
+  Json files;        // {"rank-0.state": {"bytes": 1234, "crc32c": "01234567"}, ...}
 };
 
 // The newest one whose files are all as they were written. What is damaged is told to `say`. Nothing if there is none.
 // Throws UsageError if there are some and all are damaged.
 std::optional<Manifest> find_checkpoint(const std::string& folder, const std::function<void(const std::string&)>& say);
-// Whether there is anything that looks like one.
+// Whether there is a manifest of one, whole or not.
 bool has_checkpoints(const std::string& folder);
+
+// Size and checksum of a file; empty if there is no name of one. Throws UsageError.
+std::string fingerprint(const std::string& path);
 
 // Everything in it, in the order of ranks. Throws UsageError.
 std::vector<RankState> read_checkpoint(const Manifest& manifest);

@@ -38,6 +38,11 @@ std::string hex(std::uint32_t number) {
 std::string checksum(std::span<const std::byte> bytes) { return hex(crc32c(bytes)); }
 std::string checksum(const std::string& bytes) { return checksum(std::as_bytes(std::span(bytes))); }
 
+// A path need not be UTF-8, and JSON must be.
+std::string dumped(const Json& json, int indent = -1) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
 void write_file(const std::string& path, std::span<const std::byte> bytes) {
   files::Replacement file(path);
   file.write(bytes);
@@ -71,13 +76,30 @@ void transfer_rank(State& state, RankState& mine) {
   state.value("loss", mine.books.loss);
 }
 
+// Anything else might be waited for in vain. One that is there and cannot be read is not damaged: std::runtime_error.
+files::Bytes read_regular(const std::string& path) {
+  if (!fs::is_regular_file(path)) throw UsageError(text("'", path, "' is not there, or not a regular file"));
+  try {
+    return files::read_file(path);
+  } catch (const UsageError& error) {
+    throw std::runtime_error(error.what());
+  }
+}
+
+// Throws Json::exception, UsageError.
+std::uint64_t unsigned_at(const Json& json, const char* key) {
+  const Json& number = json.at(key);
+  if (!number.is_number_unsigned()) throw UsageError(text("its ", key, " is ", number, ", not a whole number"));
+  return number.get<std::uint64_t>();
+}
+
 // A state that is as the manifest says. Throws UsageError.
 files::Bytes read_checked(const Manifest& manifest, const std::string& name) {
   const std::string path = manifest.path + "/" + name;
   const auto expected = manifest.files.find(name);
   if (expected == manifest.files.end()) throw UsageError(text("the manifest in '", manifest.path, "' lacks ", name));
-  files::Bytes bytes = files::read_file(path);
-  if (bytes.size != expected->at("bytes").get<std::uint64_t>()) {
+  files::Bytes bytes = read_regular(path);
+  if (bytes.size != unsigned_at(*expected, "bytes")) {
     throw UsageError(text("'", path, "' has ", bytes.size, " bytes, not ", expected->at("bytes")));
   }
   if (state_checksum(bytes.span()) != expected->at("crc32c").get<std::string>()) {
@@ -94,13 +116,23 @@ files::Bytes read_checked(const Manifest& manifest, const std::string& name) {
 Manifest parse_manifest(const std::string& path, Json json) {
   const std::string expected = json.at("crc32c").get<std::string>();
   json.erase("crc32c");
-  if (checksum(json.dump()) != expected) throw UsageError("its checksum does not match: it was changed");
-  if (json.at("format") != kFormat) throw UsageError(text("its format is ", json.at("format"), ", not ", kFormat));
+  if (checksum(dumped(json)) != expected) throw UsageError("its checksum does not match: it was changed");
+  const std::uint64_t format = unsigned_at(json, "format");
+  if (format != kFormat) throw UsageError(text("its format is ", format, ", not ", kFormat));
   Manifest manifest{.path = path,
-                    .step = json.at("step").get<std::uint64_t>(),
-                    .workers = json.at("workers").get<std::uint64_t>(),
+                    .step = unsigned_at(json, "step"),
+                    .workers = unsigned_at(json, "workers"),
                     .config = {},
+                    .data = json.at("data").get<std::string>(),
                     .files = json.at("files")};
+  // A file for each rank and the model's; then the number can be believed.
+  if (manifest.workers == 0 || manifest.workers != manifest.files.size() - 1) {
+    throw UsageError(text("it has ", manifest.files.size(), " files of ", manifest.workers, " workers"));
+  }
+  for (const Json& file : manifest.files) {
+    unsigned_at(file, "bytes");
+    file.at("crc32c").get<std::string>();
+  }
   set_from_object(manifest.config, json.at("config"));
   return manifest;
 }
@@ -132,6 +164,14 @@ std::string checkpoint_path(const std::string& folder, std::uint64_t step) {
   return text(folder, "/", kFolderPrefix, digits);
 }
 
+bool is_checkpoint_file(std::string_view name) {
+  const auto is_between = [&](std::string_view begin, std::string_view end) {
+    return name.size() >= begin.size() + end.size() && name.starts_with(begin) && name.ends_with(end);
+  };
+  return name == kManifestName || name == kModelName || is_between("rank-", ".state") ||
+         is_between(".sparsewire-", ".tmp");  // files/replace.h
+}
+
 bool has_manifest(const std::string& path) { return fs::exists(path + "/" + kManifestName); }
 
 std::vector<std::uint64_t> checkpoint_steps(const std::string& folder) {
@@ -159,24 +199,37 @@ Json write_rank(const std::string& path, int rank, RankState& mine) {
   return files;
 }
 
+std::string fingerprint(const std::string& path) {
+  if (path.empty()) return {};
+  const files::Bytes bytes = files::read_file(path);
+  return text(bytes.size, " bytes, CRC-32C ", checksum(bytes.span()));
+}
+
+void check_all_here(const Manifest& manifest) {
+  for (const auto& [name, about] : manifest.files.items()) {
+    std::error_code error;
+    if (fs::file_size(manifest.path + "/" + name, error) == about.at("bytes").get<std::uint64_t>() && !error) continue;
+    throw std::runtime_error(text("'", manifest.path, "' has no whole ", name,
+                                  ": all ranks must write to the same folder, also those on other machines"));
+  }
+}
+
 void write_manifest(const Manifest& manifest) {
-  Json json{{"format", kFormat},
-            {"step", manifest.step},
-            {"workers", manifest.workers},
-            {"config", to_json(manifest.config)},
-            {"files", manifest.files}};
-  json["crc32c"] = checksum(json.dump());  // of all before it, without the spaces
-  const std::string bytes = json.dump(2) + '\n';
+  Json json{{"format", kFormat},           {"step", manifest.step},
+            {"workers", manifest.workers}, {"config", to_json(manifest.config)},
+            {"data", manifest.data},       {"files", manifest.files}};
+  json["crc32c"] = checksum(dumped(json));  // of all before it, without the spaces
+  const std::string bytes = dumped(json, 2) + '\n';
   write_file(manifest.path + "/" + kManifestName, std::as_bytes(std::span(bytes)));
 }
 
 Manifest read_manifest(const std::string& path) {
   const std::string name = path + "/" + kManifestName;
-  const files::Bytes bytes = files::read_file(name);
+  const files::Bytes bytes = read_regular(name);
   const auto* const begin = reinterpret_cast<const char*>(bytes.span().data());
   try {
     return parse_manifest(path, Json::parse(begin, begin + bytes.size));
-  } catch (const Json::exception&) {
+  } catch (const Json::exception&) {  // also where it has other things in it
     throw UsageError(text("'", name, "' is cut short or was changed"));
   } catch (const UsageError& error) {
     throw UsageError(text("'", name, "': ", error.what()));
@@ -198,7 +251,7 @@ std::optional<Manifest> find_checkpoint(const std::string& folder, const std::fu
       Manifest manifest = read_whole(path, step);
       if (!damage.empty()) say(text("damaged: ", damage, "; going back to step ", step));
       return manifest;
-    } catch (const std::exception& error) {  // UsageError, or a manifest with other things in it
+    } catch (const UsageError& error) {
       if (damage.empty()) damage = error.what();
     }
   }

@@ -1,10 +1,10 @@
 #include "train/config.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 
+#include "core/number.h"
 #include "core/text.h"
 #include "files/input.h"
 #include "sparsewire/errors.h"
@@ -29,7 +29,7 @@ std::vector<Setting> make_settings() {
   const auto flag = [&](bool C::*member, Option option) { all.push_back({option, {}, {}, {}, member}); };
 
   string(&C::problem, {"problem", "SPEC", "What is trained; see 'sparsewire list'"});
-  string(&C::data, {"data", "FILE", "For problems that take one"});
+  string(&C::data, {"data", "FILE", "For problems that take one", kMayChange});  // a checkpoint knows its contents
   integer(&C::workers,
           {"workers", "N", "Workers (default 4, or as many as mpirun started)", kMayChange, {.min = 0, .max = 1024}});
   string(&C::sparsifier, {"sparsifier", "SPEC", "Which entries travel"});
@@ -98,16 +98,6 @@ void set_number(TrainConfig& config, const Setting& setting, double value, const
   config.*setting.number = value;
 }
 
-// A number that is all of `given`.
-template <class Number>
-std::optional<Number> parse(const std::string& given) {
-  Number number{};
-  const char* const end = given.data() + given.size();
-  const auto [stop, error] = std::from_chars(given.data(), end, number);
-  if (error != std::errc() || stop != end) return std::nullopt;
-  return number;
-}
-
 std::string as_written(std::string_view key) {
   std::string name(key);
   std::replace(name.begin(), name.end(), '-', '_');
@@ -132,12 +122,12 @@ std::string long_name(std::string_view name) {
 void set_from_text(TrainConfig& config, const Setting& setting, const std::string& given) {
   if (setting.string != nullptr) set_string(config, setting, given);
   if (setting.integer != nullptr) {
-    const auto value = parse<std::uint64_t>(given);
+    const auto value = parse_number<std::uint64_t>(given);
     if (!value) refuse(setting, given, "a whole number in " + setting.option.range.text());
     set_integer(config, setting, *value, given);
   }
   if (setting.number != nullptr) {
-    const auto value = parse<double>(given);
+    const auto value = parse_number<double>(given);
     if (!value) refuse(setting, given, "a number in " + setting.option.range.text());
     set_number(config, setting, *value, given);
   }
@@ -226,6 +216,7 @@ void check(const TrainConfig& config) {
     throw UsageError(text("--feedback ", config.feedback, " does not go with --optimiser ", config.optimiser,
                           ": there would be momentum twice"));
   }
+  if (config.metrics == "-") throw UsageError("--metrics - is not a file: standard output is for the report");
   if (config.resume && config.checkpoint_dir.empty()) throw UsageError("--resume needs --checkpoint-dir");
 }
 
@@ -249,7 +240,7 @@ std::string difference(const TrainConfig& before, const TrainConfig& now) {
     if (setting.option.may_change) continue;
     const Json old = value_of(before, setting);
     const Json given = value_of(now, setting);
-    if (old == given) continue;
+    if (shown(old) == shown(given)) continue;  // as text: what is not UTF-8 was saved with replacements
     all += text(all.empty() ? "" : ", ", long_name(setting.option.name), " was ", shown(old), " and is ", shown(given));
   }
   return all;

@@ -52,7 +52,7 @@ struct Option {
   std::string_view name;  // as in files and reports: local_steps. On the command line: --local-steps
   std::string_view type;  // of what is given, for people; empty: a switch
   std::string_view help;
-  // Whether a resumed training may have another one: it does not decide what is computed.
+  // Whether a resumed training may have another one.
   bool may_change = false;
   Range range = {};                          // of a number
   std::vector<std::string_view> words = {};  // that are allowed, if only some are
@@ -91,8 +91,8 @@ void check(const TrainConfig& config);
 
 WorkerConfig worker_config(const TrainConfig& config);
 
-// What differs between two configurations and must not when a training goes on: "sparsifier is 'dense', not
-// 'topk:k=1'", for each option; empty if nothing does. `before` is that of a checkpoint.
+// What differs between two configurations and must not when a training goes on: `--seed was 1 and is 2`, for each
+// option; empty if nothing does. `before` is that of a checkpoint.
 std::string difference(const TrainConfig& before, const TrainConfig& now);
 
 }  // namespace sparsewire::train

@@ -34,6 +34,7 @@ Result Training::run() {
 }
 
 void Training::find_gradient() {
+  number_ = step_ + 1;
   lr_ = schedule_.lr(step_);
   if (is_local()) {
     follow_local_steps();
@@ -87,7 +88,7 @@ void Training::keep_books() {
   books_.bytes_up += stats.bytes_up;
   books_.bytes_down += stats.bytes_down;
   books_.bytes_served += stats.bytes_served;
-  books_.total_error = stats.total_error;
+  books_.total_error += stats.memory_norm2;
   books_.loss = stats.loss;
 }
 
@@ -106,11 +107,13 @@ void Training::compare_losses() {
   give_up(text("the loss of rank ", bad - losses.begin(), " is ", bad == losses.end() ? 0 : *bad));
 }
 
-void Training::give_up(const std::string& why) const {
+void Training::give_up(const std::string& why) const { throw SharedError(divergence(why), /*is_usage=*/false); }
+
+std::string Training::divergence(const std::string& why) const {
   const std::string from = checkpoints_ && checkpoints_->last()
                                ? text("the last checkpoint is '", checkpoints_->last_path(), "'")
                                : std::string("there is no checkpoint");
-  throw SharedError(text("diverged in step ", step_ + 1, ": ", why, "; ", from), /*is_usage=*/false);
+  return text("diverged in step ", number_, ": ", why, "; ", from);
 }
 
 void Training::change_weights() {
@@ -144,7 +147,15 @@ void Training::report() {
 void Training::write_if_due() {
   stopped_ = (worker_.stats().flags & (kStop | kTrouble)) != 0;
   const bool is_due = config_.checkpoint_every != 0 && step_ % config_.checkpoint_every == 0;
-  if (checkpoints_ && (is_due || stopped_ || step_ == config_.steps)) write_checkpoint();
+  if (!checkpoints_ || !(is_due || stopped_ || step_ == config_.steps)) return;
+  check_weights();
+  write_checkpoint();
+}
+
+// All ranks have the same, and find the same. A checkpoint of them would take the place of one that is of use.
+void Training::check_weights() const {
+  const auto bad = std::find_if_not(weights_.begin(), weights_.end(), [](float w) { return std::isfinite(w); });
+  if (bad != weights_.end()) give_up(text("weight ", bad - weights_.begin(), " is ", *bad));
 }
 
 Result train(const Run& run) {

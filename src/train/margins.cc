@@ -14,8 +14,9 @@ namespace {
 
 // How many entries to leave out before the next one, if each is there with probability `density`.
 std::uint64_t draw_gap(Draws& draws, double density) {
+  constexpr double kMost = 0x1p40;  // more than any row has
   if (density >= 1) return 0;
-  return static_cast<std::uint64_t>(std::log(1 - draws.uniform()) / std::log1p(-density));
+  return static_cast<std::uint64_t>(std::min(kMost, std::log(1 - draws.uniform()) / std::log1p(-density)));
 }
 
 double norm2(std::span<const double> x) {

@@ -55,8 +55,10 @@ std::size_t bytes_until(std::string_view lines, std::uint64_t keep_until) {
 }
 
 MetricsFile::MetricsFile(std::string path, std::uint64_t keep_until) : path_(std::move(path)) {
-  file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  // A pipe that nobody reads would be waited for, so it is not.
+  file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
   if (file_ < 0) fail(errno);
+  ::fcntl(file_, F_SETFL, O_APPEND);
   try {
     cut_back(keep_until);
   } catch (...) {

@@ -1,12 +1,12 @@
 // A classifier on drawn data: each class is a few Gaussian clusters in a small space, which a random network bends into
 // the inputs, so no straight line separates them. Some of the data are held back for evaluate().
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/number.h"
 #include "core/text.h"
 #include "sparsewire/errors.h"
 #include "train/network.h"
@@ -172,12 +172,11 @@ std::vector<std::size_t> parse_hidden(const Spec& spec, std::string_view written
   std::string_view rest = written;
   while (true) {
     const std::string_view item = rest.substr(0, rest.find('x'));
-    std::size_t width = 0;
-    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), width);
-    if (error != std::errc() || end != item.data() + item.size() || width < 1 || width > kWidest) {
+    const auto width = parse_number<std::size_t>(item);
+    if (!width || *width < 1 || *width > kWidest) {
       spec.fail(text("hidden=", written, " is neither 0 nor widths in [1, ", kWidest, "] like 64 or 64x32"));
     }
-    widths.push_back(width);
+    widths.push_back(*width);
     if (item.size() == rest.size()) return widths;
     rest.remove_prefix(item.size() + 1);
   }

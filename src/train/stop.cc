@@ -8,6 +8,8 @@
 namespace sparsewire::train {
 namespace {
 
+constexpr int kSignals[] = {SIGINT, SIGTERM};
+
 std::atomic<bool> wished = false;
 static_assert(std::atomic<bool>::is_always_lock_free, "a handler sets it");
 
@@ -20,8 +22,12 @@ void on_signal(int signal) {
 
 }  // namespace
 
-void catch_stop_signals() {
-  for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, on_signal);
+StopSignals::StopSignals() {
+  for (int i = 0; i < 2; ++i) before_[i] = std::signal(kSignals[i], on_signal);
+}
+
+StopSignals::~StopSignals() {
+  for (int i = 0; i < 2; ++i) std::signal(kSignals[i], before_[i]);
 }
 
 bool is_stop_wished() noexcept { return wished; }

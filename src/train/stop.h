@@ -3,8 +3,19 @@
 
 namespace sparsewire::train {
 
-// From now on the first SIGINT or SIGTERM is a wish to stop, and a second one ends the program at once.
-void catch_stop_signals();
+// As long as one lives, the first SIGINT or SIGTERM is a wish to stop, and a second one ends the program at once.
+// Around a training only: what comes before and after would not look at the wish.
+class StopSignals {
+ public:
+  StopSignals();
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+ private:
+  using Handler = void (*)(int);
+  Handler before_[2];
+};
 
 // Whether a signal has come.
 bool is_stop_wished() noexcept;

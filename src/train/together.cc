@@ -4,6 +4,7 @@
 #include <exception>
 #include <vector>
 
+#include "core/text.h"
 #include "sparsewire/errors.h"
 
 namespace sparsewire::train {
@@ -34,9 +35,12 @@ void together(Transport& transport, const std::function<void()>& work) {
   const std::string mine = outcome(work);
   std::vector<std::vector<std::byte>> all;
   transport.all_gather(std::as_bytes(std::span(mine)), all);
-  for (const std::vector<std::byte>& one : all) {
-    if (one.empty()) continue;
-    const std::string heard(reinterpret_cast<const char*>(one.data()), one.size());
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    if (all[r].empty()) continue;
+    const std::string heard(reinterpret_cast<const char*>(all[r].data()), all[r].size());
+    if (heard[0] != kUsage && heard[0] != kFailed) {
+      throw TransportError(text("rank ", r, " is at another place of the program"), static_cast<int>(r));
+    }
     throw SharedError(heard.substr(1), heard[0] == kUsage);
   }
 }

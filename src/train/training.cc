@@ -67,6 +67,7 @@ Training::Training(const Run& run)
       update_(weights_.size()) {}
 
 void Training::begin() {
+  compare_configs();
   std::string chosen;
   together(transport_, [&] {
     if (leads() && !config_.checkpoint_dir.empty()) chosen = choose_checkpoint();
@@ -82,14 +83,29 @@ void Training::begin() {
     if (leads() && !config_.metrics.empty()) metrics_.emplace(config_.metrics, step_);
   });
   if (config_.checkpoint_dir.empty()) return;
-  checkpoints_.emplace(config_.checkpoint_dir, config_.keep, transport_,
-                       path.empty() ? std::nullopt : std::optional(step_));
+  checkpoints_.emplace(config_, transport_, path.empty() ? std::nullopt : std::optional(step_));
+}
+
+// Processes may have been started with different options; what each of them does with files is its own affair.
+void Training::compare_configs() {
+  std::string all;
+  for (const Setting& setting : settings()) {
+    const std::string_view name = setting.option.name;
+    const bool is_own = name == "json" || name == "metrics" || name == "deadline" || name == "quiet" || name == "data";
+    if (!is_own) all += text(name, '=', value_of(config_, setting), '\n');
+  }
+  const std::vector<std::uint32_t> checksums = everyones(transport_, crc32c(std::as_bytes(std::span(all))));
+  const auto other = std::find_if(checksums.begin(), checksums.end(), [&](auto one) { return one != checksums[0]; });
+  if (other == checksums.end()) return;
+  throw SharedError(text("rank ", other - checksums.begin(), " was started with other options than rank 0"),
+                    /*is_usage=*/true);
 }
 
 // Where to go on; empty: at the start. Throws UsageError.
 std::string Training::choose_checkpoint() {
   const std::string& folder = config_.checkpoint_dir;
   make_writable(folder);
+  lock_.emplace(folder);
   if (!config_.resume) {
     if (!has_checkpoints(folder)) return {};
     throw UsageError(text("'", folder,
@@ -103,6 +119,9 @@ std::string Training::choose_checkpoint() {
   }
   const std::string differs = difference(found->config, config_);
   if (!differs.empty()) throw UsageError(text("'", found->path, "' is of another training: ", differs));
+  if (found->data != fingerprint(config_.data)) {
+    throw UsageError(text("'", found->path, "' is of other data than '", config_.data, "'"));
+  }
   if (found->step > config_.steps) {
     throw UsageError(text("'", found->path, "' is beyond --steps ", config_.steps));
   }
@@ -135,17 +154,27 @@ void Training::go_on_from(const std::string& path) {
   worker_.load(workers);
   books_ = books[rank % books.size()];
   if (books.size() == static_cast<std::size_t>(transport_.size())) return;
-  const Books all = sum(books);  // rank 0 keeps the books of those that are gone
+  const Books all = sum(books);          // rank 0 keeps the books of those that are gone
+  books_.total_error = all.total_error;  // a mean
   books_.bytes_up = leads() ? all.bytes_up : 0;
   books_.bytes_down = leads() ? all.bytes_down : 0;
   books_.bytes_served = leads() ? all.bytes_served : 0;
 }
 
+// Updates are compared every so often, but what optimisers make of them is each rank's own.
+std::uint32_t Training::compare_weights() {
+  const std::vector<std::uint32_t> checksums = everyones(transport_, crc32c(std::as_bytes(std::span(weights_))));
+  const auto other = std::find_if(checksums.begin(), checksums.end(), [&](auto one) { return one != checksums[0]; });
+  if (other == checksums.end()) return checksums[0];
+  throw ReplicasDiffer(text("the weights of rank ", other - checksums.begin(), " differ from those of rank 0"));
+}
+
 void Training::write_checkpoint() {
+  compare_weights();
   RankState mine{.step = step_, .weights = {}, .optimiser = {}, .worker = worker_.save(), .books = books_};
   if (leads()) mine.weights = weights_;
   if (leads() || is_local()) mine.optimiser = save(*optimiser_);
-  checkpoints_->write(config_, mine);
+  checkpoints_->write(mine);
 }
 
 Result Training::finish() {
@@ -155,20 +184,16 @@ Result Training::finish() {
     if (!leads() || !is_finished) return;
     if (!evaluation_) evaluation_ = problem_.evaluate(weights_);
     if (!std::isfinite(evaluation_->loss)) {
-      throw std::runtime_error(text("diverged: after step ", step_, " the loss is ", evaluation_->loss));
+      throw std::runtime_error(divergence(text("the loss is ", evaluation_->loss)));
     }
   });
-  const std::vector<std::uint32_t> checksums = everyones(transport_, crc32c(std::as_bytes(std::span(weights_))));
-  const auto other = std::find_if(checksums.begin(), checksums.end(), [&](auto one) { return one != checksums[0]; });
-  if (other != checksums.end()) {
-    throw ReplicasDiffer(text("the weights of rank ", other - checksums.begin(), " differ from those of rank 0"));
-  }
+  const std::uint32_t checksum = compare_weights();
   Result result{.finished = is_finished,
                 .step = step_,
                 .first_step = first_step_,
                 .evaluation = evaluation_,
                 .books = sum(everyones(transport_, books_)),
-                .weights_crc32c = checksums[0],
+                .weights_crc32c = checksum,
                 .checkpoint = std::nullopt};
   if (checkpoints_ && checkpoints_->last()) result.checkpoint = checkpoints_->last_path();
   return result;

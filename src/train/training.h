@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "files/folder_lock.h"
 #include "sparsewire/worker.h"
 #include "train/loop.h"
 #include "train/optimiser.h"
@@ -32,6 +33,8 @@ class Training {
   void write_if_due();
   Result finish();
 
+  void compare_configs();
+  std::uint32_t compare_weights();
   std::string choose_checkpoint();
   void go_on_from(const std::string& path);
   void write_checkpoint();
@@ -42,7 +45,9 @@ class Training {
   void keep_books();
   std::uint8_t flags() const;
   void compare_losses();
+  void check_weights() const;
   [[noreturn]] void give_up(const std::string& why) const;
+  std::string divergence(const std::string& why) const;
 
   bool leads() const { return transport_.rank() == 0; }
   bool is_local() const { return config_.local_steps > 1; }
@@ -61,12 +66,14 @@ class Training {
   std::vector<float> update_;
   std::vector<float> local_;      // weights on the way of local steps
   std::uint64_t step_ = 0;        // steps done
+  std::uint64_t number_ = 0;      // of the step under way, or of the last one
   std::uint64_t first_step_ = 0;  // done by the training that this one goes on from
   double lr_ = 0;
   double batch_loss_ = std::numeric_limits<double>::quiet_NaN();  // of this rank
   Books books_;
   bool stopped_ = false;
 
+  std::optional<files::FolderLock> lock_;  // of rank 0, while it writes checkpoints there
   std::optional<Checkpoints> checkpoints_;
   std::optional<MetricsFile> metrics_;    // of rank 0, like the evaluation
   std::optional<Evaluation> evaluation_;  // of the last step, if there was one

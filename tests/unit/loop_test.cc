@@ -258,7 +258,7 @@ TEST(Loop, StopsWhereItDivergesAndNamesStepAndRank) {
       "is no checkpoint");
   Breaks late(0, 99, 1, 1);
   late.evaluated = kNan;
-  EXPECT_THAT(error_of([&] { run(config, late); }), HasSubstr("diverged: after step 25"));
+  EXPECT_THAT(error_of([&] { run(config, late); }), HasSubstr("diverged in step 25: the loss is nan"));
 }
 
 TEST(Loop, NamesTheLastCheckpointWhereItDiverges) {

@@ -26,7 +26,7 @@ Plan small_plan(const char* sparsifier, int workers, std::uint64_t rounds) {
 TEST(Rounds, KeepBooksOverAllWorkers) {
   const auto problem = small_problem(3);
   std::vector<std::uint64_t> seen;
-  const Books books =
+  const RoundBooks books =
       run(small_plan("topk:k=5", 3, 7), *problem, [&](const Round& round) { seen.push_back(round.step); });
   EXPECT_EQ(seen, (std::vector<std::uint64_t>{0, 1, 2, 3, 4, 5, 6, 7}));
   EXPECT_EQ(books.entries, std::vector<double>(7, 15));
@@ -39,7 +39,7 @@ TEST(Rounds, KeepBooksOverAllWorkers) {
 
 TEST(Rounds, OfDenseTrainingHoldNothingBack) {
   const auto problem = small_problem(2);
-  const Books books = run(small_plan("dense", 2, 4), *problem, [](const Round&) {});
+  const RoundBooks books = run(small_plan("dense", 2, 4), *problem, [](const Round&) {});
   EXPECT_EQ(books.peak(), 0);
   EXPECT_EQ(books.all_entries(), 48);
 }
