@@ -4,6 +4,7 @@
     train_test.py PROGRAM MPIEXEC [SUITE]...     MPIEXEC: "" where there is none; SUITE: some of the classes below
 """
 
+import fcntl
 import json
 import os
 import random
@@ -11,9 +12,11 @@ import re
 import resource
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import unittest
 from pathlib import Path
 
@@ -395,6 +398,53 @@ class Options(Case):
         self.assertEqual(self.train(*checkpoints, "--resume", "--steps", "25")["step"], 25)
         self.assertIn("going on from 'c/step-00000015'", self.stderr)
 
+    def test_for_pipes(self):
+        os.mkfifo(self.folder / "p")
+        self.refuses(*SMALL, "--metrics", "p", code=1, says="cannot write 'p'")  # nobody reads it
+        reader = subprocess.Popen(["cat", "p"], cwd=self.folder, stdout=subprocess.PIPE, text=True)
+        done = self.run_train(*SMALL, *THREADS, "--steps", "3", "--json", "p")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(reader.communicate()[0])["step"], 3)
+        self.refuses(*SMALL, "--metrics", "-", says="--metrics -")
+
+    def test_that_differ_between_ranks_are_noticed_before_the_first_step(self):
+        for more in (["--lr", "0.2"], ["--steps", "30"], ["--optimiser", "adam"], ["--checkpoint-dir", "c"]):
+            common = [PROGRAM, "train", "--transport", "mpi", *SMALL, "--steps", "20", "--metrics", "m.jsonl"]
+            if not MPIEXEC:
+                self.skipTest("no mpirun")
+            command = [MPIEXEC, "-n", "1", *common, ":", "-n", "1", *common, *more]
+            done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("sparsewire: rank 1 was started with other options than rank 0", done.stderr)
+            self.assertEqual(self.metrics(), [])
+
+    def test_without_transport_mpi_under_mpirun(self):
+        if not MPIEXEC:
+            self.skipTest("no mpirun")
+        done = subprocess.run([MPIEXEC, "-n", "2", PROGRAM, "train", *SMALL], cwd=self.folder, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("add --transport mpi", done.stderr)
+
+    def test_show_a_bar_as_wide_as_the_terminal(self):
+        for columns in (30, 200):
+            ours, theirs = os.openpty()
+            fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+            done = subprocess.run(self.command(*SMALL, *THREADS, "--steps", "40"), cwd=self.folder, stdout=subprocess.PIPE, stderr=theirs)
+            os.close(theirs)
+            shown = b""
+            try:
+                while piece := os.read(ours, 10000):
+                    shown += piece
+            except OSError:  # Linux's end of a terminal
+                pass
+            os.close(ours)
+            self.assertEqual(done.returncode, 0)
+            bars = re.findall(r"\r\x1b\[K(\[[#.]{24}\][^\r\n]*)", shown.decode())
+            self.assertTrue(bars)
+            self.assertLess(max(map(len, bars)), columns)
+            if columns == 200:
+                self.assertRegex(bars[-1], r"#{24}\] step 40/40  loss .* steps/s  1/[\d.]+ of dense, .* saved")
+
     def test_diverge(self):
         self.refuses("--problem", "downlink_toy", "--lr", "1e9", code=1, says="diverged in step ")
         says = self.refuses("--problem", "downlink_toy", "--lr", "3", "--checkpoint-dir", "c", "--checkpoint-every", "5",
@@ -443,6 +493,9 @@ class Compare(Case):
         self.refuses(*self.SMALL[:-2], "--ratio", "7", command="compare", says="--ratio 7 is not a number in (0, 1]")
         self.refuses(*self.SMALL, "--exchange", "nosuch", "--out", "y", command="compare", says="nosuch")
         self.assertFalse((self.folder / "y").exists(), "refused before anything ran")
+        self.refuses(*self.SMALL, "--exchange", "allgather", command="compare", says="topk_both_ways: ")
+        self.refuses(*self.SMALL, "--json", "none/r.json", "--out", "z", code=1, command="compare", says="cannot write 'none/r.json'")
+        self.assertEqual(os.listdir(self.folder / "z"), [])
 
     def test_shows_who_diverges_and_goes_on(self):
         done = self.run_train("--problem", "downlink_toy", "--lr", "1e9", "--methods", "topk,dense", "--json", "r.json", command="compare")

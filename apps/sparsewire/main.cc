@@ -72,7 +72,9 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, tidy_up);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    if (std::signal(signal, tidy_up) == SIG_IGN) std::signal(signal, SIG_IGN);  // nohup
+  }
   try {
     return run(argc, argv);
   } catch (const sparsewire::UsageError& error) {

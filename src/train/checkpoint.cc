@@ -23,13 +23,12 @@ void make_folder(const std::string& path) {
 // Also where a kill left half of it: what has no manifest is no checkpoint, so the manifest goes first. What is not
 // ours stays, and the folder with it.
 void remove_checkpoint(const std::string& path) {
-  if (!fs::is_directory(path)) return;
-  fs::remove(path + "/" + kManifestName);
-  for (const auto& entry : fs::directory_iterator(path)) {
-    if (is_checkpoint_file(entry.path().filename().string())) fs::remove(entry.path());
+  std::error_code stays;  // nor is it a reason to stop a training if it cannot be removed
+  fs::remove(path + "/" + kManifestName, stays);
+  for (const auto& entry : fs::directory_iterator(path, stays)) {
+    if (is_checkpoint_file(entry.path().filename().string())) fs::remove(entry.path(), stays);
   }
-  std::error_code not_empty;
-  fs::remove(path, not_empty);
+  fs::remove(path, stays);
 }
 
 }  // namespace

@@ -104,9 +104,9 @@ std::string as_written(std::string_view key) {
   return name;
 }
 
-std::string shown(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
-
 }  // namespace
+
+std::string shown(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 const std::vector<Setting>& settings() {
   static const std::vector<Setting> all = make_settings();

@@ -85,6 +85,8 @@ void set_from_file(TrainConfig& config, const std::string& path);
 Json to_json(const TrainConfig& config);
 // Of one option, as in to_json().
 Json value_of(const TrainConfig& config, const Setting& setting);
+// In one line; what is not UTF-8 is replaced.
+std::string shown(const Json& value);
 
 // Refuses what cannot go together. Throws UsageError.
 void check(const TrainConfig& config);

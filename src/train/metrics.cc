@@ -10,6 +10,7 @@
 
 #include "core/text.h"
 #include "files/input.h"
+#include "sparsewire/errors.h"
 
 namespace sparsewire::train {
 
@@ -77,6 +78,9 @@ void MetricsFile::cut_back(std::uint64_t keep_until) {
   if (keep_until > 0) {
     const files::Bytes bytes = files::read_file(path_);
     kept = bytes_until({reinterpret_cast<const char*>(bytes.span().data()), bytes.size}, keep_until);
+    if (kept == 0 && bytes.size > 0) {
+      throw UsageError(text("'", path_, "' does not begin with a line of metrics: it is left as it is"));
+    }
   }
   if (::ftruncate(file_, static_cast<off_t>(kept)) != 0) fail(errno);
 }

@@ -8,7 +8,7 @@
 namespace sparsewire::train {
 namespace {
 
-constexpr int kSignals[] = {SIGINT, SIGTERM};
+constexpr int kSignals[StopSignals::kCount] = {SIGINT, SIGTERM, SIGHUP};
 
 std::atomic<bool> wished = false;
 static_assert(std::atomic<bool>::is_always_lock_free, "a handler sets it");
@@ -23,11 +23,14 @@ void on_signal(int signal) {
 }  // namespace
 
 StopSignals::StopSignals() {
-  for (int i = 0; i < 2; ++i) before_[i] = std::signal(kSignals[i], on_signal);
+  for (int i = 0; i < kCount; ++i) {
+    before_[i] = std::signal(kSignals[i], on_signal);
+    if (before_[i] == SIG_IGN) std::signal(kSignals[i], SIG_IGN);  // nohup
+  }
 }
 
 StopSignals::~StopSignals() {
-  for (int i = 0; i < 2; ++i) std::signal(kSignals[i], before_[i]);
+  for (int i = 0; i < kCount; ++i) std::signal(kSignals[i], before_[i]);
 }
 
 bool is_stop_wished() noexcept { return wished; }

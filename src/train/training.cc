@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <mutex>
 
 #include "core/crc32c.h"
 #include "core/state.h"
@@ -92,7 +93,7 @@ void Training::compare_configs() {
   for (const Setting& setting : settings()) {
     const std::string_view name = setting.option.name;
     const bool is_own = name == "json" || name == "metrics" || name == "deadline" || name == "quiet" || name == "data";
-    if (!is_own) all += text(name, '=', value_of(config_, setting), '\n');
+    if (!is_own) all += text(name, '=', shown(value_of(config_, setting)), '\n');
   }
   const std::vector<std::uint32_t> checksums = everyones(transport_, crc32c(std::as_bytes(std::span(all))));
   const auto other = std::find_if(checksums.begin(), checksums.end(), [&](auto one) { return one != checksums[0]; });
@@ -134,6 +135,9 @@ std::string Training::choose_checkpoint() {
 }
 
 void Training::go_on_from(const std::string& path) {
+  // Workers that are threads come one by one: each looks at the states of all, which would fill the memory.
+  static std::mutex one_by_one;
+  const std::lock_guard lock(one_by_one);
   std::vector<RankState> saved = read_checkpoint(read_manifest(path));
   if (saved[0].weights.size() != weights_.size()) {
     throw UsageError(text("'", path, "' has ", saved[0].weights.size(), " weights, and the problem ", weights_.size()));

@@ -4,13 +4,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "core/crc32c.h"
+#include "files/folder_lock.h"
 #include "folder.h"
 #include "sparsewire/errors.h"
 #include "train/checkpoint_files.h"
@@ -46,7 +50,7 @@ struct Outcome {
 Outcome run(const TrainConfig& config) {
   Outcome outcome;
   const auto workers = static_cast<int>(config.workers);
-  const auto problem = make_problem(config.problem, {.workers = workers, .seed = config.seed, .data = {}});
+  const auto problem = make_problem(config.problem, {.workers = workers, .seed = config.seed, .data = config.data});
   run_on_threads(workers, [&](Transport& transport) {
     const bool leads = transport.rank() == 0;
     Run one{.config = config, .problem = *problem, .transport = transport};
@@ -182,9 +186,15 @@ TEST(Checkpoint, GoesOnWithAnotherNumberOfWorkers) {
       const Outcome resumed = resume(config, 20);
       EXPECT_EQ(resumed.result.step, 20U);
       EXPECT_GE(resumed.result.books.bytes_up, before.books.bytes_up);
+      EXPECT_GE(resumed.result.books.total_error, before.books.total_error);
       ASSERT_EQ(resumed.said.size(), 2U);
       EXPECT_THAT(resumed.said[1], HasSubstr("of 3 workers, and now there are " + std::to_string(workers)));
-      // And from there again, bit for bit.
+      // And from there again, bit for bit: by way of 15 it arrives at the same.
+      const Folder other;
+      fs::create_directories(other / "c");
+      fs::copy(folder / "c/step-00000010", other / "c/step-00000010", fs::copy_options::recursive);
+      config.checkpoint_dir = other / "c";
+      resume(config, 15);
       EXPECT_EQ(resume(config, 20).result.weights_crc32c, resumed.result.weights_crc32c);
     }
   }
@@ -276,6 +286,43 @@ TEST_F(Damage, WithoutAManifestIsALeftover) {
   EXPECT_EQ(outcome.said.size(), 1U);
 }
 
+// With a good checksum, so that only a look at what it says can tell.
+TEST_F(Damage, OfAManifestThatIsMadeUpFallsBack) {
+  const Json good = Json::parse(folder_.read("c/step-00000020/manifest.json"));
+  const auto with_changed = [&](const char* what, const std::function<void(Json&)>& change) {
+    Json json = good;
+    json.erase("crc32c");
+    change(json);
+    const std::string text = json.dump();
+    char checksum[9];
+    std::snprintf(checksum, sizeof checksum, "%08x", crc32c(std::as_bytes(std::span(text))));
+    json["crc32c"] = checksum;
+    with("manifest.json", json.dump(2), what);
+  };
+  for (const Json& workers : {Json(0), Json(-1), Json(3.5), Json(4), Json(1ULL << 62), Json("3"), Json(nullptr)}) {
+    with_changed("workers", [&](Json& json) { json["workers"] = workers; });
+  }
+  with_changed("step", [](Json& json) { json["step"] = 20.5; });
+  with_changed("format", [](Json& json) { json["format"] = 2; });
+  with_changed("files", [](Json& json) { json["files"]["rank-1.state"] = 7; });
+  with_changed("all files", [](Json& json) { json["files"] = "none"; });
+  with_changed("config", [](Json& json) { json["config"]["no_such"] = 1; });
+}
+
+// A pipe would be waited for.
+TEST_F(Damage, OfAFileThatIsAPipeFallsBack) {
+  for (const char* name : {"rank-1.state", "manifest.json"}) {
+    const Folder copy;
+    fs::copy(folder_ / "c", copy / "c", fs::copy_options::recursive);
+    const std::string path = copy / "c/step-00000020/" + name;
+    fs::remove(path);
+    ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+    TrainConfig config = config_;
+    config.checkpoint_dir = copy / "c";
+    EXPECT_EQ(run(config).result.first_step, 10U);
+  }
+}
+
 TEST_F(Damage, OfAllIsAnError) {
   folder_.write("c/step-00000010/rank-0.state", "x");
   folder_.write("c/step-00000020/rank-1.state", "x");
@@ -304,6 +351,73 @@ TEST(Checkpoint, OfAnotherTrainingIsRefused) {
   refuses([](auto& c) { c.optimiser = "adam"; }, "--optimiser was");
   refuses([](auto& c) { c.steps = 19; }, "is beyond --steps 19");
   refuses([](auto& c) { c.resume = false; }, "has checkpoints of an earlier training");
+}
+
+TEST(Checkpoint, LeavesAloneWhatIsNotItsOwn) {
+  const Folder folder;
+  TrainConfig config = small(folder);
+  config.keep = 1;
+  for (const char* name : {"c/step-00000007", "c/step-00000010"}) fs::create_directories(folder / name);
+  folder.write("c/step-00000007/mine", "precious");
+  folder.write("c/step-00000010/mine", "precious");
+  run(config);
+  EXPECT_EQ(folder.read("c/step-00000007/mine"), "precious");
+  EXPECT_EQ(folder.read("c/step-00000010/mine"), "precious");
+  EXPECT_EQ(resume(config, 30).result.first_step, 20U);
+}
+
+TEST(Checkpoint, IsForOneTrainingAtATime) {
+  const Folder folder;
+  const TrainConfig config = small(folder);
+  fs::create_directories(config.checkpoint_dir);
+  {
+    const files::FolderLock lock(config.checkpoint_dir);
+    EXPECT_THAT(error_of([&] { run(config); }), HasSubstr("being written to by another training"));
+  }
+  EXPECT_EQ(error_of([&] { run(config); }), "none");
+}
+
+TEST(Checkpoint, MayLieWhereNamesAreNotUtf8) {
+  const Folder folder;
+  TrainConfig config = small(folder);
+  config.checkpoint_dir = folder / "n\xff";
+  run(config);
+  EXPECT_EQ(resume(config, 30).result.first_step, 20U);
+}
+
+// Weights overflow a step before a gradient or a loss shows it.
+TEST(Checkpoint, IsNeverOfWeightsThatAreNotFinite) {
+  const Folder folder;
+  TrainConfig config = small(folder);
+  config.sparsifier = "dense";
+  config.downlink = "";
+  config.lr = 3;
+  config.steps = 1000;
+  config.checkpoint_every = 1;
+  config.keep = 1;
+  const std::string error = error_of([&] { run(config); });
+  EXPECT_THAT(error, HasSubstr("failed: diverged in step "));
+  const auto found = find_checkpoint(config.checkpoint_dir, [](const std::string&) {});
+  ASSERT_TRUE(found);
+  EXPECT_THAT(error, HasSubstr("the last checkpoint is '" + found->path));
+  const std::vector<RankState> saved = read_checkpoint(*found);
+  for (const float weight : saved[0].weights) ASSERT_TRUE(std::isfinite(weight));
+}
+
+TEST(Checkpoint, KnowsItsDataByTheirContents) {
+  const Folder folder;
+  folder.write("a", "+1 1:1\n-1 2:1\n+1 1:2\n");
+  folder.write("b", "+1 1:1\n-1 2:1\n+1 1:2\n");
+  TrainConfig config = small(folder);
+  config.problem = "logreg";
+  config.sparsifier = "topk:k=1";
+  config.downlink = "";
+  config.data = folder / "a";
+  run(config);
+  config.data = folder / "b";
+  EXPECT_EQ(resume(config, 30).result.first_step, 20U);
+  folder.write("b", "+1 1:1\n-1 2:1\n+1 1:3\n");
+  EXPECT_THAT(error_of([&] { resume(config, 40); }), HasSubstr("is of other data than"));
 }
 
 TEST(Checkpoint, IsNotNeededToBegin) {
