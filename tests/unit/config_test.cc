@@ -132,8 +132,8 @@ TEST(Config, SaysWhatDiffers) {
   other.steps = 9;
   EXPECT_EQ(difference(config, other),
             "--sparsifier was \"topk:ratio=0.01\" and is \"dense\", --lr was 0.1 and is 0.2");
-  for (const char* name : {"problem", "data", "sparsifier", "feedback", "exchange", "downlink", "codec",
-                           "downlink_codec", "scope", "optimiser", "lr", "schedule", "clip", "local_steps", "seed"}) {
+  for (const char* name : {"problem", "sparsifier", "feedback", "exchange", "downlink", "codec", "downlink_codec",
+                           "scope", "optimiser", "lr", "schedule", "clip", "local_steps", "seed"}) {
     EXPECT_FALSE(setting(name).option.may_change) << name;
   }
 }
