@@ -44,13 +44,21 @@ std::string Progress::line(const train::StepReport& report) const {
   const double seconds = std::chrono::duration<double>(Clock::now() - began_).count();
   if (seconds > 0) text += fmt::format("  {:.3g} steps/s", static_cast<double>(steps_) / seconds);
   if (dense_ > 0 && moved_ > 0) {
-    text += fmt::format("  1/{:.1f} of dense, {} saved", dense_ / moved_, in_units(std::max(0.0, dense_ - moved_)));
+    text += fmt::format("  1/{:.1f} of dense, {} saved for each", dense_ / moved_,
+                        in_units(std::max(0.0, dense_ - moved_)));
   }
   return text;
 }
 
+// Once everything given has turned out to be right.
+void Progress::show_config() {
+  if (!config_.quiet && title_.empty() && !is_config_shown_) std::fprintf(stderr, "%s\n", one_line(config_).c_str());
+  is_config_shown_ = true;
+}
+
 void Progress::look(const train::StepReport& report) {
   if (config_.quiet) return;
+  show_config();
   ++steps_;
   // A server moves what all its workers do, and nothing of its own.
   const auto workers = static_cast<double>(config_.workers);
@@ -75,6 +83,7 @@ void Progress::look(const train::StepReport& report) {
 }
 
 void Progress::say(const std::string& message) {
+  show_config();
   clear_bar();
   std::fprintf(stderr, "sparsewire: %s\n", message.c_str());
 }

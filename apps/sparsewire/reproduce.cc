@@ -145,12 +145,19 @@ void list(const Command& command) {
   print(command.json, {{"reproductions", rows}}, text);
 }
 
+std::string all_names() {
+  std::vector<std::string> names;
+  for (const Reproduction& one : reproduce::reproductions()) names.emplace_back(one.name);
+  return joined(names);
+}
+
 void run(Command& command) {
   if (command.quick && command.full) throw UsageError("--quick and --full exclude each other");
   if (command.list) {
     if (!command.name.empty()) throw UsageError("--list and a NAME exclude each other");
     return list(command);
   }
+  if (command.name.empty()) throw UsageError("NAME is missing; there are " + all_names());
   const Reproduction& reproduction = reproduce::find_reproduction(command.name);
   check_options(reproduction, command.options);
   check_distinct({{"--data", command.options.data}, {"--json", command.json}});

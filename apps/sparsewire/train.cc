@@ -102,13 +102,8 @@ Outcome run_rank(const TrainConfig& config, train::Problem& problem, Transport& 
   return outcome;
 }
 
-void show(const TrainConfig& config) {
-  if (!config.quiet) std::fprintf(stderr, "%s\n", one_line(config).c_str());
-}
-
 void train_on_threads(TrainConfig config) {
   if (config.workers == 0) config.workers = kDefaultWorkers;
-  show(config);
   const auto problem = problem_of(config);
   Outcome outcome;
   const auto body = [&](Transport& transport) {
@@ -131,7 +126,6 @@ void train_on_mpi(TrainConfig config, Transport& transport) {
       throw UsageError(fmt::format("--workers {}: mpirun started {}", config.workers, ranks));
     }
     config.workers = ranks;
-    if (transport.rank() == 0) show(config);
     problem = problem_of(config);
   });
   Outcome outcome;
@@ -176,9 +170,9 @@ void train(const GivenSettings& given) {
 void add_train(CLI::App& program) {
   CLI::App* const command = program.add_subcommand("train", "Train a problem with many workers");
   command->footer(
-      "Ctrl-C and SIGTERM stop after a step, with a checkpoint if there is a folder for them; --resume goes on bit "
-      "for\n"
-      "bit as if nothing had happened.\n"
+      "Ctrl-C, SIGTERM and SIGHUP stop after a step, with a checkpoint if there is a folder for them; --resume goes "
+      "on\n"
+      "bit for bit as if nothing had happened.\n"
       "Examples:\n"
       "  sparsewire train --workers 8 --sparsifier topk:ratio=0.01 --downlink topk:ratio=0.01 --steps 500\n"
       "  sparsewire train --checkpoint-dir run1 --metrics run1.jsonl --resume\n"

@@ -11,7 +11,9 @@ namespace {
 
 std::string shown_default(const train::TrainConfig& defaults, const train::Setting& setting) {
   const Json value = train::value_of(defaults, setting);
-  if (setting.option.help.find("(") != std::string_view::npos || value == "" || setting.flag != nullptr) return {};
+  if (setting.option.help.find("default") != std::string_view::npos || value == "" || setting.flag != nullptr)
+    return {};
+  if (setting.option.name == "workers" && value == 0) return " (default 4, or as many as mpirun started)";
   return fmt::format(" (default {})", value.is_string() ? value.get<std::string>() : value.dump());
 }
 
@@ -30,7 +32,9 @@ void add_settings(CLI::App& command, const train::TrainConfig& defaults,
   for (const train::Setting& setting : train::settings()) {
     const std::string name(setting.option.name);
     if (std::find(without.begin(), without.end(), name) != without.end()) continue;
-    const std::string option = (name == "quiet" ? "-q," : "") + train::long_name(name);
+    std::string option = train::long_name(name);
+    if (name == "quiet") option = "-q," + option;
+    if (name == "optimiser") option += ",--optimizer";
     const std::string help = std::string(setting.option.help) + shown_default(defaults, setting);
     if (setting.flag != nullptr) {
       command.add_flag_callback(

@@ -37,7 +37,8 @@ std::chrono::milliseconds deadline_of(const train::TrainConfig& config);
 // One line: "problem=mlp workers=4 ...", what is empty left out.
 std::string one_line(const train::TrainConfig& config);
 
-// Steps on standard error: a bar that moves on a terminal, otherwise a line every so often.
+// The configuration once, unless there is a title; then steps, on standard error: a bar that moves on a terminal,
+// otherwise a line every so often.
 class Progress {
  public:
   Progress(const train::TrainConfig& config, std::string_view title);
@@ -52,12 +53,14 @@ class Progress {
  private:
   using Clock = std::chrono::steady_clock;
   std::string line(const train::StepReport& report) const;
+  void show_config();
   void clear_bar();
 
   const train::TrainConfig& config_;
   std::string title_;
   bool is_terminal_;
   bool bar_shown_ = false;
+  bool is_config_shown_ = false;
   Clock::time_point began_ = Clock::now();
   Clock::time_point shown_;
   std::uint64_t steps_ = 0;

@@ -1,6 +1,6 @@
-#include "core/text.h"
+#include "core/registry.h"
+
 #include "exchange/exchange.h"
-#include "sparsewire/errors.h"
 
 namespace sparsewire {
 namespace {
@@ -25,16 +25,9 @@ std::span<const ExchangeInfo> exchanges() noexcept { return kInfos; }
 
 std::unique_ptr<Exchange> make_exchange(std::string_view spec_text, const ExchangePlan& plan, Transport& transport) {
   Spec spec(spec_text);
-  std::string names;
-  for (std::size_t i = 0; i < std::size(kInfos); ++i) {
-    if (kInfos[i].name == spec.name()) {
-      auto exchange = kMakers[i](spec, plan, transport);
-      spec.finish();
-      return exchange;
-    }
-    names += text(names.empty() ? "" : ", ", kInfos[i].name);
-  }
-  throw UsageError(text("'", spec.name(), "' is not an exchange; there are ", names, ", auto"));
+  auto exchange = kMakers[find_by_name(kInfos, spec.name(), "an exchange", "auto")](spec, plan, transport);
+  spec.finish();
+  return exchange;
 }
 
 }  // namespace sparsewire

@@ -58,7 +58,7 @@ Result reproduce_downlink_toy(const Options& options, const Progress& progress) 
   const std::uint64_t seeds = options.seeds.value_or(options.by_size<std::uint64_t>(5, 5, 20));
 
   Result result;
-  Table table({"method", "mean F at the end", "published", "F*"});
+  Table table({"method", "mean F at the end", "to compare with", "F*"});
   std::map<std::string, double> means;
   std::size_t done = 0;
   for (const Method& method : kMethods) {

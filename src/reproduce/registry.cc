@@ -1,8 +1,8 @@
+#include "core/registry.h"
+
 #include <algorithm>
 
-#include "core/text.h"
 #include "reproduce/reproduction.h"
-#include "sparsewire/errors.h"
 
 namespace sparsewire::reproduce {
 
@@ -34,12 +34,7 @@ bool Reproduction::takes(std::string_view option) const noexcept {
 std::span<const Reproduction> reproductions() noexcept { return kAll; }
 
 const Reproduction& find_reproduction(std::string_view name) {
-  std::string names;
-  for (const Reproduction& reproduction : kAll) {
-    if (reproduction.name == name) return reproduction;
-    names += text(names.empty() ? "" : ", ", reproduction.name);
-  }
-  throw UsageError(text("'", name, "' is not a reproduction; there are ", names));
+  return kAll[find_by_name(kAll, name, "a reproduction")];
 }
 
 }  // namespace sparsewire::reproduce

@@ -1,8 +1,6 @@
 #include "sparsify/registry.h"
 
-#include <array>
-#include <string>
-
+#include "core/registry.h"
 #include "core/text.h"
 #include "kernels/simd.h"
 #include "sparsewire/errors.h"
@@ -12,13 +10,8 @@ namespace {
 
 using Make = std::unique_ptr<Sparsifier> (*)(Spec& spec, const Place& place);
 
-struct Entry {
-  SparsifierInfo info;
-  Make make;
-};
-
-constexpr Entry kEntries[] = {
-#define SPARSIFIER(name, summary, example) {{#name, summary, example}, make_##name},
+constexpr Make kMakers[] = {
+#define SPARSIFIER(name, summary, example) make_##name,
 #include "sparsify/sparsifiers.def"
 #undef SPARSIFIER
 };
@@ -42,16 +35,9 @@ std::unique_ptr<Sparsifier> make_sparsifier(std::string_view spec_text, const Pl
     throw UsageError(text("[", spec.name(), "] weight ", place.weight, " is not in [0, 1]"));
   }
   kernels::choose_simd();  // may throw; the kernels must not
-  std::string names;
-  for (const Entry& entry : kEntries) {
-    if (entry.info.name == spec.name()) {
-      auto sparsifier = entry.make(spec, place);
-      spec.finish();
-      return sparsifier;
-    }
-    names += text(names.empty() ? "" : ", ", entry.info.name);
-  }
-  throw UsageError(text("'", spec.name(), "' is not a sparsifier; there are ", names));
+  auto sparsifier = kMakers[find_by_name(kInfos, spec.name(), "a sparsifier")](spec, place);
+  spec.finish();
+  return sparsifier;
 }
 
 }  // namespace sparsewire

@@ -30,8 +30,7 @@ std::vector<Setting> make_settings() {
 
   string(&C::problem, {"problem", "SPEC", "What is trained; see 'sparsewire list'"});
   string(&C::data, {"data", "FILE", "For problems that take one", kMayChange});  // a checkpoint knows its contents
-  integer(&C::workers,
-          {"workers", "N", "Workers (default 4, or as many as mpirun started)", kMayChange, {.min = 0, .max = 1024}});
+  integer(&C::workers, {"workers", "N", "Workers", kMayChange, {.min = 1, .max = 1024}});
   string(&C::sparsifier, {"sparsifier", "SPEC", "Which entries travel"});
   string(&C::feedback, {"feedback", "SPEC", "What happens to the rest: ef, none or momentum"});
   string(&C::exchange, {"exchange", "SPEC", "Who talks to whom: dense, allgather, server, sharded or auto"});
@@ -43,19 +42,17 @@ std::vector<Setting> make_settings() {
   string(&C::optimiser, {"optimiser", "SPEC", "How an update changes the weights: sgd, adam or adamw"});
   number(&C::lr, {"lr", "X", "Learning rate", false, kPositive});
   string(&C::schedule, {"schedule", "SPEC", "How it changes: constant, step or cosine"});
-  number(&C::clip,
-         {"clip", "X", "Each worker's gradient is cut to this norm (0: not)", false, {.min = 0, .max = 3e38}});
+  number(&C::clip, {"clip", "X", "Each worker's gradient is cut to this norm; 0: not", false, {.min = 0, .max = 3e38}});
   integer(&C::local_steps,
           {"local_steps", "N", "Gradients that a worker follows before it exchanges", false, {.min = 1, .max = 1e6}});
   integer(&C::steps, {"steps", "N", "Exchanges", kMayChange, kSteps});
   integer(&C::seed, {"seed", "N", "Of everything that is drawn", false, {.min = 0, .max = kMostSteps}});
-  integer(&C::eval_every,
-          {"eval_every", "N", "Steps between two evaluations (0: only at the end)", kMayChange, kSteps});
-  integer(&C::check_every, {"check_every", "N", "Steps between two looks whether all replicas are the same (0: never)",
+  integer(&C::eval_every, {"eval_every", "N", "Steps between two evaluations; 0: only at the end", kMayChange, kSteps});
+  integer(&C::check_every, {"check_every", "N", "Steps between two looks whether all replicas are the same; 0: never",
                             kMayChange, kSteps});
   string(&C::checkpoint_dir, {"checkpoint_dir", "DIR", "Where checkpoints go (default: none are written)", kMayChange});
   integer(&C::checkpoint_every,
-          {"checkpoint_every", "N", "Steps between two checkpoints (0: only at the end)", kMayChange, kSteps});
+          {"checkpoint_every", "N", "Steps between two checkpoints; 0: only at the end", kMayChange, kSteps});
   integer(&C::keep, {"keep", "N", "Checkpoints that stay", kMayChange, {.min = 1, .max = 1e6}});
   flag(&C::resume, {"resume", "", "Go on from the newest checkpoint, or begin where there is none", kMayChange});
   string(&C::metrics, {"metrics", "FILE", "One JSON line for each step", kMayChange});
@@ -180,8 +177,9 @@ void set_from_file(TrainConfig& config, const std::string& path) {
   constexpr bool kWithComments = true;
   try {
     set_from_object(config, Json::parse(begin, begin + bytes.size, nullptr, true, kWithComments));
-  } catch (const Json::exception& error) {
-    throw UsageError(text("'", path, "': ", error.what()));
+  } catch (const Json::exception& error) {  // "[json.exception.parse_error.101] parse error at line 1, ..."
+    const std::string_view what = error.what();
+    throw UsageError(text("'", path, "': ", what.substr(what.find("] ") + 2)));
   } catch (const UsageError& error) {
     throw UsageError(text("'", path, "': ", error.what()));
   }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/registry.h"
 #include "core/spec.h"
 #include "core/text.h"
 #include "sparsewire/errors.h"
@@ -187,16 +188,9 @@ std::span<const OptimiserInfo> optimisers() noexcept { return kInfos; }
 
 std::unique_ptr<Optimiser> make_optimiser(std::string_view spec_text, std::uint64_t dim) {
   Spec spec(spec_text);
-  std::string names;
-  for (std::size_t i = 0; i < std::size(kInfos); ++i) {
-    if (kInfos[i].name == spec.name()) {
-      auto optimiser = kMakers[i](spec, dim);
-      spec.finish();
-      return optimiser;
-    }
-    names += text(names.empty() ? "" : ", ", kInfos[i].name);
-  }
-  throw UsageError(text("'", spec.name(), "' is not an optimiser; there are ", names));
+  auto optimiser = kMakers[find_by_name(kInfos, spec.name(), "an optimiser")](spec, dim);
+  spec.finish();
+  return optimiser;
 }
 
 }  // namespace sparsewire::train

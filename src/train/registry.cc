@@ -1,9 +1,7 @@
 #include "train/registry.h"
 
-#include <string>
-
+#include "core/registry.h"
 #include "core/text.h"
-#include "sparsewire/errors.h"
 
 namespace sparsewire::train {
 namespace {
@@ -28,18 +26,13 @@ std::span<const ProblemInfo> problems() noexcept { return kInfos; }
 
 std::unique_ptr<Problem> make_problem(std::string_view spec_text, const ProblemPlace& place) {
   Spec spec(spec_text);
-  std::string names;
-  for (std::size_t i = 0; i < std::size(kInfos); ++i) {
-    if (kInfos[i].name == spec.name()) {
-      if (!kInfos[i].takes_data && !place.data.empty())
-        spec.fail(text("takes no data, but is given '", place.data, "'"));
-      auto problem = kMakers[i](spec, place);
-      spec.finish();
-      return problem;
-    }
-    names += text(names.empty() ? "" : ", ", kInfos[i].name);
+  const std::size_t number = find_by_name(kInfos, spec.name(), "a problem");
+  if (!kInfos[number].takes_data && !place.data.empty()) {
+    spec.fail(text("takes no data, but is given '", place.data, "'"));
   }
-  throw UsageError(text("'", spec.name(), "' is not a problem; there are ", names));
+  auto problem = kMakers[number](spec, place);
+  spec.finish();
+  return problem;
 }
 
 }  // namespace sparsewire::train

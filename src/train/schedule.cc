@@ -6,6 +6,7 @@
 #include <numbers>
 #include <string>
 
+#include "core/registry.h"
 #include "core/spec.h"
 #include "core/text.h"
 #include "sparsewire/errors.h"
@@ -74,17 +75,11 @@ Schedule make_schedule(std::string_view spec_text, double lr, std::uint64_t step
   const Range range{.min = 0, .above_min = true};
   if (!range.holds(lr) || std::isinf(lr)) throw UsageError(text("lr=", lr, " is not in ", range.text()));
   Spec spec(spec_text);
-  std::string names;
-  for (std::size_t i = 0; i < std::size(kInfos); ++i) {
-    if (kInfos[i].name == spec.name()) {
-      const std::uint64_t warmup = spec.integer("warmup", 0, std::numeric_limits<std::uint64_t>::max()).value_or(0);
-      Rate rate = kMakers[i](spec, {.lr = lr, .steps = steps, .warmup = warmup});
-      spec.finish();
-      return warmed_up(warmup, std::move(rate));
-    }
-    names += text(names.empty() ? "" : ", ", kInfos[i].name);
-  }
-  throw UsageError(text("'", spec.name(), "' is not a schedule; there are ", names));
+  const auto make = kMakers[find_by_name(kInfos, spec.name(), "a schedule")];
+  const std::uint64_t warmup = spec.integer("warmup", 0, std::numeric_limits<std::uint64_t>::max()).value_or(0);
+  Rate rate = make(spec, {.lr = lr, .steps = steps, .warmup = warmup});
+  spec.finish();
+  return warmed_up(warmup, std::move(rate));
 }
 
 }  // namespace sparsewire::train

@@ -1,0 +1,28 @@
+// Finding a choice by its name.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "core/text.h"
+#include "sparsewire/errors.h"
+
+namespace sparsewire {
+
+// The number of the one in `infos` that has that name. Throws UsageError: "'x' is not an exchange; there are dense,
+// server", where `what` is "an exchange", and `more` names choices that are not in the list.
+template <class Infos>
+std::size_t find_by_name(const Infos& infos, std::string_view name, std::string_view what, std::string_view more = {}) {
+  std::string names;
+  std::size_t number = 0;
+  for (const auto& info : infos) {
+    if (info.name == name) return number;
+    names += text(number == 0 ? "" : ", ", info.name);
+    ++number;
+  }
+  if (!more.empty()) names += text(", ", more);
+  throw UsageError(text("'", name, "' is not ", what, "; there are ", names));
+}
+
+}  // namespace sparsewire
