@@ -208,6 +208,7 @@ void make_folder(const std::string& folder) {
 
 void compare(const Options& options) {
   ignore_broken_outputs();
+  check_alone("compare has its workers as threads, start it without mpirun");
   TrainConfig config = default_config();
   options.given.apply(config);
   if (config.workers == 0) config.workers = default_config().workers;

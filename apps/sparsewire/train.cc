@@ -9,7 +9,6 @@
 #include <string>
 
 #include "commands.h"
-#include "core/environment.h"
 #include "options.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/transport.h"
@@ -152,10 +151,7 @@ void train(const GivenSettings& given) {
   TrainConfig config;
   given.apply(config);
   train::check(config);
-  if (config.transport == "threads" && environment::processes() > 1) {
-    throw UsageError(fmt::format("mpirun started {} processes, each of which would train alone: add --transport mpi",
-                                 environment::processes()));
-  }
+  if (config.transport == "threads") check_alone("add --transport mpi");
   check_outputs(config, given.config_file);
   try {
     config.transport == "mpi" ? train_on_mpi(config) : train_on_threads(config);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/environment.h"
+#include "sparsewire/errors.h"
 #include "train/config.h"
 
 namespace sparsewire::cli {
@@ -47,6 +49,12 @@ void add_settings(CLI::App& command, const train::TrainConfig& defaults,
           ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     }
   }
+}
+
+void check_alone(std::string_view advice) {
+  const int processes = environment::processes();
+  if (processes <= 1) return;
+  throw UsageError(fmt::format("mpirun started {} processes, each of which would train alone: {}", processes, advice));
 }
 
 std::chrono::milliseconds deadline_of(const train::TrainConfig& config) {

@@ -32,6 +32,9 @@ struct GivenSettings {
 void add_settings(CLI::App& command, const train::TrainConfig& defaults,
                   std::initializer_list<std::string_view> without, GivenSettings& given);
 
+// Throws UsageError if mpirun started several of this program, which know nothing of each other.
+void check_alone(std::string_view advice);
+
 std::chrono::milliseconds deadline_of(const train::TrainConfig& config);
 
 // One line: "problem=mlp workers=4 ...", what is empty left out.
