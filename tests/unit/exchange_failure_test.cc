@@ -413,7 +413,9 @@ class CuttingTransport final : public WrappedTransport {
   void move(std::span<const Outgoing> out, std::span<const Incoming> in) override {
     WrappedTransport::move(out, in);
     for (const Incoming& message : in) {
-      if (message.rank == 1) message.bytes->resize(message.bytes->size() - std::min(cut, message.bytes->size()));
+      if (message.rank != 1) continue;
+      const auto less = static_cast<std::ptrdiff_t>(std::min(cut, message.bytes->size()));
+      message.bytes->erase(message.bytes->end() - less, message.bytes->end());
     }
     cut = 0;
   }
