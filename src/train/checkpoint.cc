@@ -33,8 +33,9 @@ void remove_checkpoint(const std::string& path) {
 
 }  // namespace
 
-Checkpoints::Checkpoints(const TrainConfig& config, Transport& transport, std::optional<std::uint64_t> last)
-    : config_(config), transport_(transport), last_(last) {}
+Checkpoints::Checkpoints(const TrainConfig& config, std::string data, Transport& transport,
+                         std::optional<std::uint64_t> last)
+    : config_(config), data_(std::move(data)), transport_(transport), last_(last) {}
 
 std::string Checkpoints::last_path() const { return checkpoint_path(config_.checkpoint_dir, last_.value()); }
 
@@ -57,12 +58,8 @@ void Checkpoints::write(RankState& mine) {
 
   together(transport_, [&] {
     if (!leads) return;
-    Manifest manifest{.path = path,
-                      .step = step,
-                      .workers = all.size(),
-                      .config = config_,
-                      .data = fingerprint(config_.data),
-                      .files = Json::object()};
+    Manifest manifest{
+        .path = path, .step = step, .workers = all.size(), .config = config_, .data = data_, .files = Json::object()};
     for (const auto& one : all) {
       const auto* const begin = reinterpret_cast<const char*>(one.data());
       manifest.files.update(Json::parse(begin, begin + one.size()));

@@ -41,8 +41,8 @@ struct RankState {
 // Writes checkpoints into a folder, all ranks together, and removes old ones.
 class Checkpoints {
  public:
-  // `last`: the step of the checkpoint that was resumed from.
-  Checkpoints(const TrainConfig& config, Transport& transport, std::optional<std::uint64_t> last);
+  // `data`: fingerprint() of the data, on rank 0. `last`: the step of the checkpoint that was resumed from.
+  Checkpoints(const TrainConfig& config, std::string data, Transport& transport, std::optional<std::uint64_t> last);
 
   // Collective. Throws SharedError on all ranks if one cannot write: then the older ones are as they were.
   void write(RankState& mine);
@@ -55,6 +55,7 @@ class Checkpoints {
   void remove_others(std::uint64_t newest) const;
 
   const TrainConfig& config_;
+  std::string data_;
   Transport& transport_;
   std::optional<std::uint64_t> last_;
 };

@@ -84,7 +84,7 @@ void Training::begin() {
     if (leads() && !config_.metrics.empty()) metrics_.emplace(config_.metrics, step_);
   });
   if (config_.checkpoint_dir.empty()) return;
-  checkpoints_.emplace(config_, transport_, path.empty() ? std::nullopt : std::optional(step_));
+  checkpoints_.emplace(config_, data_, transport_, path.empty() ? std::nullopt : std::optional(step_));
 }
 
 // Processes may have been started with different options; what each of them does with files is its own affair.
@@ -107,6 +107,7 @@ std::string Training::choose_checkpoint() {
   const std::string& folder = config_.checkpoint_dir;
   make_writable(folder);
   lock_.emplace(folder);
+  data_ = fingerprint(config_.data);  // once: the file may be long, and may change under our hands
   if (!config_.resume) {
     if (!has_checkpoints(folder)) return {};
     throw UsageError(text("'", folder,
@@ -120,7 +121,7 @@ std::string Training::choose_checkpoint() {
   }
   const std::string differs = difference(found->config, config_);
   if (!differs.empty()) throw UsageError(text("'", found->path, "' is of another training: ", differs));
-  if (found->data != fingerprint(config_.data)) {
+  if (found->data != data_) {
     throw UsageError(text("'", found->path, "' is of other data than '", config_.data, "'"));
   }
   if (found->step > config_.steps) {

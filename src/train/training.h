@@ -73,6 +73,7 @@ class Training {
   Books books_;
   bool stopped_ = false;
 
+  std::string data_;                       // fingerprint of the data, on rank 0 and where there are checkpoints
   std::optional<files::FolderLock> lock_;  // of rank 0, while it writes checkpoints there
   std::optional<Checkpoints> checkpoints_;
   std::optional<MetricsFile> metrics_;    // of rank 0, like the evaluation
