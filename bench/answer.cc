@@ -22,9 +22,9 @@ std::vector<float> sums(const Answer& answer) {
 float magnitude_of_rank(const std::vector<float>& sums, std::size_t rank) {
   std::vector<float> magnitudes(sums.size());
   std::transform(sums.begin(), sums.end(), magnitudes.begin(), [](float sum) { return std::abs(sum); });
-  const auto place = magnitudes.begin() + static_cast<std::ptrdiff_t>(rank - 1);
-  std::nth_element(magnitudes.begin(), place, magnitudes.end(), std::greater<>());
-  return *place;
+  const auto context = magnitudes.begin() + static_cast<std::ptrdiff_t>(rank - 1);
+  std::nth_element(magnitudes.begin(), context, magnitudes.end(), std::greater<>());
+  return *context;
 }
 
 // Per coordinate: what was there plus what came in is sent, or stays; indices ascend.

@@ -50,8 +50,8 @@ std::span<float> Bench::floor_memory() {
 }
 
 const Warm& Bench::warm(double ratio) {
-  const auto [place, is_new] = warm_.try_emplace(ratio);
-  Warm& warm = place->second;
+  const auto [context, is_new] = warm_.try_emplace(ratio);
+  Warm& warm = context->second;
   if (!is_new) return warm;
 
   Sifter sifter(fmt::format("topk:ratio={}", ratio), "ef", {.layout = n(), .pool = pool(2)});
@@ -71,14 +71,14 @@ const Warm& Bench::warm(double ratio) {
 }
 
 const SparseVector& Bench::sent(double ratio) {
-  const auto [place, is_new] = sent_.try_emplace(ratio);
-  if (!is_new) return place->second;
+  const auto [context, is_new] = sent_.try_emplace(ratio);
+  if (!is_new) return context->second;
   const Warm& memory = warm(ratio);
   Sifter sifter(fmt::format("topk:ratio={}", ratio), "ef", {.layout = n(), .pool = pool(2)});
   std::copy(memory.memory.begin(), memory.memory.end(), sifter.memory().begin());
   fill_gradient(memory.step, gradient());
-  sifter.sift(Gradient(gradient()), place->second);
-  return place->second;
+  sifter.sift(Gradient(gradient()), context->second);
+  return context->second;
 }
 
 Pool* Bench::pool(int threads) {

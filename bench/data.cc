@@ -68,8 +68,8 @@ void fill_sparse(std::uint64_t step, std::size_t count, std::span<float> numbers
   const std::uint32_t key = mix(static_cast<std::uint32_t>(step) + 54'321);
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint32_t hash = mix(static_cast<std::uint32_t>(i) ^ key);
-    const auto place = static_cast<std::size_t>(uniform(hash) * static_cast<double>(numbers.size()));
-    numbers[place] = static_cast<float>(uniform(mix(hash)) - 0.5);
+    const auto context = static_cast<std::size_t>(uniform(hash) * static_cast<double>(numbers.size()));
+    numbers[context] = static_cast<float>(uniform(mix(hash)) - 0.5);
   }
 }
 

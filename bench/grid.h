@@ -14,7 +14,7 @@ using Cells = std::vector<std::vector<std::string>>;
 
 std::string grid(const Cells& cells, Form form);
 
-// The verdict on a bar.
+// The outcome on a bar.
 std::string held(bool is_held);
 
 }  // namespace sparsewire::bench

@@ -130,7 +130,7 @@ void Step::check() {
 void Step::make_sifter() {
   const int ranks = name_.sparsifier == "regtopk" ? kWorkers : 1;
   sifter_.emplace(spec(name_, bench_), "ef",
-                  Place{.layout = bench_.n(), .ranks = ranks, .pool = bench_.pool(name_.threads)});
+                  SifterContext{.layout = bench_.n(), .ranks = ranks, .pool = bench_.pool(name_.threads)});
   if (!starts_warm(name_)) return;
   const Warm& warm = bench_.warm(name_.ratio);
   std::copy(warm.memory.begin(), warm.memory.end(), sifter_->memory().begin());

@@ -141,11 +141,11 @@ Cells thread_cells(const Times& times, std::size_t n) {
     if (!one || !two) continue;
     const double gain = *one / *two;
     if (!pair.has_bar) limit = gain;
-    const char* const verdict = gain >= kSpeedUpBar       ? "held"
+    const char* const outcome = gain >= kSpeedUpBar       ? "held"
                                 : gain >= kAlmost * limit ? "as far as the memory allows"
                                                           : "MISSED";
     cells.push_back({pair.label, fmt::format("{:.2f}", *one), fmt::format("{:.2f}", *two), fmt::format("{:.2f}", gain),
-                     pair.has_bar ? fmt::format("{:.2f}", kSpeedUpBar) : "", pair.has_bar ? verdict : ""});
+                     pair.has_bar ? fmt::format("{:.2f}", kSpeedUpBar) : "", pair.has_bar ? outcome : ""});
   }
   return cells;
 }

@@ -22,8 +22,8 @@
 #include "train/config.h"
 #include "train/loop.h"
 #include "train/problem.h"
+#include "train/run_or_fail.h"
 #include "train/stop.h"
-#include "train/together.h"
 #include "training.h"
 
 namespace sparsewire::cli {
@@ -133,11 +133,11 @@ Row run_method(const Method& method, const TrainConfig& config, train::Problem& 
         static_cast<int>(config.workers),
         [&](Transport& transport) {
           train::Run run{.config = row.config, .problem = problem, .transport = transport};
-          run.is_stop_wished = train::is_stop_wished;
-          const bool leads = transport.rank() == 0;
-          if (leads) run.look = [&](const train::StepReport& report) { progress.look(report); };
+          run.stop_requested = train::stop_requested;
+          const bool is_root = transport.rank() == 0;
+          if (is_root) run.on_step = [&](const train::StepReport& report) { progress.on_step(report); };
           const train::Result result = train::train(run);
-          if (leads) row.result = result;
+          if (is_root) row.result = result;
         },
         deadline_of(config));
   } catch (const train::SharedError& error) {
@@ -150,7 +150,7 @@ Row run_method(const Method& method, const TrainConfig& config, train::Problem& 
 }
 
 double bytes_moved(const Row& row) {
-  return static_cast<double>(row.result.books.bytes_up + row.result.books.bytes_down);
+  return static_cast<double>(row.result.totals.bytes_up + row.result.totals.bytes_down);
 }
 
 // What all workers move in dense all-reduces of f32, both ways.
@@ -168,28 +168,28 @@ Json row_json(const Row& row, std::string_view metric, double dense) {
     json["failure"] = row.failure;
     return json;
   }
-  const train::Books& books = row.result.books;
-  json["loss"] = books.loss;
+  const train::Totals& totals = row.result.totals;
+  json["loss"] = totals.loss;
   json["test_loss"] = row.result.evaluation->loss;
   if (!metric.empty()) json[std::string(metric)] = row.result.evaluation->metric;
-  json["bytes_up"] = books.bytes_up;
-  json["bytes_down"] = books.bytes_down;
-  json["bytes_served"] = books.bytes_served;
+  json["bytes_up"] = totals.bytes_up;
+  json["bytes_down"] = totals.bytes_down;
+  json["bytes_served"] = totals.bytes_served;
   json["ratio_to_dense"] = dense > 0 ? Json(bytes_moved(row) / dense) : Json(nullptr);
-  json["total_error"] = books.total_error;
+  json["total_error"] = totals.total_error;
   json["weights_crc32c"] = hex(row.result.weights_crc32c);
   return json;
 }
 
 std::string row_text(const Row& row, std::string_view metric, double dense) {
   if (!row.failure.empty()) return fmt::format("{:<15} {}\n", row.method.name, row.failure);
-  const train::Books& books = row.result.books;
+  const train::Totals& totals = row.result.totals;
   const double moved = bytes_moved(row);
   std::string text = fmt::format("{:<15} {:>10.5g}", row.method.name, row.result.evaluation->loss);
   if (!metric.empty()) text += fmt::format(" {:>10.4g}", row.result.evaluation->metric);
-  text += fmt::format(" {:>14} {:>14}", grouped(books.bytes_up), grouped(books.bytes_down));
+  text += fmt::format(" {:>14} {:>14}", grouped(totals.bytes_up), grouped(totals.bytes_down));
   text += fmt::format(" {:>9}", moved > 0 && dense > 0 ? fmt::format("1/{:.1f}", dense / moved) : "-");
-  return text + fmt::format(" {:>11.4g} {:>8.2f}\n", books.total_error, row.seconds);
+  return text + fmt::format(" {:>11.4g} {:>8.2f}\n", totals.total_error, row.seconds);
 }
 
 std::string header(std::string_view metric) {

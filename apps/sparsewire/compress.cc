@@ -55,16 +55,16 @@ bool exists(const std::string& path, const char* option) {
   throw UsageError(fmt::format("{} '{}' is not a file", option, path));
 }
 
-Place place_of(const Options& options, std::size_t dim) {
-  Place place{.layout = dim};
+SifterContext context_of(const Options& options, std::size_t dim) {
+  SifterContext context{.layout = dim};
   const std::uint64_t rank = options.rank.value_or(0);
   const std::uint64_t ranks = options.ranks.value_or(rank + 1);
   if (rank >= ranks) throw UsageError(fmt::format("--rank {} is not below --ranks {}", rank, ranks));
-  place.rank = static_cast<int>(rank);
-  place.ranks = static_cast<int>(ranks);
-  place.seed = options.seed.value_or(0);
-  place.first_step = options.step.value_or(0);
-  return place;
+  context.rank = static_cast<int>(rank);
+  context.ranks = static_cast<int>(ranks);
+  context.seed = options.seed.value_or(0);
+  context.first_step = options.step.value_or(0);
+  return context;
 }
 
 void load_state(const std::string& path, const std::optional<std::uint64_t>& step, Sifter& sifter) {
@@ -82,7 +82,7 @@ void load_state(const std::string& path, const std::optional<std::uint64_t>& ste
 // Into the sifter; or, if a state was loaded, only to see that it is the same.
 void load_memory(const std::string& path, const std::optional<std::string>& state, Sifter& sifter) {
   const files::Array array = files::read_npy(path);
-  if (array.type != Type::f32) throw UsageError(fmt::format("'{}' is float16; a memory is float32", path));
+  if (array.type != NumberType::f32) throw UsageError(fmt::format("'{}' is float16; a memory is float32", path));
   if (array.size != sifter.memory().size()) {
     throw UsageError(
         fmt::format("the memory '{}' has {} entries, the gradient {}", path, array.size, sifter.memory().size()));
@@ -113,7 +113,7 @@ void warn_of_first_step(const Options& options) {
 
 // A sifter where the last call left off.
 Sifter make_sifter(const Options& options, std::size_t dim) {
-  Sifter sifter(options.sparsifier, options.feedback, place_of(options, dim));
+  Sifter sifter(options.sparsifier, options.feedback, context_of(options, dim));
   if (!sifter.is_all_in_memory() && !options.state) {
     throw UsageError(
         fmt::format("'{}' with feedback '{}' remembers more than the memory from step to step: "

@@ -56,7 +56,7 @@ void Progress::show_config() {
   is_config_shown_ = true;
 }
 
-void Progress::look(const train::StepReport& report) {
+void Progress::on_step(const train::StepReport& report) {
   if (config_.quiet) return;
   show_config();
   ++steps_;
@@ -82,7 +82,7 @@ void Progress::look(const train::StepReport& report) {
   shown_ = now;
 }
 
-void Progress::say(const std::string& message) {
+void Progress::log(const std::string& message) {
   show_config();
   clear_bar();
   std::fprintf(stderr, "sparsewire: %s\n", message.c_str());

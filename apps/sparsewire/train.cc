@@ -15,8 +15,8 @@
 #include "train/config.h"
 #include "train/loop.h"
 #include "train/problem.h"
+#include "train/run_or_fail.h"
 #include "train/stop.h"
-#include "train/together.h"
 #include "training.h"
 
 namespace sparsewire::cli {
@@ -45,13 +45,13 @@ void check_outputs(const TrainConfig& config, const std::optional<std::string>& 
 }
 
 Json result_json(const TrainConfig& config, const train::Result& result, std::string_view metric, double seconds) {
-  Json json{{"config", train::to_json(config)}, {"step", result.step}, {"loss", result.books.loss}};
+  Json json{{"config", train::to_json(config)}, {"step", result.step}, {"loss", result.totals.loss}};
   json["test_loss"] = result.evaluation->loss;
   if (!metric.empty()) json[std::string(metric)] = result.evaluation->metric;
-  json["bytes_up"] = result.books.bytes_up;
-  json["bytes_down"] = result.books.bytes_down;
-  json["bytes_served"] = result.books.bytes_served;
-  json["total_error"] = result.books.total_error;
+  json["bytes_up"] = result.totals.bytes_up;
+  json["bytes_down"] = result.totals.bytes_down;
+  json["bytes_served"] = result.totals.bytes_served;
+  json["total_error"] = result.totals.total_error;
   json["seconds"] = seconds;
   json["weights_crc32c"] = hex(result.weights_crc32c);
   return json;
@@ -59,10 +59,10 @@ Json result_json(const TrainConfig& config, const train::Result& result, std::st
 
 std::string result_text(const TrainConfig& config, const train::Result& result, std::string_view metric) {
   std::string text =
-      fmt::format("step {}: loss {:.6g}, test loss {:.6g}", result.step, result.books.loss, result.evaluation->loss);
+      fmt::format("step {}: loss {:.6g}, test loss {:.6g}", result.step, result.totals.loss, result.evaluation->loss);
   if (!metric.empty()) text += fmt::format(", {} {:.6g}", metric, result.evaluation->metric);
-  text += fmt::format("\n{} workers sent {} bytes up and got {} down\n", config.workers, grouped(result.books.bytes_up),
-                      grouped(result.books.bytes_down));
+  text += fmt::format("\n{} workers sent {} bytes up and got {} down\n", config.workers,
+                      grouped(result.totals.bytes_up), grouped(result.totals.bytes_down));
   return text + fmt::format("weights {}\n", hex(result.weights_crc32c));
 }
 
@@ -90,11 +90,11 @@ Outcome run_rank(const TrainConfig& config, train::Problem& problem, Transport& 
   const auto began = std::chrono::steady_clock::now();
   std::optional<Progress> progress;
   train::Run run{.config = config, .problem = problem, .transport = transport};
-  run.is_stop_wished = train::is_stop_wished;
+  run.stop_requested = train::stop_requested;
   if (transport.rank() == 0) {
     progress.emplace(config, "");
-    run.look = [&](const train::StepReport& report) { progress->look(report); };
-    run.say = [&](const std::string& message) { progress->say(message); };
+    run.on_step = [&](const train::StepReport& report) { progress->on_step(report); };
+    run.log = [&](const std::string& message) { progress->log(message); };
   }
   Outcome outcome{.result = train::train(run)};
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
@@ -120,7 +120,7 @@ void train_on_threads(TrainConfig config) {
 void train_on_mpi(TrainConfig config, Transport& transport) {
   const auto ranks = static_cast<std::uint64_t>(transport.size());
   std::unique_ptr<train::Problem> problem;
-  train::together(transport, [&] {
+  train::run_or_fail_on_all(transport, [&] {
     if (config.workers != 0 && config.workers != ranks) {
       throw UsageError(fmt::format("--workers {}: mpirun started {}", config.workers, ranks));
     }

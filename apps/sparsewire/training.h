@@ -49,9 +49,9 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  void look(const train::StepReport& report);
+  void on_step(const train::StepReport& report);
   // A line of its own, beside the bar.
-  void say(const std::string& message);
+  void log(const std::string& message);
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -29,7 +29,7 @@ class BadGradient : public std::runtime_error {
       : std::runtime_error(what), rank_(rank), step_(step), index_(index) {}
 
   int rank() const noexcept { return rank_; }
-  // The number of the step that was taken back; the first is 0, or Place::first_step.
+  // The number of the step that was taken back; the first is 0, or SifterContext::first_step.
   std::uint64_t step() const noexcept { return step_; }
   // The lowest index at which memory + gradient is not a finite number.
   std::uint64_t index() const noexcept { return index_; }

@@ -9,7 +9,7 @@
 
 namespace sparsewire {
 
-enum class Type : std::uint8_t { f32, bf16, f16 };
+enum class NumberType : std::uint8_t { f32, bf16, f16 };
 
 // Floats that lie side by side: a span, a vector, an array.
 template <class T>
@@ -22,13 +22,13 @@ float > ;
 // sets them from its feedback; who calls a Sparsifier directly sets them here.
 struct Gradient {
   const void* data = nullptr;
-  Type type = Type::f32;
+  NumberType type = NumberType::f32;
   std::size_t size = 0;
   float scale = 1.0F;
   float decay = 1.0F;
 
   Gradient() = default;
-  Gradient(const void* numbers, Type number_type, std::size_t count) noexcept
+  Gradient(const void* numbers, NumberType number_type, std::size_t count) noexcept
       : data(numbers), type(number_type), size(count) {}
   template <FloatRange Floats>
   // NOLINTNEXTLINE(google-explicit-constructor): floats are a gradient.

@@ -8,12 +8,12 @@
 
 namespace sparsewire {
 
-struct Tensor {
+struct TensorRange {
   std::string name;
   std::uint64_t size = 0;
   std::uint64_t begin = 0;  // offset in the flat gradient; set by Layout
 
-  friend bool operator==(const Tensor&, const Tensor&) = default;
+  friend bool operator==(const TensorRange&, const TensorRange&) = default;
 };
 
 class Layout {
@@ -24,20 +24,20 @@ class Layout {
   Layout(std::uint64_t dim);
   // REQUIRES: names differ and hold no zero byte; fewer than 2^32 entries in all.
   // Throws UsageError.
-  explicit Layout(std::vector<Tensor> tensors);
+  explicit Layout(std::vector<TensorRange> tensors);
 
   std::uint64_t dim() const noexcept { return dim_; }
-  const std::vector<Tensor>& tensors() const noexcept { return tensors_; }
+  const std::vector<TensorRange>& tensors() const noexcept { return tensors_; }
 
   // The tensor of that name, or null.
-  const Tensor* find(std::string_view name) const noexcept;
+  const TensorRange* find(std::string_view name) const noexcept;
   // The tensor that holds flat index `index`. REQUIRES: index < dim().
-  const Tensor& at(std::uint64_t index) const noexcept;
+  const TensorRange& at(std::uint64_t index) const noexcept;
 
   friend bool operator==(const Layout&, const Layout&) = default;
 
  private:
-  std::vector<Tensor> tensors_;
+  std::vector<TensorRange> tensors_;
   std::uint64_t dim_ = 0;
 };
 

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,8 +39,8 @@ struct Feedback {
 // Throws UsageError.
 Feedback parse_feedback(std::string_view spec);
 
-// The books of one step.
-struct Ledger {
+// What one step did.
+struct SiftStats {
   std::uint64_t step = 0;     // steps done, this one included
   std::uint64_t entries = 0;  // sent in this step
   double sent_norm2 = 0;      // ||sent||^2
@@ -51,7 +52,7 @@ struct Ledger {
 class Sifter {
  public:
   // Throws UsageError.
-  Sifter(std::string_view sparsifier, std::string_view feedback, Place place);
+  Sifter(std::string_view sparsifier, std::string_view feedback, SifterContext context);
   ~Sifter();
   Sifter(Sifter&&) noexcept;
   Sifter& operator=(Sifter&&) noexcept;
@@ -81,10 +82,11 @@ class Sifter {
   // See Sparsifier.
   std::uint64_t step() const noexcept;
   void observe(const SparseVector& sent, std::span<const float> update_at_sent);
-  float* vote();
+  std::optional<float> vote() const noexcept;
+  void set_vote(float agreed);
 
   const Layout& layout() const noexcept;
-  const Ledger& ledger() const noexcept;
+  const SiftStats& stats() const noexcept;
 
   // What was not sent yet.
   std::span<float> memory() noexcept;
@@ -96,13 +98,14 @@ class Sifter {
 
   // Everything that decides later steps, in a versioned, checksummed form: docs/state_format.md.
   std::vector<std::byte> save() const;
-  // Goes on where save() left off, bit for bit, in the same Place (which is not saved). The tensors may come in another
-  // order, and may be some of those saved: they are found by name. Throws UsageError if the bytes are broken, or were
-  // saved under other specs; then nothing has changed. (Who wants to go on under another spec copies memory() by hand.)
+  // Goes on where save() left off, bit for bit, in the same SifterContext (which is not saved). The tensors may come in
+  // another order, and may be some of those saved: they are found by name. Throws UsageError if the bytes are broken,
+  // or were saved under other specs; then nothing has changed. (Who wants to go on under another spec copies memory()
+  // by hand.)
   void load(std::span<const std::byte> bytes);
   // Takes over what does not belong to entries from a state of a sifter with other entries: the number of the step, a
-  // measured threshold, the ledger. RegTop-k's last round is dropped. The memory and velocity stay. Throws UsageError
-  // as load() does.
+  // measured threshold, the statistics. RegTop-k's last round is dropped. The memory and velocity stay. Throws
+  // UsageError as load() does.
   void inherit(std::span<const std::byte> bytes);
 
  private:

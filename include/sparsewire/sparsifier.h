@@ -1,11 +1,12 @@
 // Which entries of a gradient travel.
 //
 // Error feedback and selection are one operation, `sift`: move the entries worth sending out of the memory.
-// A Sparsifier decides which those are; a Sifter (sifter.h) adds the memory, the feedback and the ledger.
+// A Sparsifier decides which those are; a Sifter (sifter.h) adds the memory, the feedback and the statistics.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -25,7 +26,7 @@ enum class Scope : std::uint8_t { model, layer };
 enum class Role : std::uint8_t { worker = 0, server = 1 };
 
 // Where a sparsifier works. Everything it may depend on besides its spec and the numbers it is given.
-struct Place {
+struct SifterContext {
   Layout layout;
   Scope scope = Scope::model;
   int rank = 0;  // of a worker; of a server, its region
@@ -34,18 +35,19 @@ struct Place {
   std::uint64_t seed = 0;
   std::uint64_t first_step = 0;  // the number of the first step: random draws and schedules count from it
   Role role = Role::worker;
-  std::uint64_t whole = 0;  // entries of the model, if the layout is a region of it: what k= counts over; 0: it is all
-  Pool* pool = nullptr;     // borrowed; null is one thread
+  std::uint64_t model_dim =
+      0;                 // entries of the model, if the layout is a region of it: what k= counts over; 0: it is all
+  Pool* pool = nullptr;  // borrowed; null is one thread
 };
 
-// What a sift saw, for the ledger. Summed in double over fixed blocks: the same bits on any number
+// What a sift saw, for the statistics. Summed in double over fixed blocks: the same bits on any number
 // of threads and at every SIMD level.
-struct Sifted {
+struct SiftNorms {
   double accumulated_norm2 = 0;  // ||decay*memory + scale*gradient||^2
   double sent_norm2 = 0;         // ||out||^2; equal to the former, bit for bit, if every non-zero entry is sent
 };
 
-// THREADS: one caller at a time; uses Place::pool inside.
+// THREADS: one caller at a time; uses SifterContext::pool inside.
 class Sparsifier {
  public:
   virtual ~Sparsifier() = default;
@@ -56,7 +58,7 @@ class Sparsifier {
   // Throws UsageError if the sizes differ, BadGradient if a sum is not finite: then the memory is as it was, to
   // rounding, and the step does not count. COST: one pass over memory and gradient in the steady state, which allocates
   // nothing.
-  virtual Sifted sift(Gradient gradient, std::span<float> memory, SparseVector& out) = 0;
+  virtual SiftNorms sift(Gradient gradient, std::span<float> memory, SparseVector& out) = 0;
 
   // Takes the last sift back: `sent` into the memory, the gradient out of it, to rounding; the step does not count.
   // For a step that failed on another rank. REQUIRES: the same gradient, memory and entries; no observe in between.
@@ -67,22 +69,23 @@ class Sparsifier {
   virtual void observe(const SparseVector& /*sent*/, std::span<const float> /*update_at_sent*/) {}
 
   // A number on which all ranks have to agree before the next sift (a measured threshold): whoever connects the ranks
-  // replaces it by the median over them. Null when there is none, which is almost always.
-  virtual float* vote() { return nullptr; }
+  // calls set_vote() with the median over them. Nothing when there is no such number, which is almost always.
+  virtual std::optional<float> vote() const noexcept { return std::nullopt; }
+  virtual void set_vote(float /*agreed*/) {}
 
   // The number of the next step.
   virtual std::uint64_t step() const noexcept = 0;
 
-  // Whether later steps depend on more than the memory and the number of the step: then only transfer() can keep it.
+  // Whether later steps depend on more than the memory and the number of the step: then only serialize() can keep it.
   virtual bool remembers() const noexcept { return false; }
 
   // Saves or restores everything that decides later steps, bit for bit. Internal: Sifter::save and load call it.
-  virtual void transfer(State& state) = 0;
+  virtual void serialize(State& state) = 0;
 };
 
 // Makes a sparsifier from `name:key=value,key=value`. Throws UsageError: an unknown name or key, a value out of range,
 // or one that does not fit the layout.
-std::unique_ptr<Sparsifier> make_sparsifier(std::string_view spec, const Place& place);
+std::unique_ptr<Sparsifier> make_sparsifier(std::string_view spec, const SifterContext& context);
 
 struct SparsifierInfo {
   std::string_view name;

@@ -39,7 +39,7 @@ class Transport {
   };
   // Sends these messages and waits for those: what the following are made of. A rank sends to itself like to any other.
   // REQUIRES: at most one message for each rank; every message is expected by its receiver.
-  virtual void move(std::span<const Outgoing> out, std::span<const Incoming> in) = 0;
+  virtual void send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) = 0;
 
   // The sum over all ranks, by the engine's own algorithm: the same bits everywhere, in an order of its choice. As many
   // numbers on every rank; otherwise it fails on all, like a lost rank.
@@ -74,9 +74,9 @@ class ThreadGroup {
   // The transport of one rank; the group must outlive it. These three throw UsageError if there is no such rank.
   Transport& at(int rank);
   // Something happened to rank `rank`: all others are told at their next call, or in the one they wait in.
-  void lose(int rank, const char* reason);
+  void mark_lost(int rank, const char* reason);
   // Rank `rank` is done: only who waits for it is told.
-  void end(int rank);
+  void mark_done(int rank);
 
  private:
   struct Shared;

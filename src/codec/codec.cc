@@ -1,6 +1,8 @@
 // Frames: a header, values, indices, a checksum. What the sections hold is up to the codecs of their names.
 #include "sparsewire/codec.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -11,7 +13,6 @@
 #include "core/buffer.h"
 #include "core/crc32c.h"
 #include "core/spec.h"
-#include "core/text.h"
 #include "kernels/simd.h"
 #include "sparsewire/errors.h"
 
@@ -41,7 +42,7 @@ auto* find_name(const Table& table, std::string_view name) {
 template <class Infos>
 std::string names_of(const Infos& infos) {
   std::string names;
-  for (const CodecInfo& info : infos) names += text(names.empty() ? "" : ", ", info.name);
+  for (const CodecInfo& info : infos) names += fmt::format("{}{}", names.empty() ? "" : ", ", info.name);
   return names;
 }
 
@@ -120,8 +121,9 @@ void check(const SparseVector& vector) {
   for (std::size_t i = 1; i < indices.size(); ++i) bad |= indices[i] <= indices[i - 1] ? 1U : 0U;
   const bool fits = indices.size() == vector.size() && (indices.empty() || indices.back() < vector.dim);
   if (vector.is_full() || (fits && bad == 0)) return;
-  throw UsageError(text("[codec] a vector whose indices are not one for each of ", vector.size(),
-                        " values, ascending and below ", vector.dim));
+  throw UsageError(
+      fmt::format("[codec] a vector whose indices are not one for each of {} values, ascending and below {}",
+                  vector.size(), vector.dim));
 }
 
 }  // namespace
@@ -142,8 +144,9 @@ Codec::Codec(std::string_view spec_text) : parts_(std::make_unique<Parts>()) {
   parts_->index_codec = find_name(index_codecs(), spec.name());
   if (parts_->index_codec == nullptr && spec.name() != "auto") {
     const bool is_format = find_name(value_format_table(), spec.name()) != nullptr;
-    throw UsageError(text("'", spec.name(), "' is not a codec; there are ", names_of(codecs()),
-                          is_format ? text("; a format of values goes with one: auto:values=", spec.name()) : ""));
+    throw UsageError(
+        fmt::format("'{}' is not a codec; there are {}{}", spec.name(), names_of(codecs()),
+                    is_format ? fmt::format("; a format of values goes with one: auto:values={}", spec.name()) : ""));
   }
   std::vector<std::string_view> formats;
   for (const CodecInfo& info : value_formats()) formats.push_back(info.name);
@@ -151,7 +154,7 @@ Codec::Codec(std::string_view spec_text) : parts_(std::make_unique<Parts>()) {
   parts_->value_format = find_name(value_format_table(), values);
   const auto block = spec.integer("block", kLeastBlock, kMostBlock);
   if (block && !parts_->value_format->has_blocks) {
-    spec.fail(text("block= goes with int8, int4 and int2, not with ", values));
+    spec.fail(fmt::format("block= goes with int8, int4 and int2, not with {}", values));
   }
   if (parts_->value_format->has_blocks) parts_->block = block.value_or(kDefaultBlock);
   spec.finish();
@@ -169,9 +172,9 @@ std::size_t Codec::Parts::encode_indices(const SparseVector& vector, const Index
     const auto size = index_codec->encode(vector, ~std::size_t{0}, best);
     if (!size) {
       throw UsageError(
-          text("[", index_codec->info.name,
-               "] is for indices that were drawn, as randomk draws them, and travel as one: not in the regions of "
-               "sharded, nor from another downlink"));
+          fmt::format("[{}] is for indices that were drawn, as randomk draws them, and travel as one: not in the "
+                      "regions of sharded, nor from another downlink",
+                      index_codec->info.name));
     }
     used = index_codec;
     return *size;
@@ -191,13 +194,13 @@ std::size_t Codec::Parts::encode_indices(const SparseVector& vector, const Index
 void Codec::encode(const SparseVector& vector, std::vector<std::byte>& frame, std::vector<float>* received) {
   check(vector);
   if (vector.dim > kMostDim) {
-    throw UsageError(text("[codec] a vector of ", vector.dim, " entries: split it below 2^32"));
+    throw UsageError(fmt::format("[codec] a vector of {} entries: split it below 2^32", vector.dim));
   }
   if (!all_finite(vector.values)) {
     const auto bad =
         std::find_if(vector.values.begin(), vector.values.end(), [](float v) { return !std::isfinite(v); });
     const auto i = static_cast<std::size_t>(bad - vector.values.begin());
-    throw UsageError(text("[codec] the value at index ", vector.index(i), " is ", *bad));
+    throw UsageError(fmt::format("[codec] the value at index {} is {}", vector.index(i), *bad));
   }
   const IndexCodec* used = nullptr;
   // A vector that has all its entries travels as a full one, unless somebody insists on indices.
@@ -240,9 +243,9 @@ DecodeStatus inspect(std::span<const std::byte> bytes, FrameInfo& info) {
   if (const DecodeStatus status = parse(bytes, frame); status != DecodeStatus::ok) return status;
   if (const DecodeStatus status = read(frame, vector); status != DecodeStatus::ok) return status;
   info.version = kVersion;
-  info.codec = text(frame.index_codec == nullptr ? "full" : frame.index_codec->info.name,
-                    ":values=", frame.value_format->info.name);
-  if (frame.block != 0) info.codec += text(",block=", frame.block);
+  info.codec = fmt::format("{}:values={}", frame.index_codec == nullptr ? "full" : frame.index_codec->info.name,
+                           frame.value_format->info.name);
+  if (frame.block != 0) info.codec += fmt::format(",block={}", frame.block);
   info.dim = frame.dim;
   info.count = frame.count;
   info.frame_bytes = bytes.size();

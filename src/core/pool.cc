@@ -1,12 +1,13 @@
 #include "sparsewire/pool.h"
 
+#include <fmt/core.h>
+
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
 #include <thread>
 #include <vector>
 
-#include "core/text.h"
 #include "sparsewire/errors.h"
 
 namespace sparsewire {
@@ -48,7 +49,7 @@ struct Pool::Threads {
 };
 
 Pool::Pool(int threads) : threads_(std::make_unique<Threads>()) {
-  if (threads < 1 || threads > 1024) throw UsageError(text("[pool] threads=", threads, " is not in [1, 1024]"));
+  if (threads < 1 || threads > 1024) throw UsageError(fmt::format("[pool] threads={} is not in [1, 1024]", threads));
   try {
     for (int thread = 1; thread < threads; ++thread) {
       threads_->others.emplace_back([all = threads_.get(), thread] { all->serve(thread); });

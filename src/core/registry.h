@@ -1,11 +1,12 @@
 // Finding a choice by its name.
 #pragma once
 
+#include <fmt/core.h>
+
 #include <cstddef>
 #include <string>
 #include <string_view>
 
-#include "core/text.h"
 #include "sparsewire/errors.h"
 
 namespace sparsewire {
@@ -18,11 +19,11 @@ std::size_t find_by_name(const Infos& infos, std::string_view name, std::string_
   std::size_t number = 0;
   for (const auto& info : infos) {
     if (info.name == name) return number;
-    names += text(number == 0 ? "" : ", ", info.name);
+    names += fmt::format("{}{}", number == 0 ? "" : ", ", info.name);
     ++number;
   }
-  if (!more.empty()) names += text(", ", more);
-  throw UsageError(text("'", name, "' is not ", what, "; there are ", names));
+  if (!more.empty()) names += fmt::format(", {}", more);
+  throw UsageError(fmt::format("'{}' is not {}; there are {}", name, what, names));
 }
 
 }  // namespace sparsewire

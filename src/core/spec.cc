@@ -1,10 +1,11 @@
 #include "core/spec.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 
-#include "core/text.h"
 #include "sparsewire/errors.h"
 
 namespace sparsewire {
@@ -15,7 +16,7 @@ bool Range::holds(double value) const noexcept {
 
 std::string Range::text() const {
   const bool open_max = below_max || std::isinf(max);
-  return sparsewire::text(above_min || std::isinf(min) ? "(" : "[", min, ", ", max, open_max ? ")" : "]");
+  return fmt::format("{}{}, {}{}", above_min || std::isinf(min) ? "(" : "[", min, max, open_max ? ")" : "]");
 }
 
 Spec::Spec(std::string_view spec) {
@@ -28,10 +29,10 @@ Spec::Spec(std::string_view spec) {
     const std::string_view item = rest.substr(0, comma);
     const std::size_t equals = item.find('=');
     if (equals == std::string_view::npos || equals == 0 || equals + 1 == item.size()) {
-      fail(text("'", item, "' is not key=value in '", spec, "'"));
+      fail(fmt::format("'{}' is not key=value in '{}'", item, spec));
     }
     const std::string key(item.substr(0, equals));
-    if (has(key)) fail(text(key, "= is given twice in '", spec, "'"));
+    if (has(key)) fail(fmt::format("{}= is given twice in '{}'", key, spec));
     given_.emplace_back(key, item.substr(equals + 1));
     if (comma == std::string_view::npos) return;
     rest = rest.substr(comma + 1);
@@ -54,10 +55,10 @@ std::optional<double> Spec::number(std::string_view key, const Range& range) {
   double number = 0;
   const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), number);
   if (error != std::errc() || end != value->data() + value->size()) {
-    fail(text(key, "=", *value, " is not a number in ", range.text()));
+    fail(fmt::format("{}={} is not a number in {}", key, *value, range.text()));
   }
   // An infinity is in no range: it is never what somebody wanted here.
-  if (!range.holds(number) || std::isinf(number)) fail(text(key, "=", *value, " is not in ", range.text()));
+  if (!range.holds(number) || std::isinf(number)) fail(fmt::format("{}={} is not in {}", key, *value, range.text()));
   return number;
 }
 
@@ -67,7 +68,7 @@ std::optional<std::uint64_t> Spec::integer(std::string_view key, std::uint64_t m
   std::uint64_t number = 0;
   const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), number);
   if (error != std::errc() || end != value->data() + value->size() || number < min || number > max) {
-    fail(text(key, "=", *value, " is not a whole number in [", min, ", ", max, "]"));
+    fail(fmt::format("{}={} is not a whole number in [{}, {}]", key, *value, min, max));
   }
   return number;
 }
@@ -86,22 +87,22 @@ std::string Spec::choice(std::string_view key, const std::vector<std::string_vie
   if (value == nullptr) return std::string(*words.begin());
   if (std::find(words.begin(), words.end(), *value) != words.end()) return *value;
   std::string allowed;
-  for (const std::string_view word : words) allowed += text(allowed.empty() ? "" : ", ", word);
-  fail(text(key, "=", *value, " is not one of ", allowed));
+  for (const std::string_view word : words) allowed += fmt::format("{}{}", allowed.empty() ? "" : ", ", word);
+  fail(fmt::format("{}={} is not one of {}", key, *value, allowed));
 }
 
 void Spec::finish() const {
   for (const auto& [key, value] : given_) {
     if (std::find(asked_.begin(), asked_.end(), key) != asked_.end()) continue;
     std::string valid;
-    for (const std::string& name : asked_) valid += text(valid.empty() ? "" : ", ", name);
-    fail(text("unknown key '", key, "'; ", valid.empty() ? "it takes none" : "valid are " + valid));
+    for (const std::string& name : asked_) valid += fmt::format("{}{}", valid.empty() ? "" : ", ", name);
+    fail(fmt::format("unknown key '{}'; {}", key, valid.empty() ? "it takes none" : "valid are " + valid));
   }
-  if (!complaint_.empty()) fail(complaint_);
+  if (!missing_.empty()) fail(missing_);
 }
 
-void Spec::complain_later(const std::string& message) { complaint_ = message; }
+void Spec::fail_on_finish(const std::string& message) { missing_ = message; }
 
-void Spec::fail(const std::string& message) const { throw UsageError(text("[", name_, "] ", message)); }
+void Spec::fail(const std::string& message) const { throw UsageError(fmt::format("[{}] {}", name_, message)); }
 
 }  // namespace sparsewire

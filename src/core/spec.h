@@ -47,7 +47,7 @@ class Spec {
 
   // A complaint about what is missing: thrown by finish(), after unknown keys, of which a missing one often is the
   // reason.
-  void complain_later(const std::string& message);
+  void fail_on_finish(const std::string& message);
 
   // Refuses keys that were not asked for, and names those that were.
   void finish() const;
@@ -61,7 +61,7 @@ class Spec {
   std::string name_;
   std::vector<std::pair<std::string, std::string>> given_;
   std::vector<std::string> asked_;
-  std::string complaint_;
+  std::string missing_;
 };
 
 }  // namespace sparsewire

@@ -1,10 +1,11 @@
 #include "core/state.h"
 
+#include <fmt/core.h>
+
 #include <bit>
 #include <cstring>
 
 #include "core/crc32c.h"
-#include "core/text.h"
 #include "sparsewire/errors.h"
 
 namespace sparsewire {
@@ -41,16 +42,16 @@ State::State() : saving_(true) {
 
 State::State(std::span<const std::byte> bytes) : saving_(false) {
   if (bytes.size() < kHeader + kTrailer || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0) {
-    throw UsageError(text("[state] these ", bytes.size(), " bytes are not a saved state"));
+    throw UsageError(fmt::format("[state] these {} bytes are not a saved state", bytes.size()));
   }
   const auto version = load<std::uint32_t>(bytes.data() + 4);
   if (version != kVersion) {
-    throw UsageError(text("[state] version ", version, " is not one this build reads (", kVersion, ")"));
+    throw UsageError(fmt::format("[state] version {} is not one this build reads ({})", version, kVersion));
   }
   const auto size = load<std::uint64_t>(bytes.data() + 8);
   if (size != bytes.size() - kHeader - kTrailer) {
-    throw UsageError(text("[state] holds ", bytes.size(), " bytes, not the ", size, " + ", kHeader + kTrailer,
-                          " that it announces: cut short or mixed up"));
+    throw UsageError(fmt::format("[state] holds {} bytes, not the {} + {} that it announces: cut short or mixed up",
+                                 bytes.size(), size, kHeader + kTrailer));
   }
   const auto checksum = load<std::uint32_t>(bytes.data() + bytes.size() - kTrailer);
   if (checksum != crc32c(bytes.first(bytes.size() - kTrailer))) {
@@ -68,7 +69,7 @@ void State::string(std::string_view name, std::string& value) {
 void State::flag(std::string_view name, bool& value) {
   std::uint8_t byte = value ? 1 : 0;
   this->value(name, byte);
-  if (byte > 1) throw UsageError(text("[state] field '", name, "' is neither 0 nor 1"));
+  if (byte > 1) throw UsageError(fmt::format("[state] field '{}' is neither 0 nor 1", name));
   value = byte != 0;
 }
 
@@ -81,7 +82,7 @@ std::vector<std::byte> State::bytes() && {
 }
 
 void State::finish() const {
-  if (!unread_.empty()) throw UsageError(text("[state] ", unread_.size(), " bytes too many"));
+  if (!unread_.empty()) throw UsageError(fmt::format("[state] {} bytes too many", unread_.size()));
 }
 
 // A field: length of the name (1 byte), the name, bytes of the data (8 bytes), the data.
@@ -96,7 +97,7 @@ void State::field(std::string_view name, std::span<std::byte> data) {
     return;
   }
   std::size_t at = 0;
-  if (read_header(name, at) != size) throw UsageError(text("[state] field '", name, "' has another size"));
+  if (read_header(name, at) != size) throw UsageError(fmt::format("[state] field '{}' has another size", name));
   if (size != 0) std::memcpy(data.data(), unread_.data() + at, size);
   unread_ = unread_.subspan(at + size);
 }
@@ -104,7 +105,7 @@ void State::field(std::string_view name, std::span<std::byte> data) {
 std::size_t State::next_size(std::string_view name, std::size_t item) const {
   std::size_t at = 0;
   const std::uint64_t size = read_header(name, at);
-  if (size % item != 0) throw UsageError(text("[state] field '", name, "' has another size"));
+  if (size % item != 0) throw UsageError(fmt::format("[state] field '{}' has another size", name));
   return size / item;
 }
 
@@ -112,24 +113,24 @@ std::uint64_t State::read_header(std::string_view name, std::size_t& at) const {
   at = 1 + name.size() + 8;
   if (unread_.size() < at || std::to_integer<std::size_t>(unread_[0]) != name.size() ||
       std::memcmp(unread_.data() + 1, name.data(), name.size()) != 0) {
-    throw UsageError(text("[state] holds no field '", name, "' where one must be"));
+    throw UsageError(fmt::format("[state] holds no field '{}' where one must be", name));
   }
   const auto size = load<std::uint64_t>(unread_.data() + 1 + name.size());
-  if (size > unread_.size() - at) throw UsageError(text("[state] field '", name, "' is cut short"));
+  if (size > unread_.size() - at) throw UsageError(fmt::format("[state] field '{}' is cut short", name));
   return size;
 }
 
-Layout transfer_layout(State& state, const Layout& layout) {
+Layout serialize_layout(State& state, const Layout& layout) {
   std::vector<std::uint64_t> sizes;
   std::string names;  // each ends with a zero byte
-  for (const Tensor& tensor : layout.tensors()) {
+  for (const TensorRange& tensor : layout.tensors()) {
     sizes.push_back(tensor.size);
     names += tensor.name + '\0';
   }
   state.array("tensor_sizes", sizes);
   state.string("tensor_names", names);
   if (state.saving()) return layout;
-  std::vector<Tensor> tensors;
+  std::vector<TensorRange> tensors;
   std::size_t at = 0;
   for (const std::uint64_t size : sizes) {
     const std::size_t end = names.find('\0', at);

@@ -1,5 +1,5 @@
-// Saved state: named fields, a version, a checksum. One function per class both saves and restores (`transfer`), so the
-// two cannot drift apart. The bytes are described in docs/state_format.md.
+// Saved state: named fields, a version, a checksum. One function per class both saves and restores (`serialize`), so
+// the two cannot drift apart. The bytes are described in docs/state_format.md.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +43,7 @@ class State {
 
   // When the tensors lie elsewhere now than when the state was saved: where flat index `index` went, or nothing if its
   // tensor is gone. Null when nothing moved.
-  std::function<std::optional<std::uint32_t>(std::uint32_t index)> moved;
+  std::function<std::optional<std::uint32_t>(std::uint32_t index)> remap_index;
 
   // The finished bytes of a written state.
   std::vector<std::byte> bytes() &&;
@@ -62,6 +62,6 @@ class State {
 };
 
 // Writes the tensors, or reads those that were saved. Throws UsageError.
-Layout transfer_layout(State& state, const Layout& layout);
+Layout serialize_layout(State& state, const Layout& layout);
 
 }  // namespace sparsewire

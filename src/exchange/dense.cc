@@ -1,11 +1,13 @@
 // All values, without indices, by the engine's own all-reduce: the baseline, which must not be handicapped.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <limits>
 
 #include "core/half.h"
-#include "core/text.h"
 #include "exchange/clock.h"
-#include "exchange/serving.h"
+#include "exchange/exchange.h"
+#include "exchange/messages.h"
 #include "sparsewire/errors.h"
 
 namespace sparsewire {
@@ -20,16 +22,17 @@ class Dense final : public Exchange {
         weight_(plan.weights[static_cast<std::size_t>(transport.rank())]),
         bf16_(is_bf16(plan.codec)) {}
 
-  Verdict run(SparseVector& sent, const Word& mine, std::vector<float>& received, SparseVector& total) override {
+  StepOutcome run(const SparseVector& sent, const StepTrailer& trailer, std::vector<float>& received,
+                  SparseVector& total) override {
     traffic_ = {};
     StageClock clock;
-    // An all-reduce cannot carry a word, so the words go first.
+    // An all-reduce cannot carry a trailer, so the trailers go first.
     message_.clear();
-    append(message_, mine);
-    transport_.all_gather(message_, words_);
-    Verdict verdict = hear_all(words_, weights_, frames_);
+    append(message_, trailer);
+    transport_.all_gather(message_, trailers_);
+    StepOutcome outcome = parse_trailers(trailers_, weights_, frames_);
     clock.lap(traffic_.ns_transport);
-    if (verdict.failure) return verdict;
+    if (outcome.failure) return outcome;
 
     received.clear();
     total.dim = dim_;
@@ -51,9 +54,9 @@ class Dense final : public Exchange {
       transport_.all_reduce_sum(total.values);
       clock.lap(traffic_.ns_transport);
     }
-    if (const auto bad = find_overflow(total)) verdict.fail({.rank = 0, .index = *bad});  // all see the same
+    if (const auto bad = find_overflow(total)) outcome.fail({.rank = 0, .index = *bad});  // all see the same
     count_bytes();
-    return verdict;
+    return outcome;
   }
 
  private:
@@ -61,7 +64,7 @@ class Dense final : public Exchange {
     Spec spec(codec);
     const std::string values = spec.choice("values", {"f32", "f16", "bf16", "int8", "int4", "int2"});
     if (values == "f32" || values == "bf16") return values == "bf16";
-    throw UsageError(text("[dense] values=", values, " cannot be summed on the way; f32 and bf16 can"));
+    throw UsageError(fmt::format("[dense] values={} cannot be summed on the way; f32 and bf16 can", values));
   }
 
   // numbers = weight * sent, with all entries.
@@ -107,7 +110,7 @@ class Dense final : public Exchange {
   float weight_;
   bool bf16_;
   Message message_;
-  std::vector<Message> words_;
+  std::vector<Message> trailers_;
   std::vector<std::span<const std::byte>> frames_;  // there are none
   std::vector<std::uint16_t> halves_;
 };

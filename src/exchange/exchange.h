@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/spec.h"
-#include "exchange/word.h"
+#include "exchange/step_trailer.h"
 #include "sparsewire/codec.h"
 #include "sparsewire/sifter.h"
 #include "sparsewire/sparse_vector.h"
@@ -46,12 +46,12 @@ class Exchange {
  public:
   virtual ~Exchange() = default;
 
-  // One round. `sent` is what this rank has to say, or empty if `mine` says that it failed; `received` becomes its
-  // values as the others decode them, or empty if nothing was rounded. `total` becomes the weighted sum, through the
-  // downlink if there is one: the same bits on every rank. If any rank had a bad gradient, the verdict says so on all,
-  // and nothing else has happened; after any other failure the exchange is of no more use. May use `sent` up if it is
-  // full. Throws TransportError.
-  virtual Verdict run(SparseVector& sent, const Word& mine, std::vector<float>& received, SparseVector& total) = 0;
+  // One step. `sent` is what this rank sends, or empty if `trailer` says that it failed; `received` becomes its values
+  // as the others decode them, or empty if nothing was rounded. `total` becomes the weighted sum, through the downlink
+  // if there is one: the same bits on every rank. If any rank had a bad gradient, the outcome says so on all of them
+  // and nothing else has happened; after any other failure the exchange must not be used again. Throws TransportError.
+  virtual StepOutcome run(const SparseVector& sent, const StepTrailer& trailer, std::vector<float>& received,
+                          SparseVector& total) = 0;
 
   // What this rank's server has not sent yet; null if it has no memory.
   virtual Sifter* server() noexcept { return nullptr; }

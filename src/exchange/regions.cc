@@ -35,7 +35,7 @@ std::uint32_t Regions::global(int region, std::uint32_t local) const noexcept {
   return (group * ranks_ + slot) * kBlock + local % kBlock;
 }
 
-Regions::Home Regions::home(std::uint32_t index) const noexcept {
+Regions::Owner Regions::owner_of(std::uint32_t index) const noexcept {
   const std::uint32_t block = index / kBlock;
   const std::uint32_t group = block / ranks_;
   const std::uint32_t slot = block - group * ranks_;
@@ -47,9 +47,9 @@ void Regions::split(const SparseVector& whole, std::vector<SparseVector>& parts)
   for (std::uint32_t r = 0; r < ranks_; ++r) parts[r].clear(size(static_cast<int>(r)));
   const bool full = whole.is_full();
   for (std::size_t i = 0; i < whole.size(); ++i) {
-    const Home home_of = home(whole.index(i));
-    SparseVector& part = parts[home_of.region];
-    if (!full) part.indices.push_back(home_of.local);
+    const Owner owner = owner_of(whole.index(i));
+    SparseVector& part = parts[owner.region];
+    if (!full) part.indices.push_back(owner.local);
     part.values.push_back(whole.values[i]);
   }
 }
@@ -59,7 +59,7 @@ void Regions::join(const SparseVector& whole, const std::vector<std::vector<floa
   values.resize(whole.size());
   std::vector<std::size_t> next(ranks_);
   for (std::size_t i = 0; i < whole.size(); ++i) {
-    const std::uint32_t region = home(whole.index(i)).region;
+    const std::uint32_t region = owner_of(whole.index(i)).region;
     values[i] = part_values[region][next[region]++];
   }
 }

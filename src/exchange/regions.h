@@ -29,11 +29,11 @@ class Regions {
             std::vector<float>& values) const;
 
  private:
-  struct Home {
+  struct Owner {
     std::uint32_t region;
     std::uint32_t local;
   };
-  Home home(std::uint32_t index) const noexcept;
+  Owner owner_of(std::uint32_t index) const noexcept;
   std::uint32_t rotation(std::uint32_t group) const noexcept;
 
   std::uint64_t dim_;

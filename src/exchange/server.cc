@@ -1,6 +1,7 @@
 // The papers' parameter server: all frames go to rank 0, which answers all alike.
+#include "exchange/aggregator.h"
 #include "exchange/clock.h"
-#include "exchange/serving.h"
+#include "exchange/messages.h"
 
 namespace sparsewire {
 namespace {
@@ -12,65 +13,66 @@ class Server final : public Exchange {
   Server(const ExchangePlan& plan, Transport& transport) : plan_(plan), transport_(transport), codec_(plan.codec) {
     const ServedRegion all{.region = 0, .regions = 1, .dim = plan.dim};
     check_downlink(plan, all);
-    if (transport.rank() == kServer) serving_.emplace(plan, all);
+    if (transport.rank() == kServer) aggregator_.emplace(plan, all);
   }
 
-  Verdict run(SparseVector& sent, const Word& mine, std::vector<float>& received, SparseVector& total) override {
+  StepOutcome run(const SparseVector& sent, const StepTrailer& trailer, std::vector<float>& received,
+                  SparseVector& total) override {
     traffic_ = {};
     StageClock clock;
-    const std::size_t frame_size = write_message(codec_, sent, mine, received, message_);
-    if (!serving_) traffic_.bytes_up = frame_size;
+    const std::size_t frame_size = write_message(codec_, sent, trailer, received, message_);
+    if (!aggregator_) traffic_.bytes_up = frame_size;
     clock.lap(traffic_.ns_encode);
     transport_.gather(kServer, message_, all_);
     clock.lap(traffic_.ns_transport);
-    if (serving_) serve(clock);
+    if (aggregator_) serve(clock);
     transport_.broadcast(kServer, answer_);
     clock.lap(traffic_.ns_transport);
 
-    const HeardVerdict heard = take_verdict_apart(answer_, kServer);
-    if (heard.verdict.failure) {
-      if (serving_) serving_->undo();
-      return heard.verdict;
+    const ParsedAnswer answer = split_answer(answer_, kServer);
+    if (answer.outcome.failure) {
+      if (aggregator_) aggregator_->undo();
+      return answer.outcome;
     }
-    if (serving_) {
-      serving_->finish();
-      traffic_.bytes_served += heard.frame.size() * static_cast<std::size_t>(transport_.size() - 1);
+    if (aggregator_) {
+      aggregator_->finish();
+      traffic_.bytes_served += answer.frame.size() * static_cast<std::size_t>(transport_.size() - 1);
     } else {
-      traffic_.bytes_down = heard.frame.size();
+      traffic_.bytes_down = answer.frame.size();
     }
-    Verdict verdict = heard.verdict;
-    verdict.failure = decode_from(heard.frame, kServer, plan_.dim, total);
+    StepOutcome outcome = answer.outcome;
+    outcome.failure = decode_from(answer.frame, kServer, plan_.dim, total);
     clock.lap(traffic_.ns_decode);
-    return verdict;
+    return outcome;
   }
 
-  Sifter* server() noexcept override { return serving_ ? serving_->memory() : nullptr; }
+  Sifter* server() noexcept override { return aggregator_ ? aggregator_->sifter() : nullptr; }
 
  private:
   // Makes the answer to all that came in.
   void serve(StageClock& clock) {
-    Verdict verdict = hear_all(all_, plan_.weights, frames_);
+    StepOutcome outcome = parse_trailers(all_, plan_.weights, frames_);
     answer_.clear();
-    for (std::size_t r = 0; r < frames_.size() && !verdict.failure; ++r) {
-      verdict.failure = decode_from(frames_[r], static_cast<int>(r), plan_.dim, one_);
+    for (std::size_t r = 0; r < frames_.size() && !outcome.failure; ++r) {
+      outcome.failure = decode_from(frames_[r], static_cast<int>(r), plan_.dim, one_);
       clock.lap(traffic_.ns_decode);
-      if (verdict.failure) break;
-      serving_->add(one_, plan_.weights[r]);
+      if (outcome.failure) break;
+      aggregator_->add(one_, plan_.weights[r]);
       clock.lap(traffic_.ns_merge);
       if (r != kServer) traffic_.bytes_served += frames_[r].size();
     }
-    if (!verdict.failure) {
-      if (const auto bad = serving_->answer(answer_)) verdict.fail({.rank = kServer, .index = *bad});
+    if (!outcome.failure) {
+      if (const auto bad = aggregator_->answer(answer_)) outcome.fail({.rank = kServer, .index = *bad});
       clock.lap(traffic_.ns_merge);
     }
-    if (verdict.failure) answer_.clear();
-    append(answer_, verdict);
+    if (outcome.failure) answer_.clear();
+    append(answer_, outcome);
   }
 
   const ExchangePlan plan_;
   Transport& transport_;
   Codec codec_;
-  std::optional<Serving> serving_;
+  std::optional<Aggregator> aggregator_;
   Message message_;
   Message answer_;
   std::vector<Message> all_;

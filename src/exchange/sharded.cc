@@ -3,9 +3,10 @@
 //
 // Li et al., Near-optimal sparse allreduce (Ok-Topk), 2022, has the regions; the memory of each is that of Zou et al.,
 // 2022.
+#include "exchange/aggregator.h"
 #include "exchange/clock.h"
+#include "exchange/messages.h"
 #include "exchange/regions.h"
-#include "exchange/serving.h"
 
 namespace sparsewire {
 namespace {
@@ -17,43 +18,44 @@ class Sharded final : public Exchange {
         transport_(transport),
         regions_(plan.dim, transport.size()),
         codec_(plan.codec),
-        serving_(plan,
-                 {.region = transport.rank(), .regions = transport.size(), .dim = regions_.size(transport.rank())}),
+        aggregator_(plan,
+                    {.region = transport.rank(), .regions = transport.size(), .dim = regions_.size(transport.rank())}),
         whole_(plan.dim),
         to_(static_cast<std::size_t>(transport.size())) {}
 
-  Verdict run(SparseVector& sent, const Word& mine, std::vector<float>& received, SparseVector& total) override {
+  StepOutcome run(const SparseVector& sent, const StepTrailer& trailer, std::vector<float>& received,
+                  SparseVector& total) override {
     traffic_ = {};
     clock_ = {};
-    encode(sent, mine, received);
+    encode(sent, trailer, received);
     clock_.lap(traffic_.ns_encode);
     transport_.all_to_all(to_, from_);
     clock_.lap(traffic_.ns_transport);
 
-    // All heard the same words, so all stop here, or none.
-    Verdict verdict = hear_all(from_, plan_.weights, frames_);
-    if (verdict.failure) return verdict;
-    serve(verdict);
+    // All ranks read the same trailers, so all stop here, or none.
+    StepOutcome outcome = parse_trailers(from_, plan_.weights, frames_);
+    if (outcome.failure) return outcome;
+    serve(outcome);
     transport_.all_gather(answer_, answers_);
     clock_.lap(traffic_.ns_transport);
 
     // A region that failed fails for all; the others take their answers back.
     frames_.clear();
     for (int r = 0; r < transport_.size(); ++r) {
-      const HeardVerdict heard = take_verdict_apart(answers_[as_index(r)], r);
-      if (heard.verdict.failure) verdict.fail(*heard.verdict.failure);
-      frames_.push_back(heard.frame);
+      const ParsedAnswer answer = split_answer(answers_[as_index(r)], r);
+      if (answer.outcome.failure) outcome.fail(*answer.outcome.failure);
+      frames_.push_back(answer.frame);
     }
-    if (verdict.failure) {
-      serving_.undo();
-      return verdict;
+    if (outcome.failure) {
+      aggregator_.undo();
+      return outcome;
     }
-    serving_.finish();
-    verdict.failure = collect(total);
-    return verdict;
+    aggregator_.finish();
+    outcome.failure = collect(total);
+    return outcome;
   }
 
-  Sifter* server() noexcept override { return serving_.memory(); }
+  Sifter* server() noexcept override { return aggregator_.sifter(); }
   std::uint32_t served_index(std::uint32_t local) const noexcept override {
     return regions_.global(transport_.rank(), local);
   }
@@ -62,8 +64,8 @@ class Sharded final : public Exchange {
   static std::size_t as_index(int rank) { return static_cast<std::size_t>(rank); }
 
   // Deals the entries to their owners. What rounding made of them comes back in the same order.
-  void encode(const SparseVector& sent, const Word& mine, std::vector<float>& received) {
-    if (mine.failed) {
+  void encode(const SparseVector& sent, const StepTrailer& trailer, std::vector<float>& received) {
+    if (trailer.failed) {
       for (Message& message : to_) message.clear();
     } else {
       regions_.split(sent, parts_);
@@ -75,28 +77,28 @@ class Sharded final : public Exchange {
       received.clear();
       if (codec_.rounds()) regions_.join(sent, rounded_, received);
     }
-    for (Message& message : to_) append(message, mine);
+    for (Message& message : to_) append(message, trailer);
   }
 
-  void serve(const Verdict& so_far) {
-    Verdict verdict = so_far;
+  void serve(const StepOutcome& so_far) {
+    StepOutcome outcome = so_far;
     for (int r = 0; r < transport_.size(); ++r) {
       const std::span<const std::byte> frame = frames_[as_index(r)];
-      verdict.failure = decode_from(frame, r, regions_.size(transport_.rank()), one_);
+      outcome.failure = decode_from(frame, r, regions_.size(transport_.rank()), one_);
       clock_.lap(traffic_.ns_decode);
-      if (verdict.failure) break;
-      serving_.add(one_, plan_.weights[as_index(r)]);
+      if (outcome.failure) break;
+      aggregator_.add(one_, plan_.weights[as_index(r)]);
       clock_.lap(traffic_.ns_merge);
       if (r != transport_.rank()) traffic_.bytes_served += frame.size();
     }
-    if (!verdict.failure) {
-      if (const auto bad = serving_.answer(answer_)) {
-        verdict.fail({.rank = transport_.rank(), .index = served_index(static_cast<std::uint32_t>(*bad))});
+    if (!outcome.failure) {
+      if (const auto bad = aggregator_.answer(answer_)) {
+        outcome.fail({.rank = transport_.rank(), .index = served_index(static_cast<std::uint32_t>(*bad))});
       }
     }
-    if (verdict.failure) answer_.clear();
+    if (outcome.failure) answer_.clear();
     traffic_.bytes_served += answer_.size() * static_cast<std::size_t>(transport_.size() - 1);
-    append(answer_, verdict);
+    append(answer_, outcome);
     clock_.lap(traffic_.ns_merge);
   }
 
@@ -134,14 +136,14 @@ class Sharded final : public Exchange {
   Transport& transport_;
   Regions regions_;
   Codec codec_;
-  Serving serving_;
+  Aggregator aggregator_;
   Merger whole_;
   StageClock clock_;
   std::vector<SparseVector> parts_;
   std::vector<std::vector<float>> rounded_;
   std::vector<Message> to_;
   std::vector<Message> from_;
-  std::vector<std::span<const std::byte>> frames_;  // of the messages heard last
+  std::vector<std::span<const std::byte>> frames_;  // of the messages received last
   Message answer_;
   std::vector<Message> answers_;
   SparseVector one_;

@@ -1,6 +1,7 @@
 #include "files/input.h"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,7 +11,6 @@
 #include <system_error>
 #include <utility>
 
-#include "core/text.h"
 #include "sparsewire/errors.h"
 
 namespace sparsewire::files {
@@ -19,7 +19,7 @@ namespace {
 constexpr std::uint64_t kFirstPiece = 65536;  // of a file whose size is not known: what a pipe holds
 
 [[noreturn]] void fail(const std::string& path, int error) {
-  throw UsageError(text("cannot read '", path, "': ", std::generic_category().message(error)));
+  throw UsageError(fmt::format("cannot read '{}': {}", path, std::generic_category().message(error)));
 }
 
 }  // namespace

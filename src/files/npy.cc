@@ -1,5 +1,7 @@
 #include "files/npy.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <bit>
 #include <charconv>
@@ -7,7 +9,6 @@
 #include <optional>
 #include <string_view>
 
-#include "core/text.h"
 #include "sparsewire/errors.h"
 
 namespace sparsewire::files {
@@ -126,15 +127,15 @@ class Reader {
     Array array;
     array.type = type_of(header.descr);
     array.shape = header.shape;
-    if (array.shape.size() > kMostAxes) fail(text("has ", array.shape.size(), " axes; numpy knows ", kMostAxes));
+    if (array.shape.size() > kMostAxes) fail(fmt::format("has {} axes; numpy knows {}", array.shape.size(), kMostAxes));
     check_order(header);
-    const std::uint64_t item = array.type == Type::f32 ? 4 : 2;
+    const std::uint64_t item = array.type == NumberType::f32 ? 4 : 2;
     const std::uint64_t size = size_of(header.shape, std::numeric_limits<std::ptrdiff_t>::max() / item);
     array.bytes = input_.read(size * item);
     if (array.bytes.size != size * item) {
-      fail(text("is cut short: it holds ", array.bytes.size, " of the ", size * item, " bytes that it announces"));
+      fail(fmt::format("is cut short: it holds {} of the {} bytes that it announces", array.bytes.size, size * item));
     }
-    if (input_.read(1).size != 0) fail(text("holds more than the ", size, " numbers that it announces"));
+    if (input_.read(1).size != 0) fail(fmt::format("holds more than the {} numbers that it announces", size));
     array.size = size;
     return array;
   }
@@ -147,7 +148,8 @@ class Reader {
     if (start.size < kMagic.size() + 2) fail("is cut short: its header is not all there");
     const int major = std::to_integer<int>(start.span()[kMagic.size()]);
     const int minor = std::to_integer<int>(start.span()[kMagic.size() + 1]);
-    if (major < 1 || major > 3 || minor != 0) fail(text("is of .npy version ", major, ".", minor, ", not 1.0 to 3.0"));
+    if (major < 1 || major > 3 || minor != 0)
+      fail(fmt::format("is of .npy version {}.{}, not 1.0 to 3.0", major, minor));
 
     const std::size_t digits = major == 1 ? 2 : 4;
     const Bytes length_bytes = input_.read(digits);
@@ -155,7 +157,7 @@ class Reader {
     for (std::size_t i = 0; i < length_bytes.size; ++i) {
       length |= std::to_integer<std::uint64_t>(length_bytes.span()[i]) << (8 * i);
     }
-    if (length > kLongestHeader) fail(text("has a header of ", length, " bytes; ", kLongestHeader, " are the most"));
+    if (length > kLongestHeader) fail(fmt::format("has a header of {} bytes; {} are the most", length, kLongestHeader));
     const Bytes letters = input_.read(length);
     if (length_bytes.size < digits || letters.size < length) fail("is cut short: its header is not all there");
     auto header = HeaderText(as_text(letters)).parse();
@@ -163,12 +165,12 @@ class Reader {
     return std::move(*header);
   }
 
-  Type type_of(const std::string& descr) const {
+  NumberType type_of(const std::string& descr) const {
     for (const std::string_view order : {"<", "=", ""}) {
-      if (descr == text(order, "f4")) return Type::f32;
-      if (descr == text(order, "f2")) return Type::f16;
+      if (descr == fmt::format("{}f4", order)) return NumberType::f32;
+      if (descr == fmt::format("{}f2", order)) return NumberType::f16;
     }
-    fail(text("holds ", printable(descr), ", not float32 ('<f4') or float16 ('<f2')"));
+    fail(fmt::format("holds {}, not float32 ('<f4') or float16 ('<f2')", printable(descr)));
   }
 
   // A foreign header may hold anything; an error is one line.
@@ -195,7 +197,9 @@ class Reader {
     return size;
   }
 
-  [[noreturn]] void fail(const std::string& what) const { throw UsageError(text("'", input_.path(), "' ", what)); }
+  [[noreturn]] void fail(const std::string& what) const {
+    throw UsageError(fmt::format("'{}' {}", input_.path(), what));
+  }
 
   Input input_;
 };
@@ -213,9 +217,9 @@ Array read_npy(const std::string& path) { return Reader(path).read(); }
 
 void write_npy_header(Replacement& file, const std::string& descr, std::span<const std::uint64_t> shape) {
   std::string lengths;
-  for (const std::uint64_t length : shape) lengths += text(lengths.empty() ? "" : ", ", length);
+  for (const std::uint64_t length : shape) lengths += fmt::format("{}{}", lengths.empty() ? "" : ", ", length);
   if (shape.size() == 1) lengths += ',';
-  std::string header = text("{'descr': '", descr, "', 'fortran_order': False, 'shape': (", lengths, "), }");
+  std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", descr, lengths);
   constexpr std::size_t kPrefix = kMagic.size() + 4;
   header.append(kAlignment - 1 - (kPrefix + header.size()) % kAlignment, ' ');
   header += '\n';

@@ -18,13 +18,13 @@ namespace sparsewire::files {
 using Shape = std::vector<std::uint64_t>;  // {}: one number
 
 struct Array {
-  Type type = Type::f32;  // or f16
-  Shape shape;            // in C order
-  std::size_t size = 0;   // numbers
+  NumberType type = NumberType::f32;  // or f16
+  Shape shape;                        // in C order
+  std::size_t size = 0;               // numbers
   Bytes bytes;
 
   Gradient gradient() const noexcept { return {bytes.storage.data(), type, size}; }
-  // REQUIRES: type == Type::f32.
+  // REQUIRES: type == NumberType::f32.
   std::span<const float> floats() const noexcept {
     return {reinterpret_cast<const float*>(bytes.storage.data()), size};
   }

@@ -1,6 +1,7 @@
 #include "files/replace.h"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,8 +15,6 @@
 #include <stdexcept>
 #include <system_error>
 #include <utility>
-
-#include "core/text.h"
 
 namespace sparsewire::files {
 namespace {
@@ -100,7 +99,7 @@ void Replacement::open_aside() {
   if (exists && ::access(target_.c_str(), W_OK) != 0) fail(errno);
   const std::filesystem::path folder = std::filesystem::path(target_).parent_path();
   for (int i = 0; file_ < 0; ++i) {
-    std::string name = (folder / text(".sparsewire-", ::getpid(), "-", i, ".tmp")).string();
+    std::string name = (folder / fmt::format(".sparsewire-{}-{}.tmp", ::getpid(), i)).string();
     // Until it has the mode of the old one nobody else may look.
     file_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, exists ? 0600 : 0666);
     if (file_ >= 0) {
@@ -183,7 +182,7 @@ void Replacement::commit() {
 }
 
 void Replacement::fail(int error) const {
-  throw std::runtime_error(text("cannot write '", path_, "': ", std::generic_category().message(error)));
+  throw std::runtime_error(fmt::format("cannot write '{}': {}", path_, std::generic_category().message(error)));
 }
 
 void remove_unfinished() noexcept {

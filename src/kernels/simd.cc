@@ -1,5 +1,6 @@
 #include "kernels/simd.h"
 
+#include <fmt/core.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -7,7 +8,6 @@
 #include <mutex>
 
 #include "core/environment.h"
-#include "core/text.h"
 #include "sparsewire/errors.h"
 
 namespace sparsewire::kernels {
@@ -62,7 +62,7 @@ void force_simd(std::string_view level) {
     valid += ", " + name;
   }
   if (wanted == 0 && wanted_name != "auto") {
-    throw UsageError(text("SPARSEWIRE_SIMD=", level, " is not one of ", valid));
+    throw UsageError(fmt::format("SPARSEWIRE_SIMD={} is not one of {}", level, valid));
   }
   hwy::SetSupportedTargetsForTest(wanted);  // 0: whatever the processor has
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());

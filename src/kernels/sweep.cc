@@ -45,13 +45,13 @@ inline float reverted(const Gradient& gradient, float sum, std::size_t i) noexce
 
 // Calls f with a null pointer to the gradient's number type.
 template <class F>
-inline auto with_type(Type type, F f) noexcept {
+inline auto with_type(NumberType type, F f) noexcept {
   switch (type) {
-    case Type::bf16:
+    case NumberType::bf16:
       return f(static_cast<Bf16*>(nullptr));
-    case Type::f16:
+    case NumberType::f16:
       return f(static_cast<F16*>(nullptr));
-    case Type::f32:
+    case NumberType::f32:
       break;
   }
   return f(static_cast<float*>(nullptr));

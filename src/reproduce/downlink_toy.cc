@@ -2,10 +2,11 @@
 //
 // Zou, De Sterck, Liu, Downlink compression improves TopK sparsification, 2022: K = Kd = 1 of 100 entries, lr 0.01,
 // 1000 steps, the mean of F over the last 200. Both memories hold lr*gradient.
+#include <fmt/core.h>
+
 #include <cmath>
 #include <map>
 
-#include "core/text.h"
 #include "reproduce/reproduction.h"
 #include "reproduce/rounds.h"
 #include "reproduce/table.h"
@@ -87,9 +88,9 @@ Result reproduce_downlink_toy(const Options& options, const Progress& progress) 
   const bool both_as_published =
       std::abs(means["uplink"] - kUplink) < kNear && std::abs(means["bidirectional"] - kBidirectional) < kNear;
   result.holds = downlink_arrives && both_as_published && means["bidirectional"] < means["uplink"];
-  result.verdict = text("uplink only ends at ", fixed(means["uplink"], 2), ", both ways at ",
-                        fixed(means["bidirectional"], 2), ", downlink only ", fixed(means["downlink"] - kOptimum, 4),
-                        " above the optimum, over ", seeds, seeds == 1 ? " seed" : " seeds");
+  result.verdict = fmt::format("uplink only ends at {}, both ways at {}, downlink only {} above the optimum, over {}{}",
+                               fixed(means["uplink"], 2), fixed(means["bidirectional"], 2),
+                               fixed(means["downlink"] - kOptimum, 4), seeds, seeds == 1 ? " seed" : " seeds");
   return result;
 }
 

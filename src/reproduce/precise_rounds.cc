@@ -52,12 +52,12 @@ void take_part(const PrecisePlan& plan, const Vector& gradient, const Vector& to
 }  // namespace
 
 void run_precise(const PrecisePlan& plan, train::PreciseProblem& problem,
-                 const std::function<void(std::uint64_t, std::span<const double>)>& look) {
+                 const std::function<void(std::uint64_t, std::span<const double>)>& on_round) {
   const std::size_t dim = problem.layout().dim();
   Vector weights(dim), gradient(dim), total(dim), sum(dim);
   std::vector<PreciseWorker> workers(static_cast<std::size_t>(plan.workers), PreciseWorker(dim));
   problem.initial_weights_at(weights);
-  look(0, weights);
+  on_round(0, weights);
   for (std::uint64_t step = 0; step < plan.rounds; ++step) {
     std::fill(sum.begin(), sum.end(), 0.0);
     for (int worker = 0; worker < plan.workers; ++worker) {
@@ -66,7 +66,7 @@ void run_precise(const PrecisePlan& plan, train::PreciseProblem& problem,
     }
     std::swap(total, sum);
     for (std::size_t j = 0; j < dim; ++j) weights[j] -= plan.lr * total[j];
-    look(step + 1, weights);
+    on_round(step + 1, weights);
   }
 }
 

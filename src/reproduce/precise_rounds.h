@@ -22,6 +22,6 @@ struct PrecisePlan {
 
 // Calls `look` before the first round and after each, with the number of rounds done and the weights.
 void run_precise(const PrecisePlan& plan, train::PreciseProblem& problem,
-                 const std::function<void(std::uint64_t step, std::span<const double> weights)>& look);
+                 const std::function<void(std::uint64_t step, std::span<const double> weights)>& on_round);
 
 }  // namespace sparsewire::reproduce

@@ -5,12 +5,13 @@
 // double throughout, which shows that it would have gone on. Close to the optimum RegTop-k's ratios G/(w*s) are of
 // numbers that almost vanish, and now and then it jumps away and comes back: so what counts as reached is the smallest
 // distance of a run, and where it ends is shown beside it.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
-#include "core/text.h"
 #include "reproduce/precise_rounds.h"
 #include "reproduce/reproduction.h"
 #include "reproduce/rounds.h"
@@ -37,13 +38,14 @@ struct Method {
   std::optional<std::string> form = {};
   double ratio = 1;
 
-  std::string title() const { return form ? text(name, " (", *form, ")") : name; }
+  std::string title() const { return form ? fmt::format("{} ({})", name, *form) : name; }
   std::size_t k(std::size_t dim) const {
     return std::max<std::size_t>(1, static_cast<std::size_t>(ratio * static_cast<double>(dim) + 0.5));
   }
   std::string spec(double mu) const {
     if (name == "dense") return name;
-    return text(name, ":ratio=", digits(ratio, 17), form ? text(",mu=", digits(mu, 17), ",form=", *form) : "");
+    return fmt::format("{}:ratio={}{}", name, digits(ratio, 17),
+                       form ? fmt::format(",mu={},form={}", digits(mu, 17), *form) : "");
   }
   PrecisePlan::Method precise() const {
     using Precise = PrecisePlan::Method;
@@ -138,16 +140,16 @@ class Experiment {
       }
     }
     for (std::size_t i = 0; i < methods_.size(); ++i) report(methods_[i], ends_[i]);
-    result_.table =
-        text("log10 of the squared distance from the optimum, at the end of a run and at its lowest; means over ",
-             seeds_, seeds_ == 1 ? " seed\n" : " seeds\n", table_.text());
+    result_.table = fmt::format(
+        "log10 of the squared distance from the optimum, at the end of a run and at its lowest; means over {}{}{}",
+        seeds_, seeds_ == 1 ? " seed\n" : " seeds\n", table_.text());
     result_.holds = against_.empty();
-    result_.verdict =
-        text("arrived is what came below 10^", fixed(kArrivedInDouble, 0), " in double and below 10^",
-             fixed(kArrived, 0), " in the engine, where floats stop dense at 10^", fixed(dense_floor_, 1));
+    result_.verdict = fmt::format(
+        "arrived is what came below 10^{} in double and below 10^{} in the engine, where floats stop dense at 10^{}",
+        fixed(kArrivedInDouble, 0), fixed(kArrived, 0), fixed(dense_floor_, 1));
     if (std::isfinite(floor_)) {
-      result_.verdict += text(" and RegTop-k (a) at 10^", fixed(floor_, 1), ", with jumps: its worst end is 10^",
-                              fixed(worst_end_, 1));
+      result_.verdict += fmt::format(" and RegTop-k (a) at 10^{}, with jumps: its worst end is 10^{}", fixed(floor_, 1),
+                                     fixed(worst_end_, 1));
     }
     if (!against_.empty()) result_.verdict += "; against the claim: " + against_;
     return result_;
@@ -191,13 +193,14 @@ class Experiment {
     add("mean_lowest_log10_distance_in_double", means.in_double.lowest);
     table_.add({method.title(), digits(method.ratio), fixed(means.engine.end, 2), fixed(worst, 2),
                 fixed(means.engine.lowest, 2), fixed(means.in_double.end, 2), fixed(means.in_double.lowest, 2),
-                text(arrived, " of ", seeds_)});
+                fmt::format("{} of {}", arrived, seeds_)});
     if (method.name == "dense") dense_floor_ = means.engine.end;
     if (method.form == "a" && wanted.value_or(false)) {
       floor_ = std::max(floor_, means.engine.lowest);
       worst_end_ = std::max(worst_end_, worst);
     }
-    if (!as_claimed) against_ += text(against_.empty() ? "" : ", ", method.title(), " at ", digits(method.ratio));
+    if (!as_claimed)
+      against_ += fmt::format("{}{} at {}", against_.empty() ? "" : ", ", method.title(), digits(method.ratio));
   }
 
   const Progress& progress_;

@@ -1,11 +1,12 @@
 // Two workers whose large entries cancel: Top-1 sends nothing else for a hundred steps, RegTop-1 learns in one.
 //
 // Bereyhi, Liang, Boudreau, Afana, Regularized Top-k, 2025: d = 2, k = 1, lr 0.9, mu 1.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "core/text.h"
 #include "reproduce/reproduction.h"
 #include "reproduce/rounds.h"
 #include "reproduce/table.h"
@@ -43,7 +44,7 @@ Result reproduce_regtopk_toy(const Options& options, const Progress& progress) {
   const std::vector<std::uint64_t> at =
       options.at.value_or(std::vector<std::uint64_t>{0, 1, 2, 10, 50, 99, 100, 101, 102, 200});
   const std::uint64_t rounds = std::max(at.back(), kArrived);
-  const std::string regtopk = text("regtopk:k=1,mu=", digits(mu, 17), ",form=");
+  const std::string regtopk = fmt::format("regtopk:k=1,mu={},form=", digits(mu, 17));
   const std::vector<Method> methods{{"dense", {}, "dense"},
                                     {"topk", {}, "topk:k=1"},
                                     {"regtopk", "a", regtopk + "a"},
@@ -70,7 +71,7 @@ Result reproduce_regtopk_toy(const Options& options, const Progress& progress) {
   }
   Table table({"step", "dense", "Top-1", "RegTop-1 (a)", "RegTop-1 (b)"});
   for (const std::uint64_t step : at) {
-    table.add({text(step), fixed(losses[0][step], 5), fixed(losses[1][step], 5), fixed(losses[2][step], 5),
+    table.add({fmt::format("{}", step), fixed(losses[0][step], 5), fixed(losses[1][step], 5), fixed(losses[2][step], 5),
                fixed(losses[3][step], 5)});
   }
   result.table = "loss\n" + table.text();
@@ -78,9 +79,10 @@ Result reproduce_regtopk_toy(const Options& options, const Progress& progress) {
   const bool stalls = std::abs(losses[1][kStalls] - start) < kUnmoved;
   const bool descends = losses[2][kArrived] < kLikeDense * losses[0][kArrived];
   result.holds = stalls && descends;
-  result.verdict = text("after ", kStalls, " steps Top-1 is at ", fixed(losses[1][kStalls], 5), " of ", fixed(start, 5),
-                        " at the start; after ", kArrived, " RegTop-1 (a) is at ", fixed(losses[2][kArrived], 5),
-                        ", (b) at ", fixed(losses[3][kArrived], 5), ", dense at ", fixed(losses[0][kArrived], 5));
+  result.verdict = fmt::format(
+      "after {} steps Top-1 is at {} of {} at the start; after {} RegTop-1 (a) is at {}, (b) at {}, dense at {}",
+      kStalls, fixed(losses[1][kStalls], 5), fixed(start, 5), kArrived, fixed(losses[2][kArrived], 5),
+      fixed(losses[3][kArrived], 5), fixed(losses[0][kArrived], 5));
   return result;
 }
 

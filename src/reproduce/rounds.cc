@@ -14,9 +14,9 @@ struct Entry {
   double memory_norm2;
 };
 
-// One worker's part. Returns what it would put into the books.
+// One worker's part. Returns what it would put into the totals.
 std::vector<Entry> work(const Plan& plan, train::PreciseProblem& problem, Transport& transport,
-                        const std::function<void(const Round&)>& look) {
+                        const std::function<void(const Round&)>& on_round) {
   const double factor = parse_feedback(plan.worker.feedback).scale_by_lr ? 1 : plan.lr;
   const auto lr = static_cast<float>(plan.lr);
   Worker worker(plan.worker, problem.layout(), transport);
@@ -31,37 +31,37 @@ std::vector<Entry> work(const Plan& plan, train::PreciseProblem& problem, Transp
   } else {
     weights = plan.start;
   }
-  if (transport.rank() == 0) look({0, weights});
+  if (transport.rank() == 0) on_round({0, weights});
   for (std::uint64_t step = 0; step < plan.rounds; ++step) {
     problem.gradient_at(transport.rank(), step, weights, precise);
     std::transform(precise.begin(), precise.end(), gradient.begin(), [](double g) { return static_cast<float>(g); });
     const StepStats& stats = worker.step(gradient, update, {.lr = lr});
     book.push_back({static_cast<double>(stats.entries_sent), stats.memory_norm2});
     for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= factor * static_cast<double>(update[i]);
-    if (transport.rank() == 0) look({step + 1, weights});
+    if (transport.rank() == 0) on_round({step + 1, weights});
   }
   return book;
 }
 
 }  // namespace
 
-double RoundBooks::entries_until(std::uint64_t rounds) const {
+double RoundTotals::entries_until(std::uint64_t rounds) const {
   const auto n = static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(rounds, entries.size()));
   return std::accumulate(entries.begin(), entries.begin() + n, 0.0) / workers;
 }
-double RoundBooks::all_entries() const { return entries_until(entries.size()); }
-double RoundBooks::total_error() const { return std::accumulate(memory_norm2.begin(), memory_norm2.end(), 0.0); }
-double RoundBooks::peak() const {
+double RoundTotals::all_entries() const { return entries_until(entries.size()); }
+double RoundTotals::total_error() const { return std::accumulate(memory_norm2.begin(), memory_norm2.end(), 0.0); }
+double RoundTotals::peak() const {
   return memory_norm2.empty() ? 0 : *std::max_element(memory_norm2.begin(), memory_norm2.end());
 }
 
-RoundBooks run(const Plan& plan, train::PreciseProblem& problem, const std::function<void(const Round&)>& look) {
-  std::vector<std::vector<Entry>> books(static_cast<std::size_t>(plan.workers));
+RoundTotals run(const Plan& plan, train::PreciseProblem& problem, const std::function<void(const Round&)>& on_round) {
+  std::vector<std::vector<Entry>> totals(static_cast<std::size_t>(plan.workers));
   run_on_threads(plan.workers, [&](Transport& transport) {
-    books[static_cast<std::size_t>(transport.rank())] = work(plan, problem, transport, look);
+    totals[static_cast<std::size_t>(transport.rank())] = work(plan, problem, transport, on_round);
   });
-  RoundBooks all{plan.workers, std::vector<double>(plan.rounds), std::vector<double>(plan.rounds)};
-  for (const auto& book : books) {
+  RoundTotals all{plan.workers, std::vector<double>(plan.rounds), std::vector<double>(plan.rounds)};
+  for (const auto& book : totals) {
     for (std::size_t i = 0; i < book.size(); ++i) {
       all.entries[i] += book[i].entries;
       all.memory_norm2[i] += book[i].memory_norm2 / plan.workers;

@@ -26,7 +26,7 @@ struct Plan {
 };
 
 // Of every round that was done.
-struct RoundBooks {
+struct RoundTotals {
   int workers = 1;
   std::vector<double> entries;       // sent by all workers together: whole numbers, so that sums of them are exact
   std::vector<double> memory_norm2;  // of what was not sent, the mean over the workers
@@ -39,6 +39,6 @@ struct RoundBooks {
 };
 
 // Calls `look` on the thread of rank 0, before the first round and after each. Throws what the workers throw.
-RoundBooks run(const Plan& plan, train::PreciseProblem& problem, const std::function<void(const Round&)>& look);
+RoundTotals run(const Plan& plan, train::PreciseProblem& problem, const std::function<void(const Round&)>& on_round);
 
 }  // namespace sparsewire::reproduce

@@ -5,13 +5,14 @@
 // sends a random subset of its ones: the r largest entries are its r ones, and of those k' are drawn, which is the
 // sparsifier `rtopk` itself. How many ones it has travels too, so that the server can scale what it got to be right on
 // average. Predicted: E||estimate - theta||^2 of order max(s/n, s^2 log d/(n k)).
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
 #include <vector>
 
-#include "core/text.h"
 #include "reproduce/reproduction.h"
 #include "reproduce/table.h"
 #include "sparsewire/sparsifier.h"
@@ -45,14 +46,14 @@ std::vector<double> means_of(const Setting& setting) {
 
 // A random subset of `count` of the ones, by the sparsifier; all of them need no choice. `memory` is all zeros before
 // and after.
-void choose(const std::vector<float>& bits, const SparseVector& ones, std::uint64_t count, const Place& place,
+void choose(const std::vector<float>& bits, const SparseVector& ones, std::uint64_t count, const SifterContext& context,
             std::vector<float>& memory, SparseVector& sent) {
   if (count == ones.size()) {
     sent = ones;
     return;
   }
   const double ratio = static_cast<double>(ones.size()) / static_cast<double>(bits.size());
-  make_sparsifier(text("rtopk:k=", count, ",r_ratio=", digits(ratio, 17)), place)->sift(bits, memory, sent);
+  make_sparsifier(fmt::format("rtopk:k={},r_ratio={}", count, digits(ratio, 17)), context)->sift(bits, memory, sent);
   std::fill(memory.begin(), memory.end(), 0.0F);
 }
 
@@ -143,8 +144,10 @@ Result reproduce_rtopk_estimation(const Options& options, const Progress& progre
       const double ratio = risks[b] / order;
       low = std::min(low, ratio);
       high = std::max(high, ratio);
-      table.add({setting.means, text(setting.dim), text(setting.nodes), text(setting.s), text(budgets[b]),
-                 text(indices_in(budgets[b], setting.dim)), digits(risks[b], 4), digits(order, 4), fixed(ratio, 3)});
+      table.add({setting.means, fmt::format("{}", setting.dim), fmt::format("{}", setting.nodes),
+                 fmt::format("{}", setting.s), fmt::format("{}", budgets[b]),
+                 fmt::format("{}", indices_in(budgets[b], setting.dim)), digits(risks[b], 4), digits(order, 4),
+                 fixed(ratio, 3)});
       Measured one{.method = "rtopk",
                    .problem = setting.means,
                    .workers = setting.nodes,
@@ -165,8 +168,8 @@ Result reproduce_rtopk_estimation(const Options& options, const Progress& progre
   }
   result.table = table.text();
   result.holds = low > 1 / kBand && high < kBand;
-  result.verdict = text("the risk is ", fixed(low, 2), " to ", fixed(high, 2), " times the predicted order in all ",
-                        settings.size() * budgets.size(), " settings, ", repetitions, " repetitions each");
+  result.verdict = fmt::format("the risk is {} to {} times the predicted order in all {} settings, {} repetitions each",
+                               fixed(low, 2), fixed(high, 2), settings.size() * budgets.size(), repetitions);
   return result;
 }
 

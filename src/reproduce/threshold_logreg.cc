@@ -2,12 +2,13 @@
 // threshold against Top-k, each at the best of as many settings.
 //
 // Sahu et al., Rethinking gradient sparsification as total error minimization, 2021. 64 bits an entry, as they count.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
-#include "core/text.h"
 #include "reproduce/far_start.h"
 #include "reproduce/reproduction.h"
 #include "reproduce/table.h"
@@ -24,10 +25,10 @@ struct Setting {
   std::optional<double> lambda = {};
 
   std::string spec() const {
-    if (k) return text("topk:k=", *k);
-    return lambda ? text("threshold:lambda=", digits(*lambda, 17)) : method;
+    if (k) return fmt::format("topk:k={}", *k);
+    return lambda ? fmt::format("threshold:lambda={}", digits(*lambda, 17)) : method;
   }
-  std::string value() const { return k ? text(*k) : lambda ? digits(*lambda) : ""; }
+  std::string value() const { return k ? fmt::format("{}", *k) : lambda ? digits(*lambda) : ""; }
 };
 
 struct Outcome {
@@ -36,30 +37,30 @@ struct Outcome {
   double peak = 0;               // of the mean ||e||^2, over the whole run
 };
 
-Outcome measure(const FarStart& place, const Setting& setting, std::uint64_t rounds, double gap) {
+Outcome measure(const FarStart& context, const Setting& setting, std::uint64_t rounds, double gap) {
   std::optional<std::uint64_t> arrived;
-  const RoundBooks books = run(place.plan(setting.spec(), rounds), *place.problem, [&](const Round& round) {
-    if (!arrived && place.gap_at(round.weights) < gap) arrived = round.step;
+  const RoundTotals totals = run(context.plan(setting.spec(), rounds), *context.problem, [&](const Round& round) {
+    if (!arrived && context.gap_at(round.weights) < gap) arrived = round.step;
   });
   Outcome outcome;
-  outcome.peak = books.peak();
+  outcome.peak = totals.peak();
   if (arrived) {
     outcome.rounds = static_cast<double>(*arrived);
-    outcome.bits = kBitsPerEntry * books.entries_until(*arrived);
+    outcome.bits = kBitsPerEntry * totals.entries_until(*arrived);
   }
   return outcome;
 }
 
 // The largest entry of a first lr*gradient, as a mean over the workers, rounded to 1, 2 or 5 times a power of ten: the
 // scale on which a threshold makes sense.
-double scale_of(const FarStart& place) {
-  std::vector<double> gradient(place.start.size());
+double scale_of(const FarStart& context) {
+  std::vector<double> gradient(context.start.size());
   double sum = 0;
   for (int worker = 0; worker < FarStart::kWorkers; ++worker) {
-    place.problem->gradient_at(worker, 0, place.start, gradient);
+    context.problem->gradient_at(worker, 0, context.start, gradient);
     double largest = 0;
     for (const double g : gradient) largest = std::max(largest, std::abs(g));
-    sum += place.lr * largest / FarStart::kWorkers;
+    sum += context.lr * largest / FarStart::kWorkers;
   }
   const double power = std::pow(10, std::floor(std::log10(sum)));
   const double lead = sum / power;
@@ -149,8 +150,8 @@ const Row* calmest_below(const std::vector<Row>& rows, const Row& topk) {
 }
 
 std::string words_of(const Row& row) {
-  return text(row.setting.k ? "k=" : "lambda=", row.setting.value(), ": ", fixed(row.mean_bits(), 0),
-              " bits a worker, peak ", digits(row.mean_peak(), 4));
+  return fmt::format("{}{}: {} bits a worker, peak {}", row.setting.k ? "k=" : "lambda=", row.setting.value(),
+                     fixed(row.mean_bits(), 0), digits(row.mean_peak(), 4));
 }
 
 void judge(const std::vector<Row>& rows, std::uint64_t rounds, Result& result) {
@@ -158,16 +159,16 @@ void judge(const std::vector<Row>& rows, std::uint64_t rounds, Result& result) {
   const Row* const threshold = best_of(rows, "threshold");
   if (topk == nullptr || threshold == nullptr) {
     const char* const who = topk != nullptr ? "the threshold" : threshold != nullptr ? "Top-k" : "either";
-    result.verdict = text("the gap is not reached by ", who, " in ", rounds, " rounds");
+    result.verdict = fmt::format("the gap is not reached by {} in {} rounds", who, rounds);
     return;
   }
   const Row* const calmest = calmest_below(rows, *topk);
   result.holds = calmest != nullptr && calmest->mean_peak() < topk->mean_peak();
   result.verdict =
-      text("Top-k needs ", fixed(*topk->mean_bits() / *threshold->mean_bits(), 2),
-           " times the bits of the threshold, each at its best (", words_of(*topk), "; ", words_of(*threshold), ")");
+      fmt::format("Top-k needs {} times the bits of the threshold, each at its best ({}; {})",
+                  fixed(*topk->mean_bits() / *threshold->mean_bits(), 2), words_of(*topk), words_of(*threshold));
   if (calmest == nullptr) return;
-  result.verdict += text("; with fewer bits than that Top-k, the smallest peak is at ", words_of(*calmest));
+  result.verdict += fmt::format("; with fewer bits than that Top-k, the smallest peak is at {}", words_of(*calmest));
 }
 
 }  // namespace
@@ -182,14 +183,14 @@ Result reproduce_threshold_logreg(const Options& options, const Progress& progre
   std::uint64_t dim = 0;
   std::size_t done = 0;
   for (std::uint64_t seed = first; seed < first + seeds; ++seed) {
-    const FarStart place(options.data.value_or(""), seed);
+    const FarStart context(options.data.value_or(""), seed);
     if (rows.empty()) {
-      dim = place.start.size();
-      for (const Setting& setting : settings_of(options, dim, scale_of(place))) rows.push_back({setting, {}});
+      dim = context.start.size();
+      for (const Setting& setting : settings_of(options, dim, scale_of(context))) rows.push_back({setting, {}});
     }
     for (Row& row : rows) {
       progress(done++, rows.size() * seeds);
-      row.outcomes.push_back(measure(place, row.setting, rounds, gap));
+      row.outcomes.push_back(measure(context, row.setting, rounds, gap));
     }
   }
 
@@ -206,8 +207,8 @@ Result reproduce_threshold_logreg(const Options& options, const Progress& progre
                   .gap = gap},
                  first, result);
   }
-  result.table = text("until (f-f*)/(f0-f*) < ", digits(gap), ", means over ", seeds,
-                      seeds == 1 ? " seed\n" : " seeds\n", table.text());
+  result.table = fmt::format("until (f-f*)/(f0-f*) < {}, means over {}{}{}", digits(gap), seeds,
+                             seeds == 1 ? " seed\n" : " seeds\n", table.text());
   judge(rows, rounds, result);
   return result;
 }

@@ -3,6 +3,8 @@
 //
 // Sahu et al., Rethinking gradient sparsification as total error minimization, 2021. Open loop: on a recorded sequence
 // of memory + gradient, where what is sent changes nothing later. Closed loop: in training, where it does.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -10,7 +12,6 @@
 #include <limits>
 #include <vector>
 
-#include "core/text.h"
 #include "reproduce/far_start.h"
 #include "reproduce/reproduction.h"
 #include "reproduce/table.h"
@@ -27,19 +28,19 @@ constexpr double kRounding = 1e-12;
 using Sequence = std::vector<std::vector<float>>;
 
 // What worker 0 had to choose from in every step of a training with this sparsifier.
-Sequence record(const FarStart& place, const std::string& sparsifier, std::uint64_t rounds) {
-  const Plan plan = place.plan(sparsifier, rounds);
+Sequence record(const FarStart& context, const std::string& sparsifier, std::uint64_t rounds) {
+  const Plan plan = context.plan(sparsifier, rounds);
   std::vector<std::vector<double>> weights;
-  run(plan, *place.problem,
+  run(plan, *context.problem,
       [&](const Round& round) { weights.emplace_back(round.weights.begin(), round.weights.end()); });
   // Its memory depends on its gradients alone, so it can be followed afterwards.
   Sifter sifter(sparsifier, plan.worker.feedback,
-                {.layout = place.start.size(), .ranks = plan.workers, .seed = plan.worker.seed});
-  std::vector<double> precise(place.start.size());
+                {.layout = context.start.size(), .ranks = plan.workers, .seed = plan.worker.seed});
+  std::vector<double> precise(context.start.size());
   SparseVector sent;
   Sequence sequence;
   for (std::uint64_t step = 0; step < rounds; ++step) {
-    place.problem->gradient_at(0, step, weights[step], precise);
+    context.problem->gradient_at(0, step, weights[step], precise);
     const std::vector<float> gradient(precise.begin(), precise.end());
     sifter.sift(gradient, sent, static_cast<float>(plan.lr));
     sequence.emplace_back(sifter.memory().begin(), sifter.memory().end());
@@ -81,7 +82,7 @@ float threshold_for(const Sequence& sequence, std::uint64_t entries) {
   return last == 0 ? std::numeric_limits<float>::max() : magnitudes[last - 1];
 }
 
-std::string threshold_spec(double lambda) { return text("threshold:lambda=", digits(lambda, 17)); }
+std::string threshold_spec(double lambda) { return fmt::format("threshold:lambda={}", digits(lambda, 17)); }
 
 // How far the threshold is above the best of all choices of as many entries, over small random sequences and all
 // counts, relative to the best: every choice is tried.
@@ -117,27 +118,27 @@ double worst_excess(std::uint64_t cases, std::uint64_t seed) {
 
 struct Closed {
   double lambda = 0;  // of the threshold
-  RoundBooks topk;
-  RoundBooks threshold;
+  RoundTotals topk;
+  RoundTotals threshold;
 };
 
 // Training with Top-k, and with the threshold that sends as many entries, found by halving, or a few less.
-Closed closed_loop(const FarStart& place, std::uint64_t k, std::uint64_t rounds, int halvings) {
+Closed closed_loop(const FarStart& context, std::uint64_t k, std::uint64_t rounds, int halvings) {
   const auto look_away = [](const Round&) {};
   Closed closed;
-  closed.topk = run(place.plan(text("topk:k=", k), rounds), *place.problem, look_away);
+  closed.topk = run(context.plan(fmt::format("topk:k={}", k), rounds), *context.problem, look_away);
   double low = 1e-6;  // sends too much
   double high = 1e6;  // sends too little
   for (int i = 0; i < halvings; ++i) {
     const double middle = std::sqrt(low * high);
-    RoundBooks books = run(place.plan(threshold_spec(middle), rounds), *place.problem, look_away);
-    if (books.all_entries() > closed.topk.all_entries()) {
+    RoundTotals totals = run(context.plan(threshold_spec(middle), rounds), *context.problem, look_away);
+    if (totals.all_entries() > closed.topk.all_entries()) {
       low = middle;
       continue;
     }
     high = middle;
     closed.lambda = middle;
-    closed.threshold = std::move(books);
+    closed.threshold = std::move(totals);
   }
   return closed;
 }
@@ -156,11 +157,11 @@ class Experiment {
 
   Result run_all() {
     for (std::uint64_t seed = first_; seed < first_ + seeds_; ++seed) {
-      const FarStart place("", seed);
+      const FarStart context("", seed);
       for (const std::uint64_t k : counts_) {
         progress_(done_++, seeds_ * counts_.size());
-        try_open(place, k);
-        try_closed(place, k);
+        try_open(context, k);
+        try_closed(context, k);
       }
     }
     const double excess = worst_excess(cases_, first_);
@@ -169,29 +170,30 @@ class Experiment {
     result_.holds = optimal && closed_losses_ == 0;
     result_.table = "open loop, on what worker 0 of a Top-k training had to choose from\n" + open_.text() +
                     "\nclosed loop, in training; bits at 64 an entry, means over the workers\n" + closed_.text();
-    result_.verdict = text("open loop, the threshold is ", optimal ? "the best" : "not the best", " of all (at most ",
-                           digits(excess, 2), " above the best of all choices in ", cases_,
-                           " small cases); closed loop, its total error is ", digits(lowest_, 2), " to ",
-                           digits(highest_, 2), " times Top-k's with no more bits");
+    result_.verdict = fmt::format(
+        "open loop, the threshold is {} of all (at most {} above the best of all choices in {} small cases); closed "
+        "loop, its total error is {} to {} times Top-k's with no more bits",
+        optimal ? "the best" : "not the best", digits(excess, 2), cases_, digits(lowest_, 2), digits(highest_, 2));
     return result_;
   }
 
  private:
-  void try_open(const FarStart& place, std::uint64_t k) {
-    const Sequence sequence = record(place, text("topk:k=", k), rounds_);
-    const Cost topk = open_loop(text("topk:k=", k), sequence, place.seed);
+  void try_open(const FarStart& context, std::uint64_t k) {
+    const Sequence sequence = record(context, fmt::format("topk:k={}", k), rounds_);
+    const Cost topk = open_loop(fmt::format("topk:k={}", k), sequence, context.seed);
     const float lambda = threshold_for(sequence, topk.entries);
-    const Cost threshold = open_loop(threshold_spec(lambda), sequence, place.seed);
-    const Cost randomk = open_loop(text("randomk:k=", k), sequence, place.seed);
-    const Cost rtopk = open_loop(text("rtopk:k=", k, ",r=2"), sequence, place.seed);
+    const Cost threshold = open_loop(threshold_spec(lambda), sequence, context.seed);
+    const Cost randomk = open_loop(fmt::format("randomk:k={}", k), sequence, context.seed);
+    const Cost rtopk = open_loop(fmt::format("rtopk:k={},r=2", k), sequence, context.seed);
     const auto add = [&](const char* method, const Cost& cost, std::optional<double> its_lambda) {
       note({.method = method,
             .k = its_lambda ? std::nullopt : std::optional(k),
             .lambda = its_lambda,
-            .seed = place.seed},
+            .seed = context.seed},
            "open_loop", static_cast<double>(cost.entries), cost.total_error);
-      open_.add({method, its_lambda ? digits(*its_lambda, 4) : text(k), text(place.seed), text(cost.entries),
-                 digits(cost.total_error), fixed(cost.total_error / threshold.total_error, 3)});
+      open_.add({method, its_lambda ? digits(*its_lambda, 4) : fmt::format("{}", k), fmt::format("{}", context.seed),
+                 fmt::format("{}", cost.entries), digits(cost.total_error),
+                 fixed(cost.total_error / threshold.total_error, 3)});
     };
     add("threshold", threshold, lambda);
     add("topk", topk, {});
@@ -204,22 +206,22 @@ class Experiment {
     }
   }
 
-  void try_closed(const FarStart& place, std::uint64_t k) {
-    const Closed both = closed_loop(place, k, rounds_, halvings_);
+  void try_closed(const FarStart& context, std::uint64_t k) {
+    const Closed both = closed_loop(context, k, rounds_, halvings_);
     const double ratio = both.threshold.total_error() / both.topk.total_error();
     lowest_ = std::min(lowest_, ratio);
     highest_ = std::max(highest_, ratio);
     closed_losses_ += ratio < 1 && both.threshold.all_entries() > 0 ? 0 : 1;
-    const auto add = [&](const char* method, const RoundBooks& books, std::optional<double> its_lambda) {
+    const auto add = [&](const char* method, const RoundTotals& totals, std::optional<double> its_lambda) {
       note({.method = method,
             .workers = FarStart::kWorkers,
             .k = its_lambda ? std::nullopt : std::optional(k),
             .lambda = its_lambda,
-            .seed = place.seed},
-           "closed_loop", books.all_entries(), books.total_error());
-      closed_.add({method, its_lambda ? digits(*its_lambda, 4) : text(k), text(place.seed),
-                   fixed(kBitsPerEntry * books.all_entries(), 0), digits(books.total_error()),
-                   fixed(books.total_error() / both.threshold.total_error(), 3)});
+            .seed = context.seed},
+           "closed_loop", totals.all_entries(), totals.total_error());
+      closed_.add({method, its_lambda ? digits(*its_lambda, 4) : fmt::format("{}", k), fmt::format("{}", context.seed),
+                   fixed(kBitsPerEntry * totals.all_entries(), 0), digits(totals.total_error()),
+                   fixed(totals.total_error() / both.threshold.total_error(), 3)});
     };
     add("threshold", both.threshold, both.lambda);
     add("topk", both.topk, {});
@@ -227,10 +229,10 @@ class Experiment {
 
   void note(Measured one, const char* loop, double entries, double total_error) {
     one.step = rounds_;
-    one.metric = text(loop, "_bits");
+    one.metric = fmt::format("{}_bits", loop);
     one.value = kBitsPerEntry * entries;
     result_.measured.push_back(one);
-    one.metric = text(loop, "_total_error");
+    one.metric = fmt::format("{}_total_error", loop);
     one.value = total_error;
     result_.measured.push_back(one);
   }

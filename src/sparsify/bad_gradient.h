@@ -12,7 +12,7 @@
 namespace sparsewire {
 
 // Throws BadGradient. `memory` is as it was before the step.
-[[noreturn]] void throw_bad_gradient(std::string_view who, const Place& place, std::uint64_t step,
+[[noreturn]] void throw_bad_gradient(std::string_view who, const SifterContext& context, std::uint64_t step,
                                      const Gradient& gradient, std::span<const float> memory, std::size_t index);
 
 }  // namespace sparsewire

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/text.h"
-
 namespace sparsewire {
 
 std::size_t count_of(double ratio, std::size_t n) noexcept {
@@ -17,7 +15,7 @@ Budget::Budget(Spec& spec, std::size_t model_size, bool per_unit, std::size_t li
   const auto ratio = spec.number("ratio", kRatioRange);
   const auto k = spec.integer("k", 1, std::max<std::size_t>(1, limit));  // with nothing to choose from, any k will do
   if (ratio.has_value() == k.has_value()) {
-    spec.complain_later(ratio ? "takes ratio= or k=, not both" : "needs ratio= in (0, 1] or k= at least 1");
+    spec.fail_on_finish(ratio ? "takes ratio= or k=, not both" : "needs ratio= in (0, 1] or k= at least 1");
   }
   ratio_ = ratio.value_or(0);
   k_ = k.value_or(0);

@@ -1,10 +1,11 @@
 // Keeps everything: the baseline, on the same path as the others. The vector is full and carries no indices.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
 
 #include "core/spec.h"
 #include "core/state.h"
-#include "core/text.h"
 #include "kernels/sweep.h"
 #include "sparsewire/errors.h"
 #include "sparsify/bad_gradient.h"
@@ -16,16 +17,16 @@ namespace {
 
 class Dense final : public Sparsifier {
  public:
-  explicit Dense(const Place& place) : place_(place), step_(place.first_step) {
-    const auto units = make_units(place.layout, {});
+  explicit Dense(const SifterContext& context) : context_(context), step_(context.first_step) {
+    const auto units = make_units(context.layout, {});
     if (!units.empty()) unit_ = units.front();
     norm2_.resize(unit_.blocks.size());
     bad_.resize(unit_.blocks.size());
   }
 
-  Sifted sift(Gradient gradient, std::span<float> memory, SparseVector& out) override {
+  SiftNorms sift(Gradient gradient, std::span<float> memory, SparseVector& out) override {
     check_size(gradient, memory);
-    out.dim = place_.layout.dim();
+    out.dim = context_.layout.dim();
     out.indices.clear();
     out.draw.units.clear();
     out.values.resize(gradient.size);  // not cleared first: that would fill it with zeros in every step
@@ -35,11 +36,11 @@ class Dense final : public Sparsifier {
           kernels::accumulate_into(gradient, block.begin, block.size, memory.data(), out.values.data(), lanes.data());
       norm2_[b] = kernels::sum_lanes(lanes.data());
     });
-    Sifted sifted;
+    SiftNorms sifted;
     for (std::size_t b = 0; b < unit_.blocks.size(); ++b) {
       if (bad_[b] != kernels::kNoneBad) {
         out.clear(out.dim);
-        throw_bad_gradient("dense", place_, step_, gradient, memory, bad_[b]);
+        throw_bad_gradient("dense", context_, step_, gradient, memory, bad_[b]);
       }
       sifted.accumulated_norm2 += norm2_[b];
     }
@@ -52,7 +53,7 @@ class Dense final : public Sparsifier {
 
   void undo(Gradient gradient, std::span<float> memory, const SparseVector& sent) override {
     check_size(gradient, memory);
-    if (step_ == place_.first_step) throw UsageError("[dense] there is no step to undo");
+    if (step_ == context_.first_step) throw UsageError("[dense] there is no step to undo");
     std::copy(sent.values.begin(), sent.values.end(), memory.begin());
     kernels::subtract(gradient, 0, gradient.size, memory.data());
     --step_;
@@ -60,28 +61,28 @@ class Dense final : public Sparsifier {
 
   std::uint64_t step() const noexcept override { return step_; }
 
-  void transfer(State& state) override { state.value("step", step_); }
+  void serialize(State& state) override { state.value("step", step_); }
 
  private:
   template <class Work>
   void for_each_block(Work work) {
-    const std::size_t threads = place_.pool == nullptr ? 1 : static_cast<std::size_t>(place_.pool->size());
+    const std::size_t threads = context_.pool == nullptr ? 1 : static_cast<std::size_t>(context_.pool->size());
     const auto share = [&](int thread) {
       for (std::size_t b = static_cast<std::size_t>(thread); b < unit_.blocks.size(); b += threads) {
         work(b, unit_.blocks[b]);
       }
     };
-    place_.pool == nullptr ? share(0) : place_.pool->run(share);
+    context_.pool == nullptr ? share(0) : context_.pool->run(share);
   }
 
   void check_size(const Gradient& gradient, std::span<const float> memory) const {
-    const std::uint64_t dim = place_.layout.dim();
+    const std::uint64_t dim = context_.layout.dim();
     if (gradient.size == dim && memory.size() == dim) return;
-    throw UsageError(text("[dense] a gradient of ", gradient.size, " and a memory of ", memory.size(),
-                          " entries do not fit a layout of ", dim));
+    throw UsageError(fmt::format("[dense] a gradient of {} and a memory of {} entries do not fit a layout of {}",
+                                 gradient.size, memory.size(), dim));
   }
 
-  Place place_;
+  SifterContext context_;
   std::uint64_t step_;
   Unit unit_;
   std::vector<double> norm2_;  // for each block
@@ -90,6 +91,6 @@ class Dense final : public Sparsifier {
 
 }  // namespace
 
-std::unique_ptr<Sparsifier> make_dense(Spec&, const Place& place) { return std::make_unique<Dense>(place); }
+std::unique_ptr<Sparsifier> make_dense(Spec&, const SifterContext& context) { return std::make_unique<Dense>(context); }
 
 }  // namespace sparsewire

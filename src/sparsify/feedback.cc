@@ -1,5 +1,6 @@
+#include <fmt/core.h>
+
 #include "core/spec.h"
-#include "core/text.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/sifter.h"
 
@@ -25,7 +26,7 @@ Feedback parse_feedback(std::string_view text_of_spec) {
     feedback.momentum = static_cast<float>(spec.number("m", {.min = kFactorRange.min, .max = 0.999999}).value_or(0.9));
     feedback.clip = static_cast<float>(spec.number("clip", {.min = 1e-30, .max = 1e30}).value_or(0));
   } else {
-    throw UsageError(text("'", spec.name(), "' is not a feedback; there are ef, none, momentum"));
+    throw UsageError(fmt::format("'{}' is not a feedback; there are ef, none, momentum", spec.name()));
   }
   spec.finish();
   return feedback;

@@ -12,21 +12,21 @@ namespace {
 
 class RandomK final : public UnitSparsifier {
  public:
-  RandomK(Spec& spec, const Place& place)
-      : UnitSparsifier(spec, place, place.scope),
+  RandomK(Spec& spec, const SifterContext& context)
+      : UnitSparsifier(spec, context, context.scope),
         budget_(spec, model_size(), false, model_size()),
-        harvest_(place.pool),
-        seed_(spec.integer("seed", 0, ~std::uint64_t{0}).value_or(place.seed)),
-        rank_(spec.flag("shared", false) ? 0 : static_cast<std::uint32_t>(place.rank)) {}
+        pass_(context.pool),
+        seed_(spec.integer("seed", 0, ~std::uint64_t{0}).value_or(context.seed)),
+        rank_(spec.flag("shared", false) ? 0 : static_cast<std::uint32_t>(context.rank)) {}
 
  private:
   // Lets the codec send no index. Small tensors that go dense are not drawn, so then it cannot.
   void begin(const Gradient& /*gradient*/, SparseVector& out) override {
-    if (sparse_size() < place().layout.dim()) return;
+    if (sparse_size() < context().layout.dim()) return;
     out.draw.seed = seed_;
     out.draw.step = step();
     out.draw.rank = rank_;
-    out.draw.role = static_cast<std::uint8_t>(place().role);
+    out.draw.role = static_cast<std::uint8_t>(context().role);
     for (const Unit& unit : units()) {
       const std::size_t k = budget_.k(step(), unit.size);
       out.draw.units.push_back({static_cast<std::uint32_t>(unit.size), static_cast<std::uint32_t>(k)});
@@ -35,14 +35,14 @@ class RandomK final : public UnitSparsifier {
 
   std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const Gradient& gradient, float* memory,
                                        Candidates& chosen) override {
-    const Stream stream(unit_seed(seed_, u), static_cast<std::uint32_t>(place().role), rank_, step());
+    const Stream stream(unit_seed(seed_, u), static_cast<std::uint32_t>(context().role), rank_, step());
     const std::size_t k = budget_.k(step(), unit.size);
-    return harvest_.take_at(unit, gradient, memory, {drawer_.positions(stream, k, unit.size), k}, chosen);
+    return pass_.take_at(unit, gradient, memory, {drawer_.positions(stream, k, unit.size), k}, chosen);
   }
-  Harvest& harvest() noexcept override { return harvest_; }
+  SiftPass& pass() noexcept override { return pass_; }
 
   Budget budget_;
-  Harvest harvest_;
+  SiftPass pass_;
   kernels::Drawer drawer_;
   std::uint64_t seed_;
   std::uint32_t rank_;
@@ -50,8 +50,8 @@ class RandomK final : public UnitSparsifier {
 
 }  // namespace
 
-std::unique_ptr<Sparsifier> make_randomk(Spec& spec, const Place& place) {
-  return std::make_unique<RandomK>(spec, place);
+std::unique_ptr<Sparsifier> make_randomk(Spec& spec, const SifterContext& context) {
+  return std::make_unique<RandomK>(spec, context);
 }
 
 }  // namespace sparsewire

@@ -1,14 +1,15 @@
 #include "sparsify/registry.h"
 
+#include <fmt/core.h>
+
 #include "core/registry.h"
-#include "core/text.h"
 #include "kernels/simd.h"
 #include "sparsewire/errors.h"
 
 namespace sparsewire {
 namespace {
 
-using Make = std::unique_ptr<Sparsifier> (*)(Spec& spec, const Place& place);
+using Make = std::unique_ptr<Sparsifier> (*)(Spec& spec, const SifterContext& context);
 
 constexpr Make kMakers[] = {
 #define SPARSIFIER(name, summary, example) make_##name,
@@ -26,16 +27,16 @@ constexpr SparsifierInfo kInfos[] = {
 
 std::span<const SparsifierInfo> sparsifiers() noexcept { return kInfos; }
 
-std::unique_ptr<Sparsifier> make_sparsifier(std::string_view spec_text, const Place& place) {
+std::unique_ptr<Sparsifier> make_sparsifier(std::string_view spec_text, const SifterContext& context) {
   Spec spec(spec_text);
-  if (place.ranks < 1 || place.rank < 0 || place.rank >= place.ranks) {
-    throw UsageError(text("[", spec.name(), "] rank ", place.rank, " of ", place.ranks, " is not in [0, ranks)"));
+  if (context.ranks < 1 || context.rank < 0 || context.rank >= context.ranks) {
+    throw UsageError(fmt::format("[{}] rank {} of {} is not in [0, ranks)", spec.name(), context.rank, context.ranks));
   }
-  if (!Range{.min = 0, .max = 1}.holds(place.weight)) {
-    throw UsageError(text("[", spec.name(), "] weight ", place.weight, " is not in [0, 1]"));
+  if (!Range{.min = 0, .max = 1}.holds(context.weight)) {
+    throw UsageError(fmt::format("[{}] weight {} is not in [0, 1]", spec.name(), context.weight));
   }
   kernels::choose_simd();  // may throw; the kernels must not
-  auto sparsifier = kMakers[find_by_name(kInfos, spec.name(), "a sparsifier")](spec, place);
+  auto sparsifier = kMakers[find_by_name(kInfos, spec.name(), "a sparsifier")](spec, context);
   spec.finish();
   return sparsifier;
 }

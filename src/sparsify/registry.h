@@ -8,7 +8,8 @@
 
 namespace sparsewire {
 
-#define SPARSIFIER(name, summary, example) std::unique_ptr<Sparsifier> make_##name(Spec& spec, const Place& place);
+#define SPARSIFIER(name, summary, example) \
+  std::unique_ptr<Sparsifier> make_##name(Spec& spec, const SifterContext& context);
 #include "sparsify/sparsifiers.def"
 #undef SPARSIFIER
 

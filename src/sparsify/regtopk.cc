@@ -17,14 +17,14 @@
 #include "sparsewire/errors.h"
 #include "sparsify/budget.h"
 #include "sparsify/registry.h"
-#include "sparsify/top.h"
+#include "sparsify/top_selector.h"
 #include "sparsify/unit_sparsifier.h"
 
 namespace sparsewire {
 namespace {
 
 // What happened to one entry in the last round.
-struct Echo {
+struct LastRound {
   std::uint32_t index;
   float sent;
   float update;
@@ -33,21 +33,21 @@ struct Echo {
 class Regularised final : public Score {
  public:
   Regularised(double weight, double mu, double q, bool form_b)
-      : weight_(weight), mu_(mu), form_b_(form_b), elsewhere_(factor(1 + q)) {}
+      : weight_(weight), mu_(mu), form_b_(form_b), factor_if_not_sent_(factor(1 + q)) {}
 
-  std::vector<Echo> echoes;  // ascending; empty before the first round, and for who never observes
+  std::vector<LastRound> last_round;  // ascending; empty before the first round, and for who never observes
 
   // A factor of at most 1 never lifts a score above its magnitude.
   void rank(const std::uint32_t* indices, const float* values, std::size_t n,
             std::uint32_t* keys) const noexcept override {
-    for (std::size_t i = 0; i < n; ++i) keys[i] = kernels::key_of(elsewhere_ * std::abs(values[i]));
+    for (std::size_t i = 0; i < n; ++i) keys[i] = kernels::key_of(factor_if_not_sent_ * std::abs(values[i]));
     if (n == 0) return;
-    auto echo = std::lower_bound(echoes.begin(), echoes.end(), indices[0],
-                                 [](const Echo& e, std::uint32_t index) { return e.index < index; });
-    for (std::size_t i = 0; i < n && echo != echoes.end(); ++i) {
-      while (echo != echoes.end() && echo->index < indices[i]) ++echo;
-      if (echo == echoes.end() || echo->index != indices[i]) continue;
-      keys[i] = kernels::key_of(factor_at(*echo, values[i]) * std::abs(values[i]));
+    auto last = std::lower_bound(last_round.begin(), last_round.end(), indices[0],
+                                 [](const LastRound& e, std::uint32_t index) { return e.index < index; });
+    for (std::size_t i = 0; i < n && last != last_round.end(); ++i) {
+      while (last != last_round.end() && last->index < indices[i]) ++last;
+      if (last == last_round.end() || last->index != indices[i]) continue;
+      keys[i] = kernels::key_of(factor_at(*last, values[i]) * std::abs(values[i]));
     }
   }
 
@@ -55,35 +55,35 @@ class Regularised final : public Score {
   float factor(double one_plus_delta) const noexcept {
     return static_cast<float>(portable_tanh(std::abs(one_plus_delta) / mu_));
   }
-  float factor_at(const Echo& echo, float a) const noexcept {
-    const double sent = weight_ * echo.sent;
-    return factor(1 + (echo.update - sent) / (form_b_ ? weight_ * a : sent));
+  float factor_at(const LastRound& last, float a) const noexcept {
+    const double sent = weight_ * last.sent;
+    return factor(1 + (last.update - sent) / (form_b_ ? weight_ * a : sent));
   }
 
   double weight_;
   double mu_;
   bool form_b_;
-  float elsewhere_;
+  float factor_if_not_sent_;
 };
 
 class RegTopK final : public UnitSparsifier {
  public:
-  RegTopK(Spec& spec, const Place& place)
-      : UnitSparsifier(spec, place, place.scope),
+  RegTopK(Spec& spec, const SifterContext& context)
+      : UnitSparsifier(spec, context, context.scope),
         budget_(spec, model_size(), false, model_size()),
         score_(make_score(spec)),
-        top_(units(), place.pool) {}
+        top_(units(), context.pool) {}
 
   void observe(const SparseVector& sent, std::span<const float> update_at_sent) override {
     if (!sent.is_valid() || update_at_sent.size() != sent.size()) {
       throw UsageError("[regtopk] observe needs entries in ascending order and one update for each");
     }
-    score_.echoes.clear();
+    score_.last_round.clear();
     for (std::size_t i = 0; i < sent.size(); ++i) {
       if (sent.values[i] == 0) continue;  // rounded away by the codec: nothing was sent
-      score_.echoes.push_back({sent.index(i), sent.values[i], update_at_sent[i]});
+      score_.last_round.push_back({sent.index(i), sent.values[i], update_at_sent[i]});
     }
-    heard_ = true;
+    observed_ = true;
   }
 
   bool remembers() const noexcept override { return true; }
@@ -93,12 +93,12 @@ class RegTopK final : public UnitSparsifier {
     const double mu = spec.number("mu", {.min = 0, .above_min = true}).value_or(4);
     const double q = spec.number("q", {}).value_or(1e30);
     const bool form_b = spec.choice("form", {"a", "b"}) == "b";
-    const double weight = spec.number("weight", kRatioRange).value_or(place().weight);
+    const double weight = spec.number("weight", kRatioRange).value_or(context().weight);
     return {weight, mu, q, form_b};
   }
 
   void begin(const Gradient& /*gradient*/, SparseVector& /*out*/) override {
-    if (!heard_) score_.echoes.clear();  // nobody told what became of the last round
+    if (!observed_) score_.last_round.clear();  // nobody told what became of the last round
   }
 
   std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const Gradient& gradient, float* memory,
@@ -107,37 +107,37 @@ class RegTopK final : public UnitSparsifier {
   }
 
   void end() override {
-    heard_before_ = heard_;
-    heard_ = false;
+    observed_before_ = observed_;
+    observed_ = false;
   }
-  void rewind() override { heard_ = heard_before_; }
+  void rewind() override { observed_ = observed_before_; }
 
-  void transfer_more(State& state) override {
-    state.flag("heard", heard_);
-    state.array("echoes", score_.echoes);
-    if (!state.moved) return;
-    std::vector<Echo> kept;
-    for (Echo echo : score_.echoes) {
-      const auto index = state.moved(echo.index);
-      if (index) kept.push_back({*index, echo.sent, echo.update});
+  void serialize_more(State& state) override {
+    state.flag("heard", observed_);
+    state.array("echoes", score_.last_round);
+    if (!state.remap_index) return;
+    std::vector<LastRound> kept;
+    for (LastRound last : score_.last_round) {
+      const auto index = state.remap_index(last.index);
+      if (index) kept.push_back({*index, last.sent, last.update});
     }
-    std::sort(kept.begin(), kept.end(), [](const Echo& a, const Echo& b) { return a.index < b.index; });
-    score_.echoes = std::move(kept);
+    std::sort(kept.begin(), kept.end(), [](const LastRound& a, const LastRound& b) { return a.index < b.index; });
+    score_.last_round = std::move(kept);
   }
 
-  Harvest& harvest() noexcept override { return top_.harvest(); }
+  SiftPass& pass() noexcept override { return top_.pass(); }
 
   Budget budget_;
   Regularised score_;
-  bool heard_ = false;  // observe came after the last sift
-  bool heard_before_ = false;
-  Top top_;
+  bool observed_ = false;  // observe came after the last sift
+  bool observed_before_ = false;
+  TopSelector top_;
 };
 
 }  // namespace
 
-std::unique_ptr<Sparsifier> make_regtopk(Spec& spec, const Place& place) {
-  return std::make_unique<RegTopK>(spec, place);
+std::unique_ptr<Sparsifier> make_regtopk(Spec& spec, const SifterContext& context) {
+  return std::make_unique<RegTopK>(spec, context);
 }
 
 }  // namespace sparsewire

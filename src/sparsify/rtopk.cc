@@ -2,23 +2,24 @@
 //
 // Barnes, Inan, Isik, Ozgur, rTop-k: a statistical estimation approach to distributed SGD, 2020. r = k is Top-k, r = d
 // is Random-k. Of the r, those k with the smallest hash of (seed, role, rank, step, index) go.
+#include <fmt/core.h>
+
 #include <cmath>
 
 #include "core/philox.h"
-#include "core/text.h"
 #include "kernels/random.h"
 #include "sparsify/budget.h"
 #include "sparsify/registry.h"
-#include "sparsify/top.h"
+#include "sparsify/top_selector.h"
 #include "sparsify/unit_sparsifier.h"
 
 namespace sparsewire {
 namespace {
 
 // The smallest hash is the best.
-class Lottery final : public Score {
+class RandomScore final : public Score {
  public:
-  explicit Lottery(const Stream& stream) : stream_(stream) {}
+  explicit RandomScore(const Stream& stream) : stream_(stream) {}
 
   void rank(const std::uint32_t* indices, const float*, std::size_t n, std::uint32_t* keys) const noexcept override {
     kernels::hash(stream_, indices, n, keys);
@@ -31,15 +32,15 @@ class Lottery final : public Score {
 
 class RTopK final : public UnitSparsifier {
  public:
-  RTopK(Spec& spec, const Place& place)
-      : UnitSparsifier(spec, place, place.scope),
+  RTopK(Spec& spec, const SifterContext& context)
+      : UnitSparsifier(spec, context, context.scope),
         budget_(spec, model_size(), false, model_size()),
-        top_(units(), place.pool) {
+        top_(units(), context.pool) {
     const auto r = spec.number("r", {.min = 1});
     const auto r_ratio = spec.number("r_ratio", kRatioRange);
     if (r && r_ratio) spec.fail("takes r= or r_ratio=, not both");
     if (r_ratio && *r_ratio < budget_.ratio(~std::uint64_t{0})) {
-      spec.fail(text("r_ratio=", *r_ratio, " is not in [ratio=", budget_.ratio(~std::uint64_t{0}), ", 1]"));
+      spec.fail(fmt::format("r_ratio={} is not in [ratio={}, 1]", *r_ratio, budget_.ratio(~std::uint64_t{0})));
     }
     r_ratio_ = r_ratio.value_or(0);
     r_ = r.value_or(2);
@@ -52,8 +53,8 @@ class RTopK final : public UnitSparsifier {
     if (const auto bad = top_.take(u, unit, gradient, memory, r_of(k, unit.size), magnitude_score(), chosen)) {
       return bad;
     }
-    chosen.rank(Lottery(Stream(place().seed, static_cast<std::uint32_t>(place().role),
-                               static_cast<std::uint32_t>(place().rank), step())));
+    chosen.rank(RandomScore(Stream(context().seed, static_cast<std::uint32_t>(context().role),
+                                   static_cast<std::uint32_t>(context().rank), step())));
     chosen.keep_best(k, memory);
     return std::nullopt;
   }
@@ -64,16 +65,18 @@ class RTopK final : public UnitSparsifier {
     return r >= static_cast<double>(n) ? n : static_cast<std::size_t>(r);
   }
 
-  Harvest& harvest() noexcept override { return top_.harvest(); }
+  SiftPass& pass() noexcept override { return top_.pass(); }
 
   Budget budget_;
   double r_ = 0;
   double r_ratio_ = 0;
-  Top top_;
+  TopSelector top_;
 };
 
 }  // namespace
 
-std::unique_ptr<Sparsifier> make_rtopk(Spec& spec, const Place& place) { return std::make_unique<RTopK>(spec, place); }
+std::unique_ptr<Sparsifier> make_rtopk(Spec& spec, const SifterContext& context) {
+  return std::make_unique<RTopK>(spec, context);
+}
 
 }  // namespace sparsewire

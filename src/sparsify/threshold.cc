@@ -7,12 +7,11 @@
 #include <cmath>
 #include <vector>
 
-#include "core/text.h"
 #include "kernels/sweep.h"
 #include "sparsewire/errors.h"
 #include "sparsify/budget.h"
 #include "sparsify/registry.h"
-#include "sparsify/top.h"
+#include "sparsify/top_selector.h"
 #include "sparsify/unit_sparsifier.h"
 
 namespace sparsewire {
@@ -22,14 +21,14 @@ constexpr std::uint64_t kMostSteps = std::uint64_t{1} << 32;  // of a calibratio
 
 class Threshold final : public UnitSparsifier {
  public:
-  Threshold(Spec& spec, const Place& place)
-      : UnitSparsifier(spec, place, Scope::model),  // by layer and by model are the same set
-        top_(units(), place.pool) {
+  Threshold(Spec& spec, const SifterContext& context)
+      : UnitSparsifier(spec, context, Scope::model),  // by layer and by model are the same set
+        top_(units(), context.pool) {
     constexpr double kLargest = 3.4028234663852886e38;
     const auto lambda = spec.number("lambda", {.min = 0, .max = kLargest});
     const auto ratio = spec.number("ratio", kRatioRange);
     if (lambda.has_value() == ratio.has_value()) {
-      spec.complain_later(lambda ? "takes lambda= or ratio=, not both"
+      spec.fail_on_finish(lambda ? "takes lambda= or ratio=, not both"
                                  : "needs lambda= at least 0 or ratio= in (0, 1]");
     }
     const bool by_rule = spec.choice("rule", {"calibrate", "sqrt"}) == "sqrt";
@@ -48,7 +47,8 @@ class Threshold final : public UnitSparsifier {
 
   // A rule counts too: under scale=lr it is the first learning rate that sets lambda.
   bool remembers() const noexcept override { return by_rule_ || calibrate_ > 0; }
-  float* vote() override { return voting_ ? &lambda_ : nullptr; }
+  std::optional<float> vote() const noexcept override { return voting_ ? std::optional(lambda_) : std::nullopt; }
+  void set_vote(float agreed) override { lambda_ = agreed; }
 
  private:
   bool calibrating() const noexcept { return measured_steps_ < calibrate_; }
@@ -66,7 +66,7 @@ class Threshold final : public UnitSparsifier {
                                        Candidates& chosen) override {
     if (calibrating()) return top_.take(u, unit, gradient, memory, k_, magnitude_score(), chosen);
     const std::uint32_t threshold = std::clamp(kernels::key_of(lambda_), kernels::kLowestKey, kernels::kInfinityKey);
-    return top_.harvest().take_all(unit, gradient, memory, threshold, chosen);
+    return top_.pass().take_all(unit, gradient, memory, threshold, chosen);
   }
 
   void end() override {
@@ -92,7 +92,7 @@ class Threshold final : public UnitSparsifier {
     if (measured_steps_ + tail() >= calibrate_) measured_.pop_back();
   }
 
-  void transfer_more(State& state) override {
+  void serialize_more(State& state) override {
     state.value("lambda", lambda_);
     state.flag("rule_pending", rule_);
     state.flag("voting", voting_);
@@ -106,9 +106,9 @@ class Threshold final : public UnitSparsifier {
     }
   }
 
-  Harvest& harvest() noexcept override { return top_.harvest(); }
+  SiftPass& pass() noexcept override { return top_.pass(); }
 
-  Top top_;
+  TopSelector top_;
   float lambda_ = 0;
   std::size_t k_ = 0;
   bool by_rule_ = false;
@@ -123,8 +123,8 @@ class Threshold final : public UnitSparsifier {
 
 }  // namespace
 
-std::unique_ptr<Sparsifier> make_threshold(Spec& spec, const Place& place) {
-  return std::make_unique<Threshold>(spec, place);
+std::unique_ptr<Sparsifier> make_threshold(Spec& spec, const SifterContext& context) {
+  return std::make_unique<Threshold>(spec, context);
 }
 
 }  // namespace sparsewire

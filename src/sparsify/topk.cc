@@ -3,7 +3,7 @@
 
 #include "sparsify/budget.h"
 #include "sparsify/registry.h"
-#include "sparsify/top.h"
+#include "sparsify/top_selector.h"
 #include "sparsify/unit_sparsifier.h"
 
 namespace sparsewire {
@@ -11,28 +11,28 @@ namespace {
 
 class TopK final : public UnitSparsifier {
  public:
-  TopK(Spec& spec, const Place& place, std::uint64_t chunk)
-      : UnitSparsifier(spec, place, place.scope, chunk),
+  TopK(Spec& spec, const SifterContext& context, std::uint64_t chunk)
+      : UnitSparsifier(spec, context, context.scope, chunk),
         budget_(spec, model_size(), chunk != 0,
                 chunk != 0 ? std::min<std::size_t>(chunk, sparse_size()) : model_size()),
-        top_(units(), place.pool) {}
+        top_(units(), context.pool) {}
 
  private:
   std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const Gradient& gradient, float* memory,
                                        Candidates& chosen) override {
     return top_.take(u, unit, gradient, memory, budget_.k(step(), unit.size), magnitude_score(), chosen);
   }
-  Harvest& harvest() noexcept override { return top_.harvest(); }
+  SiftPass& pass() noexcept override { return top_.pass(); }
 
   Budget budget_;
-  Top top_;
+  TopSelector top_;
 };
 
 }  // namespace
 
-std::unique_ptr<Sparsifier> make_topk(Spec& spec, const Place& place) {
+std::unique_ptr<Sparsifier> make_topk(Spec& spec, const SifterContext& context) {
   const std::uint64_t chunk = spec.integer("chunk", 1, (std::uint64_t{1} << 32) - 1).value_or(0);
-  return std::make_unique<TopK>(spec, place, chunk);
+  return std::make_unique<TopK>(spec, context, chunk);
 }
 
 }  // namespace sparsewire

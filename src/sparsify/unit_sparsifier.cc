@@ -1,9 +1,10 @@
 #include "sparsify/unit_sparsifier.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
 
-#include "core/text.h"
 #include "sparsewire/errors.h"
 #include "sparsify/bad_gradient.h"
 
@@ -54,34 +55,34 @@ void merge_tail(SparseVector& out, std::size_t head, const Candidates& tail) {
 
 }  // namespace
 
-UnitSparsifier::UnitSparsifier(Spec& spec, const Place& place, Scope scope, std::uint64_t chunk)
-    : name_(spec.name()), place_(place), step_(place.first_step) {
-  if (place_.weight == 0) place_.weight = 1.0 / place_.ranks;
+UnitSparsifier::UnitSparsifier(Spec& spec, const SifterContext& context, Scope scope, std::uint64_t chunk)
+    : name_(spec.name()), context_(context), step_(context.first_step) {
+  if (context_.weight == 0) context_.weight = 1.0 / context_.ranks;
   Cut cut{.scope = scope, .chunk = chunk};
   cut.dense_below = spec.integer("dense_below", 0, ~std::uint64_t{0}).value_or(0);
-  units_ = make_units(place_.layout, cut);
+  units_ = make_units(context_.layout, cut);
   for (const Unit& unit : units_) sparse_size_ += unit.dense ? 0 : unit.size;
 }
 
 void UnitSparsifier::check_size(const Gradient& gradient, std::span<const float> memory) const {
-  const std::uint64_t dim = place_.layout.dim();
+  const std::uint64_t dim = context_.layout.dim();
   if (gradient.size != dim || memory.size() != dim) {
-    throw UsageError(text("[", name_, "] a gradient of ", gradient.size, " and a memory of ", memory.size(),
-                          " entries do not fit a layout of ", dim));
+    throw UsageError(fmt::format("[{}] a gradient of {} and a memory of {} entries do not fit a layout of {}", name_,
+                                 gradient.size, memory.size(), dim));
   }
 }
 
-Sifted UnitSparsifier::sift(Gradient gradient, std::span<float> memory, SparseVector& out) {
+SiftNorms UnitSparsifier::sift(Gradient gradient, std::span<float> memory, SparseVector& out) {
   check_size(gradient, memory);
-  out.clear(place_.layout.dim());
+  out.clear(context_.layout.dim());
   begin(gradient, out);
-  Sifted sifted;
+  SiftNorms sifted;
   for (std::size_t u = 0; u < units_.size(); ++u) {
     const Unit& unit = units_[u];
     std::optional<std::size_t> bad;
     chosen_.clear();
     try {
-      bad = unit.dense ? harvest().take_all(unit, gradient, memory.data(), kernels::kLowestKey, chosen_)
+      bad = unit.dense ? pass().take_all(unit, gradient, memory.data(), kernels::kLowestKey, chosen_)
                        : sift_unit(u, unit, gradient, memory.data(), chosen_);
     } catch (...) {  // out of memory; the unit took itself back
       take_back(u, gradient, memory, out);
@@ -91,7 +92,7 @@ Sifted UnitSparsifier::sift(Gradient gradient, std::span<float> memory, SparseVe
       take_back(u, gradient, memory, out);
       refuse(*bad, gradient, memory);
     }
-    sifted.accumulated_norm2 += harvest().accumulated_norm2();
+    sifted.accumulated_norm2 += pass().accumulated_norm2();
     sifted.sent_norm2 += norm2(unit, chosen_);
     try {
       make_room(out, chosen_.size());
@@ -113,7 +114,7 @@ Sifted UnitSparsifier::sift(Gradient gradient, std::span<float> memory, SparseVe
 void UnitSparsifier::take_back(std::size_t units, const Gradient& gradient, std::span<float> memory,
                                SparseVector& out) {
   for (std::size_t i = 0; i < out.size(); ++i) memory[out.indices[i]] = out.values[i];
-  for (std::size_t u = 0; u < units; ++u) harvest().subtract(units_[u], gradient, memory.data());
+  for (std::size_t u = 0; u < units; ++u) pass().subtract(units_[u], gradient, memory.data());
   out.clear(out.dim);
 }
 
@@ -126,21 +127,21 @@ void UnitSparsifier::refuse(std::size_t bad, const Gradient& gradient, std::span
       if (kernels::key_of(sum) >= kernels::kInfinityKey) bad = i;
     }
   }
-  throw_bad_gradient(name_, place_, step_, gradient, memory, bad);
+  throw_bad_gradient(name_, context_, step_, gradient, memory, bad);
 }
 
 void UnitSparsifier::undo(Gradient gradient, std::span<float> memory, const SparseVector& sent) {
   check_size(gradient, memory);
-  if (step_ == place_.first_step) throw UsageError(text("[", name_, "] there is no step to undo"));
+  if (step_ == context_.first_step) throw UsageError(fmt::format("[{}] there is no step to undo", name_));
   for (std::size_t i = 0; i < sent.size(); ++i) memory[sent.index(i)] = sent.values[i];
-  for (const Unit& unit : units_) harvest().subtract(unit, gradient, memory.data());
+  for (const Unit& unit : units_) pass().subtract(unit, gradient, memory.data());
   --step_;
   rewind();
 }
 
-void UnitSparsifier::transfer(State& state) {
+void UnitSparsifier::serialize(State& state) {
   state.value("step", step_);
-  transfer_more(state);
+  serialize_more(state);
 }
 
 }  // namespace sparsewire

@@ -1,5 +1,5 @@
 // What all sparsifiers that work unit by unit have in common: the small tensors that go dense, steps that are taken
-// back, the ledger's sums. A method is left with one question: which entries of this unit?
+// back, the norms for the statistics. A method is left with one question: which entries of this unit?
 #pragma once
 
 #include <cstddef>
@@ -12,41 +12,41 @@
 #include "core/spec.h"
 #include "core/state.h"
 #include "sparsewire/sparsifier.h"
-#include "sparsify/harvest.h"
+#include "sparsify/sift_pass.h"
 #include "sparsify/units.h"
 
 namespace sparsewire {
 
 class UnitSparsifier : public Sparsifier {
  public:
-  Sifted sift(Gradient gradient, std::span<float> memory, SparseVector& out) final;
+  SiftNorms sift(Gradient gradient, std::span<float> memory, SparseVector& out) final;
   void undo(Gradient gradient, std::span<float> memory, const SparseVector& sent) final;
   std::uint64_t step() const noexcept final { return step_; }
-  void transfer(State& state) final;
+  void serialize(State& state) final;
 
  protected:
   // Reads dense_below= from the spec.
-  UnitSparsifier(Spec& spec, const Place& place, Scope scope, std::uint64_t chunk = 0);
+  UnitSparsifier(Spec& spec, const SifterContext& context, Scope scope, std::uint64_t chunk = 0);
 
   // Accumulates the unit number `u` and moves the chosen entries out of the memory into `chosen`, indices ascending.
   // Returns the lowest index at which a sum is not finite; then the unit is as it was, to rounding.
   virtual std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const Gradient& gradient, float* memory,
                                                Candidates& chosen) = 0;
-  virtual Harvest& harvest() noexcept = 0;
+  virtual SiftPass& pass() noexcept = 0;
 
   // What a method remembers of a round besides the number of steps, and says of `out` besides its entries. `begin`
   // comes before the first unit of a step, `end` after the last, `rewind` if the step is taken back after that.
   virtual void begin(const Gradient& /*gradient*/, SparseVector& /*out*/) {}
   virtual void end() {}
   virtual void rewind() {}
-  virtual void transfer_more(State& /*state*/) {}
+  virtual void serialize_more(State& /*state*/) {}
 
-  const Place& place() const noexcept { return place_; }
+  const SifterContext& context() const noexcept { return context_; }
   const std::vector<Unit>& units() const noexcept { return units_; }
   // Entries that do not go dense.
   std::size_t sparse_size() const noexcept { return sparse_size_; }
   // Those that k= counts over: of the whole model, if this is a region of it.
-  std::size_t model_size() const noexcept { return place_.whole == 0 ? sparse_size_ : place_.whole; }
+  std::size_t model_size() const noexcept { return context_.model_dim == 0 ? sparse_size_ : context_.model_dim; }
 
  private:
   void take_back(std::size_t units, const Gradient& gradient, std::span<float> memory, SparseVector& out);
@@ -54,7 +54,7 @@ class UnitSparsifier : public Sparsifier {
   void check_size(const Gradient& gradient, std::span<const float> memory) const;
 
   std::string name_;
-  Place place_;
+  SifterContext context_;
   std::vector<Unit> units_;
   std::size_t sparse_size_ = 0;
   std::uint64_t step_;

@@ -20,7 +20,7 @@ struct Stretch {
 // Tensors that belong to one unit, adjacent ones joined: a model without small tensors is one stretch.
 std::vector<Stretch> stretches(const Layout& layout, const Cut& cut) {
   std::vector<Stretch> found;
-  for (const Tensor& tensor : layout.tensors()) {
+  for (const TensorRange& tensor : layout.tensors()) {
     if (tensor.size == 0 || tensor.size < cut.dense_below) continue;
     const bool joins =
         cut.scope == Scope::model && !found.empty() && found.back().begin + found.back().size == tensor.begin;
@@ -49,7 +49,7 @@ std::vector<Unit> make_units(const Layout& layout, const Cut& cut) {
   }
   Unit small;
   small.dense = true;
-  for (const Tensor& tensor : layout.tensors()) {
+  for (const TensorRange& tensor : layout.tensors()) {
     if (tensor.size < cut.dense_below) extend(small, tensor.begin, tensor.size);
   }
   if (small.size != 0) units.push_back(std::move(small));

@@ -10,7 +10,7 @@
 
 namespace sparsewire {
 
-// Consecutive entries; the grain of threads and of the ledger's sums.
+// Consecutive entries; the grain of threads and of the norms' sums.
 struct Block {
   std::size_t begin = 0;
   std::size_t size = 0;

@@ -1,13 +1,14 @@
 #include "train/checkpoint.h"
 
+#include <fmt/core.h>
+
 #include <filesystem>
 #include <span>
 #include <stdexcept>
 
-#include "core/text.h"
 #include "files/replace.h"
 #include "train/checkpoint_files.h"
-#include "train/together.h"
+#include "train/run_or_fail.h"
 
 namespace sparsewire::train {
 namespace {
@@ -17,7 +18,7 @@ namespace fs = std::filesystem;
 void make_folder(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
-  if (error) throw std::runtime_error(text("cannot write '", path, "': ", error.message()));
+  if (error) throw std::runtime_error(fmt::format("cannot write '{}': {}", path, error.message()));
 }
 
 // Also where a kill left half of it: what has no manifest is no checkpoint, so the manifest goes first. What is not
@@ -42,22 +43,22 @@ std::string Checkpoints::last_path() const { return checkpoint_path(config_.chec
 void Checkpoints::write(RankState& mine) {
   const std::uint64_t step = mine.step;
   const std::string path = checkpoint_path(config_.checkpoint_dir, step);
-  const bool leads = transport_.rank() == 0;
-  together(transport_, [&] {
-    if (!leads) return;
+  const bool is_root = transport_.rank() == 0;
+  run_or_fail_on_all(transport_, [&] {
+    if (!is_root) return;
     remove_checkpoint(path);
     make_folder(path);
     files::sync_folder(config_.checkpoint_dir);
   });
 
   Json written;
-  together(transport_, [&] { written = write_rank(path, transport_.rank(), mine); });
+  run_or_fail_on_all(transport_, [&] { written = write_rank(path, transport_.rank(), mine); });
   const std::string bytes = written.dump();
   std::vector<std::vector<std::byte>> all;
   transport_.gather(0, std::as_bytes(std::span(bytes)), all);
 
-  together(transport_, [&] {
-    if (!leads) return;
+  run_or_fail_on_all(transport_, [&] {
+    if (!is_root) return;
     Manifest manifest{
         .path = path, .step = step, .workers = all.size(), .config = config_, .data = data_, .files = Json::object()};
     for (const auto& one : all) {

@@ -21,7 +21,7 @@
 namespace sparsewire::train {
 
 // Kept by each rank since the first step.
-struct Books {
+struct Totals {
   std::uint64_t bytes_up = 0;
   std::uint64_t bytes_down = 0;
   std::uint64_t bytes_served = 0;
@@ -35,7 +35,7 @@ struct RankState {
   std::vector<float> weights;        // of rank 0; the others' are the same
   std::vector<std::byte> optimiser;  // empty: the same as that of rank 0
   std::vector<std::byte> worker;
-  Books books;
+  Totals totals;
 };
 
 // Writes checkpoints into a folder, all ranks together, and removes old ones.
@@ -70,9 +70,9 @@ struct Manifest {
   Json files;        // {"rank-0.state": {"bytes": 1234, "crc32c": "01234567"}, ...}
 };
 
-// The newest one whose files are all as they were written. What is damaged is told to `say`. Nothing if there is none.
+// The newest one whose files are all as they were written. What is damaged is told to `log`. Nothing if there is none.
 // Throws UsageError if there are some and all are damaged.
-std::optional<Manifest> find_checkpoint(const std::string& folder, const std::function<void(const std::string&)>& say);
+std::optional<Manifest> find_checkpoint(const std::string& folder, const std::function<void(const std::string&)>& log);
 // Whether there is a manifest of one, whole or not.
 bool has_checkpoints(const std::string& folder);
 

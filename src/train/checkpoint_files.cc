@@ -1,5 +1,7 @@
 #include "train/checkpoint_files.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -12,7 +14,6 @@
 
 #include "core/crc32c.h"
 #include "core/state.h"
-#include "core/text.h"
 #include "files/input.h"
 #include "files/replace.h"
 #include "sparsewire/errors.h"
@@ -27,7 +28,7 @@ constexpr std::size_t kDigits = 8;    // at least, so that names sort as numbers
 constexpr std::uint64_t kFormat = 1;  // of a manifest
 constexpr const char* kModelName = "model.state";
 
-std::string rank_name(std::uint64_t rank) { return text("rank-", rank, ".state"); }
+std::string rank_name(std::uint64_t rank) { return fmt::format("rank-{}.state", rank); }
 
 std::string hex(std::uint32_t number) {
   char digits[9];
@@ -60,25 +61,25 @@ Json write_state(const std::string& path, const std::string& name, State&& state
   return {{name, {{"bytes", bytes.size()}, {"crc32c", state_checksum(bytes)}}}};
 }
 
-void transfer_model(State& state, RankState& mine) {
+void serialize_model(State& state, RankState& mine) {
   state.value("train_step", mine.step);
   state.array("weights", mine.weights);
 }
 
-void transfer_rank(State& state, RankState& mine) {
+void serialize_rank(State& state, RankState& mine) {
   state.value("train_step", mine.step);
   state.array("optimiser", mine.optimiser);
   state.array("worker", mine.worker);
-  state.value("bytes_up", mine.books.bytes_up);
-  state.value("bytes_down", mine.books.bytes_down);
-  state.value("bytes_served", mine.books.bytes_served);
-  state.value("total_error", mine.books.total_error);
-  state.value("loss", mine.books.loss);
+  state.value("bytes_up", mine.totals.bytes_up);
+  state.value("bytes_down", mine.totals.bytes_down);
+  state.value("bytes_served", mine.totals.bytes_served);
+  state.value("total_error", mine.totals.total_error);
+  state.value("loss", mine.totals.loss);
 }
 
 // Anything else might be waited for in vain. One that is there and cannot be read is not damaged: std::runtime_error.
 files::Bytes read_regular(const std::string& path) {
-  if (!fs::is_regular_file(path)) throw UsageError(text("'", path, "' is not there, or not a regular file"));
+  if (!fs::is_regular_file(path)) throw UsageError(fmt::format("'{}' is not there, or not a regular file", path));
   try {
     return files::read_file(path);
   } catch (const UsageError& error) {
@@ -89,7 +90,8 @@ files::Bytes read_regular(const std::string& path) {
 // Throws Json::exception, UsageError.
 std::uint64_t unsigned_at(const Json& json, const char* key) {
   const Json& number = json.at(key);
-  if (!number.is_number_unsigned()) throw UsageError(text("its ", key, " is ", number, ", not a whole number"));
+  if (!number.is_number_unsigned())
+    throw UsageError(fmt::format("its {} is {}, not a whole number", key, dumped(number)));
   return number.get<std::uint64_t>();
 }
 
@@ -97,18 +99,19 @@ std::uint64_t unsigned_at(const Json& json, const char* key) {
 files::Bytes read_checked(const Manifest& manifest, const std::string& name) {
   const std::string path = manifest.path + "/" + name;
   const auto expected = manifest.files.find(name);
-  if (expected == manifest.files.end()) throw UsageError(text("the manifest in '", manifest.path, "' lacks ", name));
+  if (expected == manifest.files.end())
+    throw UsageError(fmt::format("the manifest in '{}' lacks {}", manifest.path, name));
   files::Bytes bytes = read_regular(path);
   if (bytes.size != unsigned_at(*expected, "bytes")) {
-    throw UsageError(text("'", path, "' has ", bytes.size, " bytes, not ", expected->at("bytes")));
+    throw UsageError(fmt::format("'{}' has {} bytes, not {}", path, bytes.size, dumped(expected->at("bytes"))));
   }
   if (state_checksum(bytes.span()) != expected->at("crc32c").get<std::string>()) {
-    throw UsageError(text("the checksum of '", path, "' does not match: it was changed"));
+    throw UsageError(fmt::format("the checksum of '{}' does not match: it was changed", path));
   }
   try {
     State whole(bytes.span());  // the four bytes at its end as well
   } catch (const UsageError& error) {
-    throw UsageError(text("'", path, "': ", error.what()));
+    throw UsageError(fmt::format("'{}': {}", path, error.what()));
   }
   return bytes;
 }
@@ -118,7 +121,7 @@ Manifest parse_manifest(const std::string& path, Json json) {
   json.erase("crc32c");
   if (checksum(dumped(json)) != expected) throw UsageError("its checksum does not match: it was changed");
   const std::uint64_t format = unsigned_at(json, "format");
-  if (format != kFormat) throw UsageError(text("its format is ", format, ", not ", kFormat));
+  if (format != kFormat) throw UsageError(fmt::format("its format is {}, not {}", format, kFormat));
   Manifest manifest{.path = path,
                     .step = unsigned_at(json, "step"),
                     .workers = unsigned_at(json, "workers"),
@@ -127,7 +130,7 @@ Manifest parse_manifest(const std::string& path, Json json) {
                     .files = json.at("files")};
   // A file for each rank and the model's; then the number can be believed.
   if (manifest.workers == 0 || manifest.workers != manifest.files.size() - 1) {
-    throw UsageError(text("it has ", manifest.files.size(), " files of ", manifest.workers, " workers"));
+    throw UsageError(fmt::format("it has {} files of {} workers", manifest.files.size(), manifest.workers));
   }
   for (const Json& file : manifest.files) {
     unsigned_at(file, "bytes");
@@ -140,20 +143,20 @@ Manifest parse_manifest(const std::string& path, Json json) {
 // Throws UsageError unless every file is whole, and of that step.
 Manifest read_whole(const std::string& path, std::uint64_t step) {
   Manifest manifest = read_manifest(path);
-  if (manifest.step != step) throw UsageError(text("'", path, "/", kManifestName, "' is of step ", manifest.step));
+  if (manifest.step != step) throw UsageError(fmt::format("'{}/{}' is of step {}", path, kManifestName, manifest.step));
   read_checked(manifest, kModelName);
   for (std::uint64_t rank = 0; rank < manifest.workers; ++rank) read_checked(manifest, rank_name(rank));
   return manifest;
 }
 
-template <class Transfer>
-void read_state(const Manifest& manifest, const std::string& name, RankState& into, Transfer transfer) {
+template <class Serialize>
+void read_state(const Manifest& manifest, const std::string& name, RankState& into, Serialize serialize) {
   const files::Bytes bytes = read_checked(manifest, name);
   State state(bytes.span());
-  transfer(state, into);
+  serialize(state, into);
   state.finish();
   if (into.step == manifest.step) return;
-  throw UsageError(text("'", manifest.path, "/", name, "' is of step ", into.step, ", not ", manifest.step));
+  throw UsageError(fmt::format("'{}/{}' is of step {}, not {}", manifest.path, name, into.step, manifest.step));
 }
 
 }  // namespace
@@ -161,7 +164,7 @@ void read_state(const Manifest& manifest, const std::string& name, RankState& in
 std::string checkpoint_path(const std::string& folder, std::uint64_t step) {
   std::string digits = std::to_string(step);
   if (digits.size() < kDigits) digits.insert(0, kDigits - digits.size(), '0');
-  return text(folder, "/", kFolderPrefix, digits);
+  return fmt::format("{}/{}{}", folder, kFolderPrefix, digits);
 }
 
 bool is_checkpoint_file(std::string_view name) {
@@ -190,11 +193,11 @@ std::vector<std::uint64_t> checkpoint_steps(const std::string& folder) {
 
 Json write_rank(const std::string& path, int rank, RankState& mine) {
   State state;
-  transfer_rank(state, mine);
+  serialize_rank(state, mine);
   Json files = write_state(path, rank_name(static_cast<std::uint64_t>(rank)), std::move(state));
   if (rank != 0) return files;
   State model;
-  transfer_model(model, mine);
+  serialize_model(model, mine);
   files.update(write_state(path, kModelName, std::move(model)));
   return files;
 }
@@ -202,15 +205,16 @@ Json write_rank(const std::string& path, int rank, RankState& mine) {
 std::string fingerprint(const std::string& path) {
   if (path.empty()) return {};
   const files::Bytes bytes = files::read_file(path);
-  return text(bytes.size, " bytes, CRC-32C ", checksum(bytes.span()));
+  return fmt::format("{} bytes, CRC-32C {}", bytes.size, checksum(bytes.span()));
 }
 
 void check_all_here(const Manifest& manifest) {
   for (const auto& [name, about] : manifest.files.items()) {
     std::error_code error;
     if (fs::file_size(manifest.path + "/" + name, error) == about.at("bytes").get<std::uint64_t>() && !error) continue;
-    throw std::runtime_error(text("'", manifest.path, "' has no whole ", name,
-                                  ": all ranks must write to the same folder, also those on other machines"));
+    throw std::runtime_error(
+        fmt::format("'{}' has no whole {}: all ranks must write to the same folder, also those on other machines",
+                    manifest.path, name));
   }
 }
 
@@ -230,9 +234,9 @@ Manifest read_manifest(const std::string& path) {
   try {
     return parse_manifest(path, Json::parse(begin, begin + bytes.size));
   } catch (const Json::exception&) {  // also where it has other things in it
-    throw UsageError(text("'", name, "' is cut short or was changed"));
+    throw UsageError(fmt::format("'{}' is cut short or was changed", name));
   } catch (const UsageError& error) {
-    throw UsageError(text("'", name, "': ", error.what()));
+    throw UsageError(fmt::format("'{}': {}", name, error.what()));
   }
 }
 
@@ -242,29 +246,29 @@ bool has_checkpoints(const std::string& folder) {
                      [&](std::uint64_t step) { return has_manifest(checkpoint_path(folder, step)); });
 }
 
-std::optional<Manifest> find_checkpoint(const std::string& folder, const std::function<void(const std::string&)>& say) {
+std::optional<Manifest> find_checkpoint(const std::string& folder, const std::function<void(const std::string&)>& log) {
   std::string damage;
   for (const std::uint64_t step : checkpoint_steps(folder)) {
     const std::string path = checkpoint_path(folder, step);
     if (!has_manifest(path)) continue;
     try {
       Manifest manifest = read_whole(path, step);
-      if (!damage.empty()) say(text("damaged: ", damage, "; going back to step ", step));
+      if (!damage.empty()) log(fmt::format("damaged: {}; going back to step {}", damage, step));
       return manifest;
     } catch (const UsageError& error) {
       if (damage.empty()) damage = error.what();
     }
   }
   if (damage.empty()) return std::nullopt;
-  throw UsageError(text("no checkpoint in '", folder, "' is whole: ", damage));
+  throw UsageError(fmt::format("no checkpoint in '{}' is whole: {}", folder, damage));
 }
 
 std::vector<RankState> read_checkpoint(const Manifest& manifest) {
   std::vector<RankState> ranks(manifest.workers);
   for (std::uint64_t rank = 0; rank < manifest.workers; ++rank) {
-    read_state(manifest, rank_name(rank), ranks[rank], transfer_rank);
+    read_state(manifest, rank_name(rank), ranks[rank], serialize_rank);
   }
-  read_state(manifest, kModelName, ranks[0], transfer_model);
+  read_state(manifest, kModelName, ranks[0], serialize_model);
   return ranks;
 }
 

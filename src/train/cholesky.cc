@@ -1,9 +1,10 @@
 #include "train/cholesky.h"
 
+#include <fmt/core.h>
+
 #include <cassert>
 #include <cmath>
 
-#include "core/text.h"
 #include "sparsewire/errors.h"
 
 namespace sparsewire::train {
@@ -22,7 +23,7 @@ void factorise(std::vector<double>& matrix, std::size_t n) {
       } else if (rest > 0) {
         row[i] = std::sqrt(rest);
       } else {
-        throw UsageError(text("the equations of the optimum have no single solution (row ", i, " of ", n, ")"));
+        throw UsageError(fmt::format("the equations of the optimum have no single solution (row {} of {})", i, n));
       }
     }
   }

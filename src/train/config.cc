@@ -1,11 +1,12 @@
 #include "train/config.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "core/number.h"
-#include "core/text.h"
 #include "files/input.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/sifter.h"
@@ -68,14 +69,14 @@ std::vector<Setting> make_settings() {
 }
 
 [[noreturn]] void refuse(const Setting& setting, const std::string& value, const std::string& allowed) {
-  throw UsageError(text(long_name(setting.option.name), " ", value, " is not ", allowed));
+  throw UsageError(fmt::format("{} {} is not {}", long_name(setting.option.name), value, allowed));
 }
 
 void set_string(TrainConfig& config, const Setting& setting, const std::string& value) {
   const auto& words = setting.option.words;
   if (!words.empty() && std::find(words.begin(), words.end(), value) == words.end()) {
     std::string list;
-    for (const std::string_view word : words) list += text(list.empty() ? "" : " or ", word);
+    for (const std::string_view word : words) list += fmt::format("{}{}", list.empty() ? "" : " or ", word);
     refuse(setting, "'" + value + "'", list);
   }
   config.*setting.string = value;
@@ -162,10 +163,12 @@ void set_from_object(TrainConfig& config, const Json& object) {
                                     [&](const Setting& setting) { return setting.option.name == name; });
     if (found == settings().end()) {
       std::string names;
-      for (const Setting& setting : settings()) names += text(names.empty() ? "" : ", ", setting.option.name);
-      throw UsageError(text("'", key, "' is not an option; there are ", names));
+      for (const Setting& setting : settings())
+        names += fmt::format("{}{}", names.empty() ? "" : ", ", setting.option.name);
+      throw UsageError(fmt::format("'{}' is not an option; there are {}", key, names));
     }
-    if (std::find(seen.begin(), seen.end(), name) != seen.end()) throw UsageError(text("'", name, "' is given twice"));
+    if (std::find(seen.begin(), seen.end(), name) != seen.end())
+      throw UsageError(fmt::format("'{}' is given twice", name));
     seen.push_back(name);
     set_from_json(config, *found, value);
   }
@@ -179,9 +182,9 @@ void set_from_file(TrainConfig& config, const std::string& path) {
     set_from_object(config, Json::parse(begin, begin + bytes.size, nullptr, true, kWithComments));
   } catch (const Json::exception& error) {  // "[json.exception.parse_error.101] parse error at line 1, ..."
     const std::string_view what = error.what();
-    throw UsageError(text("'", path, "': ", what.substr(what.find("] ") + 2)));
+    throw UsageError(fmt::format("'{}': {}", path, what.substr(what.find("] ") + 2)));
   } catch (const UsageError& error) {
-    throw UsageError(text("'", path, "': ", error.what()));
+    throw UsageError(fmt::format("'{}': {}", path, error.what()));
   }
 }
 
@@ -203,16 +206,19 @@ void check(const TrainConfig& config) {
   const auto optimiser = make_optimiser(config.optimiser, 0);
   make_schedule(config.schedule, config.lr, config.steps);
   if (feedback.scale_by_lr && config.local_steps > 1) {
-    throw UsageError(text("--feedback ", config.feedback, " does not go with --local-steps ", config.local_steps,
-                          ": what is exchanged then are differences of weights, with the learning rate in them"));
+    throw UsageError(
+        fmt::format("--feedback {} does not go with --local-steps {}: what is exchanged then are differences of "
+                    "weights, with the learning rate in them",
+                    config.feedback, config.local_steps));
   }
   if (feedback.scale_by_lr && !optimiser->is_plain()) {
-    throw UsageError(text("--feedback ", config.feedback, " goes with plain sgd only, not with --optimiser ",
-                          config.optimiser, ": the update holds the learning rate already"));
+    throw UsageError(fmt::format(
+        "--feedback {} goes with plain sgd only, not with --optimiser {}: the update holds the learning rate already",
+        config.feedback, config.optimiser));
   }
   if (feedback.kind == Feedback::Kind::momentum && optimiser->has_momentum()) {
-    throw UsageError(text("--feedback ", config.feedback, " does not go with --optimiser ", config.optimiser,
-                          ": there would be momentum twice"));
+    throw UsageError(fmt::format("--feedback {} does not go with --optimiser {}: there would be momentum twice",
+                                 config.feedback, config.optimiser));
   }
   if (config.metrics == "-") throw UsageError("--metrics - is not a file: standard output is for the report");
   if (config.resume && config.checkpoint_dir.empty()) throw UsageError("--resume needs --checkpoint-dir");
@@ -239,7 +245,8 @@ std::string difference(const TrainConfig& before, const TrainConfig& now) {
     const Json old = value_of(before, setting);
     const Json given = value_of(now, setting);
     if (shown(old) == shown(given)) continue;  // as text: what is not UTF-8 was saved with replacements
-    all += text(all.empty() ? "" : ", ", long_name(setting.option.name), " was ", shown(old), " and is ", shown(given));
+    all += fmt::format("{}{} was {} and is {}", all.empty() ? "" : ", ", long_name(setting.option.name), shown(old),
+                       shown(given));
   }
   return all;
 }

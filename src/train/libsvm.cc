@@ -1,5 +1,7 @@
 #include "train/libsvm.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -8,7 +10,6 @@
 #include <tuple>
 #include <utility>
 
-#include "core/text.h"
 #include "files/input.h"
 #include "sparsewire/errors.h"
 
@@ -48,7 +49,8 @@ class Parser {
 
   LabelledRows parse() {
     constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-    if (rest_.starts_with("\x1F\x8B")) throw UsageError(text("'", name_, "' is compressed (gzip): unpack it first"));
+    if (rest_.starts_with("\x1F\x8B"))
+      throw UsageError(fmt::format("'{}' is compressed (gzip): unpack it first", name_));
     if (rest_.starts_with(kByteOrderMark)) rest_.remove_prefix(kByteOrderMark.size());
     while (!rest_.empty()) {
       ++line_number_;
@@ -89,10 +91,11 @@ class Parser {
   }
 
   void add_label(std::string_view label) {
-    if (label.find(':') != std::string_view::npos) fail(text("starts with '", shown(label), "' where a label must be"));
+    if (label.find(':') != std::string_view::npos)
+      fail(fmt::format("starts with '{}' where a label must be", shown(label)));
     if (std::any_of(label.begin(), label.end(),
                     [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7F'; })) {
-      fail(text("label '", shown(label), "' has bytes that are no text"));
+      fail(fmt::format("label '{}' has bytes that are no text", shown(label)));
     }
     const auto [it, is_new] = known_.try_emplace(key_of(label), static_cast<std::uint32_t>(known_.size()));
     if (is_new) out_.labels.emplace_back(label);
@@ -102,11 +105,11 @@ class Parser {
   // Returns its index, as written. `last`: that of the entry before, 0 if there is none.
   std::uint32_t add_entry(std::string_view token, std::uint32_t last) {
     const std::size_t colon = token.find(':');
-    if (colon == std::string_view::npos) fail(text("'", shown(token), "' is not index:value"));
+    if (colon == std::string_view::npos) fail(fmt::format("'{}' is not index:value", shown(token)));
     const std::uint32_t index = index_of(token.substr(0, colon));
-    if (index <= last) fail(text("index ", index, " comes after ", last, ": indices must ascend"));
+    if (index <= last) fail(fmt::format("index {} comes after {}: indices must ascend", index, last));
     const std::optional<double> value = number_of(token.substr(colon + 1));
-    if (!value) fail(text("'", shown(token), "' has no finite number behind the colon"));
+    if (!value) fail(fmt::format("'{}' has no finite number behind the colon", shown(token)));
     out_.rows.index.push_back(index - 1);
     out_.rows.value.push_back(*value);
     out_.rows.dim = std::max(out_.rows.dim, index);
@@ -117,7 +120,7 @@ class Parser {
     std::uint32_t index = 0;
     const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), index);
     if (error != std::errc() || end != token.data() + token.size() || index == 0 || index > kMaxLibsvmIndex) {
-      fail(text("index '", shown(token), "' is not a whole number in [1, ", kMaxLibsvmIndex, "]"));
+      fail(fmt::format("index '{}' is not a whole number in [1, {}]", shown(token), kMaxLibsvmIndex));
     }
     return index;
   }
@@ -135,7 +138,7 @@ class Parser {
   }
 
   [[noreturn]] void fail(const std::string& message) const {
-    throw UsageError(text(name_, ":", line_number_, ": ", message));
+    throw UsageError(fmt::format("{}:{}: {}", name_, line_number_, message));
   }
 
   std::string_view rest_;

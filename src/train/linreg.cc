@@ -4,11 +4,12 @@
 // Bereyhi, Liang, Boudreau, Afana, 2025: 20 workers, 100 weights, 500 samples each, spread 5, noise 0.5.
 #include "train/linreg.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "core/text.h"
 #include "sparsewire/errors.h"
 #include "train/cholesky.h"
 #include "train/random.h"
@@ -134,8 +135,9 @@ class DrawnLinreg final : public Linreg {
 std::unique_ptr<Linreg> make_linreg(const LinregShape& shape, const ProblemPlace& place) {
   const std::uint64_t rows = shape.samples * static_cast<std::uint64_t>(place.workers);
   if (rows < shape.dim) {
-    throw UsageError(text("[linreg] samples=", shape.samples, " of each of ", place.workers,
-                          " workers are fewer than the dim=", shape.dim, " weights: there is no single optimum"));
+    throw UsageError(fmt::format(
+        "[linreg] samples={} of each of {} workers are fewer than the dim={} weights: there is no single optimum",
+        shape.samples, place.workers, shape.dim));
   }
   return std::make_unique<DrawnLinreg>(shape, place);
 }

@@ -4,11 +4,12 @@
 // Sahu et al., 2021: 20 workers, batch 1, l2 = L/10000, learning rate 1/(L + l2).
 #include "train/logreg.h"
 
+#include <fmt/core.h>
+
 #include <optional>
 #include <utility>
 
 #include "core/spec.h"
-#include "core/text.h"
 #include "sparsewire/errors.h"
 #include "train/logistic.h"
 #include "train/margins.h"
@@ -102,7 +103,8 @@ LogregShape read_shape(Spec& spec, const ProblemPlace& place) {
   LogregShape shape;
   if (!place.data.empty()) {
     for (const char* key : {"dim", "samples", "density", "noise", "mean"}) {
-      if (spec.has(key)) spec.fail(text(key, "= is for data that are drawn, and these come from '", place.data, "'"));
+      if (spec.has(key))
+        spec.fail(fmt::format("{}= is for data that are drawn, and these come from '{}'", key, place.data));
     }
   }
   shape.dim = spec.integer("dim", 1, kMaxLibsvmIndex).value_or(shape.dim);
@@ -123,7 +125,7 @@ std::unique_ptr<Logreg> make_from(Spec& spec, const ProblemPlace& place) {
   spec.finish();  // before the data are read
   SparseRows rows = place.data.empty() ? draw_margin_rows(shape, place.seed) : read_margin_rows(place.data);
   if (sampling.split && rows.size() < static_cast<std::size_t>(place.workers)) {
-    spec.fail(text(rows.size(), " samples cannot be split between ", place.workers, " workers"));
+    spec.fail(fmt::format("{} samples cannot be split between {} workers", rows.size(), place.workers));
   }
   return std::make_unique<LogregOnRows>(std::move(rows), l2, sampling, place);
 }
@@ -132,7 +134,7 @@ std::unique_ptr<Logreg> make_from(Spec& spec, const ProblemPlace& place) {
 
 std::unique_ptr<Logreg> make_logreg(std::string_view spec_text, const ProblemPlace& place) {
   Spec spec(spec_text);
-  if (spec.name() != "logreg") throw UsageError(text("'", spec.name(), "' is not the problem logreg"));
+  if (spec.name() != "logreg") throw UsageError(fmt::format("'{}' is not the problem logreg", spec.name()));
   return make_from(spec, place);
 }
 

@@ -1,15 +1,16 @@
 // A training on one screen: Training::run. What each line does is below; how it begins and ends, in training.cc.
 #include "train/loop.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <exception>
 
-#include "core/text.h"
 #include "sparsewire/errors.h"
-#include "train/together.h"
+#include "train/run_or_fail.h"
 #include "train/training.h"
-#include "transport/everyone.h"
+#include "transport/all_gather_values.h"
 
 namespace sparsewire::train {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 // What a rank tells all others with its step.
 constexpr std::uint8_t kStop = 1;      // somebody wants the training to stop
 constexpr std::uint8_t kDiverged = 2;  // the loss of this rank is not a finite number
-constexpr std::uint8_t kTrouble = 4;   // something failed here that the others do not see
+constexpr std::uint8_t kError = 4;     // something failed here that the others do not see
 
 }  // namespace
 
@@ -76,44 +77,44 @@ void Training::exchange() {
   try {
     worker_.step(gradient_, update_, {.lr = static_cast<float>(lr), .flags = flags(), .loss = batch_loss_});
   } catch (const BadGradient& error) {
-    give_up(text("the gradient of rank ", error.rank(), " is not finite at index ", error.index(),
-                 ", or a sum with it is not"));
+    give_up(fmt::format("the gradient of rank {} is not finite at index {}, or a sum with it is not", error.rank(),
+                        error.index()));
   }
   if ((worker_.stats().flags & kDiverged) != 0) compare_losses();
-  keep_books();
+  add_to_totals();
 }
 
-void Training::keep_books() {
+void Training::add_to_totals() {
   const StepStats& stats = worker_.stats();
-  books_.bytes_up += stats.bytes_up;
-  books_.bytes_down += stats.bytes_down;
-  books_.bytes_served += stats.bytes_served;
-  books_.total_error += stats.memory_norm2;
-  books_.loss = stats.loss;
+  totals_.bytes_up += stats.bytes_up;
+  totals_.bytes_down += stats.bytes_down;
+  totals_.bytes_served += stats.bytes_served;
+  totals_.total_error += stats.memory_norm2;
+  totals_.loss = stats.loss;
 }
 
 std::uint8_t Training::flags() const {
   unsigned flags = 0;
-  if (run_.is_stop_wished()) flags |= kStop;
+  if (run_.stop_requested()) flags |= kStop;
   if (!std::isfinite(batch_loss_)) flags |= kDiverged;
-  if (!trouble_.empty()) flags |= kTrouble;
+  if (!pending_error_.empty()) flags |= kError;
   return static_cast<std::uint8_t>(flags);
 }
 
 // Whose is not finite: all of them ask, so all of them know.
 void Training::compare_losses() {
-  const std::vector<double> losses = everyones(transport_, batch_loss_);
+  const std::vector<double> losses = all_gather_values(transport_, batch_loss_);
   const auto bad = std::find_if(losses.begin(), losses.end(), [](double loss) { return !std::isfinite(loss); });
-  give_up(text("the loss of rank ", bad - losses.begin(), " is ", bad == losses.end() ? 0 : *bad));
+  give_up(fmt::format("the loss of rank {} is {}", bad - losses.begin(), bad == losses.end() ? 0 : *bad));
 }
 
 void Training::give_up(const std::string& why) const { throw SharedError(divergence(why), /*is_usage=*/false); }
 
 std::string Training::divergence(const std::string& why) const {
   const std::string from = checkpoints_ && checkpoints_->last()
-                               ? text("the last checkpoint is '", checkpoints_->last_path(), "'")
+                               ? fmt::format("the last checkpoint is '{}'", checkpoints_->last_path())
                                : std::string("there is no checkpoint");
-  return text("diverged in step ", number_, ": ", why, "; ", from);
+  return fmt::format("diverged in step {}: {}; {}", number_, why, from);
 }
 
 void Training::change_weights() {
@@ -127,25 +128,25 @@ void Training::change_weights() {
 
 void Training::report() {
   evaluation_.reset();
-  if (!leads()) return;
+  if (!is_root()) return;
   const bool is_due = config_.eval_every != 0 && step_ % config_.eval_every == 0;
   if (is_due || step_ == config_.steps) evaluation_ = problem_.evaluate(weights_);
   const StepReport report{.step = step_,
-                          .loss = books_.loss,
+                          .loss = totals_.loss,
                           .lr = lr_,
                           .stats = worker_.stats(),
                           .evaluation = evaluation_,
                           .metric = problem_.metric()};
   try {
-    if (metrics_ && trouble_.empty()) metrics_->write(report);
+    if (metrics_ && pending_error_.empty()) metrics_->write(report);
   } catch (const std::exception& error) {
-    trouble_ = error.what();  // the others learn of it in the next step
+    pending_error_ = error.what();  // the others learn of it in the next step
   }
-  run_.look(report);
+  run_.on_step(report);
 }
 
 void Training::write_if_due() {
-  stopped_ = (worker_.stats().flags & (kStop | kTrouble)) != 0;
+  stopped_ = (worker_.stats().flags & (kStop | kError)) != 0;
   const bool is_due = config_.checkpoint_every != 0 && step_ % config_.checkpoint_every == 0;
   if (!checkpoints_ || !(is_due || stopped_ || step_ == config_.steps)) return;
   check_weights();
@@ -155,7 +156,7 @@ void Training::write_if_due() {
 // All ranks have the same, and find the same. A checkpoint of them would take the place of one that is of use.
 void Training::check_weights() const {
   const auto bad = std::find_if_not(weights_.begin(), weights_.end(), [](float w) { return std::isfinite(w); });
-  if (bad != weights_.end()) give_up(text("weight ", bad - weights_.begin(), " is ", *bad));
+  if (bad != weights_.end()) give_up(fmt::format("weight {} is {}", bad - weights_.begin(), *bad));
 }
 
 Result train(const Run& run) {

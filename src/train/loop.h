@@ -20,10 +20,10 @@ struct Run {
   Problem& problem;
   Transport& transport;
   // Whether somebody wants it to stop: asked in every step, on every rank.
-  std::function<bool()> is_stop_wished = [] { return false; };
+  std::function<bool()> stop_requested = [] { return false; };
   // On rank 0: after every step, and for what people should know.
-  std::function<void(const StepReport&)> look = [](const StepReport&) {};
-  std::function<void(const std::string&)> say = [](const std::string&) {};
+  std::function<void(const StepReport&)> on_step = [](const StepReport&) {};
+  std::function<void(const std::string&)> log = [](const std::string&) {};
 };
 
 // The same on every rank, but for the evaluation.
@@ -32,7 +32,7 @@ struct Result {
   std::uint64_t step = 0;                // steps done
   std::uint64_t first_step = 0;          // of these, by the training that was resumed
   std::optional<Evaluation> evaluation;  // on rank 0, if finished
-  Books books;                           // bytes of all workers, their mean error, the last loss
+  Totals totals;                         // bytes of all workers, their mean error, the last loss
   std::uint32_t weights_crc32c = 0;
   std::optional<std::string> checkpoint;  // the newest
 };

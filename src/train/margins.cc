@@ -1,11 +1,12 @@
 #include "train/margins.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
 
-#include "core/text.h"
 #include "sparsewire/errors.h"
 #include "train/random.h"
 
@@ -51,11 +52,11 @@ SparseRows draw_margin_rows(const LogregShape& shape, std::uint64_t seed) {
 
 SparseRows read_margin_rows(const std::string& path) {
   LabelledRows data = read_libsvm(path);
-  if (data.rows.size() == 0 || data.rows.dim == 0) throw UsageError(text("[logreg] '", path, "' holds no data"));
+  if (data.rows.size() == 0 || data.rows.dim == 0) throw UsageError(fmt::format("[logreg] '{}' holds no data", path));
   if (data.labels.size() > 2) {
-    throw UsageError(text("[logreg] '", path, "' has ", data.labels.size(), " labels ('", data.labels[0], "', '",
-                          data.labels[1], "', '", data.labels[2], data.labels.size() > 3 ? "', ..." : "'",
-                          "), not two"));
+    throw UsageError(fmt::format("[logreg] '{}' has {} labels ('{}', '{}', '{}{}), not two", path, data.labels.size(),
+                                 data.labels[0], data.labels[1], data.labels[2],
+                                 data.labels.size() > 3 ? "', ..." : "'"));
   }
   SparseRows& rows = data.rows;
   for (std::size_t row = 0; row < rows.size(); ++row) {

@@ -1,6 +1,7 @@
 #include "train/metrics.h"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,7 +9,6 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "core/text.h"
 #include "files/input.h"
 #include "sparsewire/errors.h"
 
@@ -79,7 +79,7 @@ void MetricsFile::cut_back(std::uint64_t keep_until) {
     const files::Bytes bytes = files::read_file(path_);
     kept = bytes_until({reinterpret_cast<const char*>(bytes.span().data()), bytes.size}, keep_until);
     if (kept == 0 && bytes.size > 0) {
-      throw UsageError(text("'", path_, "' does not begin with a line of metrics: it is left as it is"));
+      throw UsageError(fmt::format("'{}' does not begin with a line of metrics: it is left as it is", path_));
     }
   }
   if (::ftruncate(file_, static_cast<off_t>(kept)) != 0) fail(errno);
@@ -97,7 +97,7 @@ void MetricsFile::write(const StepReport& report) {
 }
 
 void MetricsFile::fail(int error) const {
-  throw std::runtime_error(text("cannot write '", path_, "': ", std::generic_category().message(error)));
+  throw std::runtime_error(fmt::format("cannot write '{}': {}", path_, std::generic_category().message(error)));
 }
 
 }  // namespace sparsewire::train

@@ -1,5 +1,7 @@
 // A classifier on drawn data: each class is a few Gaussian clusters in a small space, which a random network bends into
 // the inputs, so no straight line separates them. Some of the data are held back for evaluate().
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -7,7 +9,6 @@
 #include <vector>
 
 #include "core/number.h"
-#include "core/text.h"
 #include "sparsewire/errors.h"
 #include "train/network.h"
 #include "train/problem.h"
@@ -174,7 +175,7 @@ std::vector<std::size_t> parse_hidden(const Spec& spec, std::string_view written
     const std::string_view item = rest.substr(0, rest.find('x'));
     const auto width = parse_number<std::size_t>(item);
     if (!width || *width < 1 || *width > kWidest) {
-      spec.fail(text("hidden=", written, " is neither 0 nor widths in [1, ", kWidest, "] like 64 or 64x32"));
+      spec.fail(fmt::format("hidden={} is neither 0 nor widths in [1, {}] like 64 or 64x32", written, kWidest));
     }
     widths.push_back(*width);
     if (item.size() == rest.size()) return widths;
@@ -194,7 +195,7 @@ std::unique_ptr<Problem> make_mlp_problem(Spec& spec, const ProblemPlace& place)
   shape.batch = spec.integer("batch", 0, 1U << 24).value_or(shape.batch);
   spec.finish();  // before the data are drawn
   if (shape.samples < static_cast<std::uint64_t>(place.workers)) {
-    spec.fail(text("samples=", shape.samples, " cannot be split between ", place.workers, " workers"));
+    spec.fail(fmt::format("samples={} cannot be split between {} workers", shape.samples, place.workers));
   }
   return std::make_unique<Mlp>(shape, place);
 }

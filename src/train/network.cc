@@ -10,7 +10,7 @@ namespace sparsewire::train {
 namespace {
 
 Layout layout_of(const std::vector<std::size_t>& widths) {
-  std::vector<Tensor> tensors;
+  std::vector<TensorRange> tensors;
   for (std::size_t layer = 0; layer + 1 < widths.size(); ++layer) {
     const std::string name = "layer" + std::to_string(layer);
     tensors.push_back({name + ".weight", widths[layer] * widths[layer + 1]});

@@ -2,6 +2,8 @@
 // decay apart from it), dampening 0, no AMSGrad.
 #include "train/optimiser.h"
 
+#include <fmt/core.h>
+
 #include <cassert>
 #include <cmath>
 #include <string>
@@ -10,7 +12,6 @@
 
 #include "core/registry.h"
 #include "core/spec.h"
-#include "core/text.h"
 #include "sparsewire/errors.h"
 
 namespace sparsewire::train {
@@ -20,20 +21,21 @@ constexpr Range kFraction{.min = 0, .max = 1, .below_max = true};  // [0, 1)
 constexpr Range kDecay{.min = 0};
 
 // A restored array may be of any length: it is checked before anything is computed with it.
-void transfer_array(State& state, std::string_view name, std::vector<float>& values) {
+void serialize_array(State& state, std::string_view name, std::vector<float>& values) {
   std::vector<float> found = values;
   state.array(name, found);
   if (found.size() != values.size()) {
-    throw UsageError(text("[state] '", name, "' of the optimiser has ", found.size(), " entries, not ", values.size()));
+    throw UsageError(
+        fmt::format("[state] '{}' of the optimiser has {} entries, not {}", name, found.size(), values.size()));
   }
   values = std::move(found);
 }
 
 // `kind` is written; or what was saved must have been of that kind.
-void transfer_kind(State& state, const std::string& kind) {
+void serialize_kind(State& state, const std::string& kind) {
   std::string found = kind;
   state.string("optimiser", found);
-  if (found != kind) throw UsageError(text("[state] was saved by the optimiser '", found, "', not '", kind, "'"));
+  if (found != kind) throw UsageError(fmt::format("[state] was saved by the optimiser '{}', not '{}'", found, kind));
 }
 
 struct SgdRule {
@@ -57,9 +59,9 @@ class Sgd final : public Optimiser {
     }
   }
 
-  void transfer(State& state) override {
-    transfer_kind(state, "sgd");
-    transfer_array(state, "velocity", velocity_);
+  void serialize(State& state) override {
+    serialize_kind(state, "sgd");
+    serialize_array(state, "velocity", velocity_);
   }
 
   bool is_plain() const noexcept override { return rule_.momentum == 0; }
@@ -106,7 +108,7 @@ class Adam final : public Optimiser {
     assert(update.size() == weights.size() && weights.size() == mean_.size());
     if (how.holds_lr) {
       throw UsageError(
-          text("[", rule_.kind, "] an update that holds lr*gradient (feedback scale=lr) goes with sgd only"));
+          fmt::format("[{}] an update that holds lr*gradient (feedback scale=lr) goes with sgd only", rule_.kind));
     }
     ++steps_;
     // What the averages lack because they started at 0.
@@ -125,11 +127,11 @@ class Adam final : public Optimiser {
     }
   }
 
-  void transfer(State& state) override {
-    transfer_kind(state, rule_.kind);
+  void serialize(State& state) override {
+    serialize_kind(state, rule_.kind);
     state.value("steps", steps_);
-    transfer_array(state, "mean", mean_);
-    transfer_array(state, "square", square_);
+    serialize_array(state, "mean", mean_);
+    serialize_array(state, "square", square_);
   }
 
   bool is_plain() const noexcept override { return false; }
@@ -147,7 +149,7 @@ std::unique_ptr<Optimiser> make_sgd(Spec& spec, std::uint64_t dim) {
   rule.momentum = spec.number("momentum", kFraction).value_or(0);
   rule.nesterov = spec.flag("nesterov", false);
   rule.weight_decay = spec.number("weight_decay", kDecay).value_or(0);
-  if (rule.nesterov && rule.momentum == 0) spec.complain_later("nesterov=true needs a momentum in (0, 1)");
+  if (rule.nesterov && rule.momentum == 0) spec.fail_on_finish("nesterov=true needs a momentum in (0, 1)");
   return std::make_unique<Sgd>(rule, dim);
 }
 

@@ -26,7 +26,7 @@ class Optimiser {
   virtual void apply(std::span<const float> update, const Applied& how, std::span<float> weights) = 0;
   // Saves or restores everything that decides later steps. Throws UsageError if it was saved by another kind of
   // optimiser or for another number of weights.
-  virtual void transfer(State& state) = 0;
+  virtual void serialize(State& state) = 0;
   // Stochastic gradient descent without momentum: may be used with memories that hold lr*gradient.
   virtual bool is_plain() const noexcept = 0;
   virtual bool has_momentum() const noexcept = 0;

@@ -1,5 +1,7 @@
 #include "train/schedule.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -8,7 +10,6 @@
 
 #include "core/registry.h"
 #include "core/spec.h"
-#include "core/text.h"
 #include "sparsewire/errors.h"
 
 namespace sparsewire::train {
@@ -73,7 +74,7 @@ std::span<const ScheduleInfo> schedules() noexcept { return kInfos; }
 
 Schedule make_schedule(std::string_view spec_text, double lr, std::uint64_t steps) {
   const Range range{.min = 0, .above_min = true};
-  if (!range.holds(lr) || std::isinf(lr)) throw UsageError(text("lr=", lr, " is not in ", range.text()));
+  if (!range.holds(lr) || std::isinf(lr)) throw UsageError(fmt::format("lr={} is not in {}", lr, range.text()));
   Spec spec(spec_text);
   const auto make = kMakers[find_by_name(kInfos, spec.name(), "a schedule")];
   const std::uint64_t warmup = spec.integer("warmup", 0, std::numeric_limits<std::uint64_t>::max()).value_or(0);

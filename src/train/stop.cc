@@ -33,6 +33,6 @@ StopSignals::~StopSignals() {
   for (int i = 0; i < kCount; ++i) std::signal(kSignals[i], before_[i]);
 }
 
-bool is_stop_wished() noexcept { return wished; }
+bool stop_requested() noexcept { return wished; }
 
 }  // namespace sparsewire::train

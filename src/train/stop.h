@@ -21,6 +21,6 @@ class StopSignals {
 };
 
 // Whether a signal has come.
-bool is_stop_wished() noexcept;
+bool stop_requested() noexcept;
 
 }  // namespace sparsewire::train

@@ -1,6 +1,7 @@
 // How a training begins and ends, and what it puts into a checkpoint.
 #include "train/training.h"
 
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,12 +11,11 @@
 
 #include "core/crc32c.h"
 #include "core/state.h"
-#include "core/text.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/sifter.h"
 #include "train/checkpoint_files.h"
-#include "train/together.h"
-#include "transport/everyone.h"
+#include "train/run_or_fail.h"
+#include "transport/all_gather_values.h"
 
 namespace sparsewire::train {
 namespace {
@@ -25,25 +25,25 @@ void make_writable(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (!error && ::access(folder.c_str(), W_OK | X_OK) != 0) error = {errno, std::generic_category()};
-  if (error) throw std::runtime_error(text("cannot write '", folder, "': ", error.message()));
+  if (error) throw std::runtime_error(fmt::format("cannot write '{}': {}", folder, error.message()));
 }
 
 std::vector<std::byte> save(Optimiser& optimiser) {
   State state;
-  optimiser.transfer(state);
+  optimiser.serialize(state);
   return std::move(state).bytes();
 }
 
 void load(Optimiser& optimiser, std::span<const std::byte> bytes) {
   State state(bytes);
-  optimiser.transfer(state);
+  optimiser.serialize(state);
   state.finish();
 }
 
 // Bytes are added up; the error is the mean, and the loss that of rank 0.
-Books sum(const std::vector<Books>& all) {
-  Books total{.loss = all[0].loss};
-  for (const Books& one : all) {
+Totals sum(const std::vector<Totals>& all) {
+  Totals total{.loss = all[0].loss};
+  for (const Totals& one : all) {
     total.bytes_up += one.bytes_up;
     total.bytes_down += one.bytes_down;
     total.bytes_served += one.bytes_served;
@@ -70,18 +70,18 @@ Training::Training(const Run& run)
 void Training::begin() {
   compare_configs();
   std::string chosen;
-  together(transport_, [&] {
-    if (leads() && !config_.checkpoint_dir.empty()) chosen = choose_checkpoint();
+  run_or_fail_on_all(transport_, [&] {
+    if (is_root() && !config_.checkpoint_dir.empty()) chosen = choose_checkpoint();
   });
   std::vector<std::byte> bytes(chosen.size());
   std::transform(chosen.begin(), chosen.end(), bytes.begin(), [](char letter) { return std::byte(letter); });
   transport_.broadcast(0, bytes);
   const std::string path(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 
-  together(transport_, [&] {
+  run_or_fail_on_all(transport_, [&] {
     problem_.initial_weights(weights_);
-    if (!path.empty()) go_on_from(path);
-    if (leads() && !config_.metrics.empty()) metrics_.emplace(config_.metrics, step_);
+    if (!path.empty()) resume_from(path);
+    if (is_root() && !config_.metrics.empty()) metrics_.emplace(config_.metrics, step_);
   });
   if (config_.checkpoint_dir.empty()) return;
   checkpoints_.emplace(config_, data_, transport_, path.empty() ? std::nullopt : std::optional(step_));
@@ -93,12 +93,12 @@ void Training::compare_configs() {
   for (const Setting& setting : settings()) {
     const std::string_view name = setting.option.name;
     const bool is_own = name == "json" || name == "metrics" || name == "deadline" || name == "quiet" || name == "data";
-    if (!is_own) all += text(name, '=', shown(value_of(config_, setting)), '\n');
+    if (!is_own) all += fmt::format("{}={}\n", name, shown(value_of(config_, setting)));
   }
-  const std::vector<std::uint32_t> checksums = everyones(transport_, crc32c(std::as_bytes(std::span(all))));
+  const std::vector<std::uint32_t> checksums = all_gather_values(transport_, crc32c(std::as_bytes(std::span(all))));
   const auto other = std::find_if(checksums.begin(), checksums.end(), [&](auto one) { return one != checksums[0]; });
   if (other == checksums.end()) return;
-  throw SharedError(text("rank ", other - checksums.begin(), " was started with other options than rank 0"),
+  throw SharedError(fmt::format("rank {} was started with other options than rank 0", other - checksums.begin()),
                     /*is_usage=*/true);
 }
 
@@ -110,38 +110,41 @@ std::string Training::choose_checkpoint() {
   data_ = fingerprint(config_.data);  // once: the file may be long, and may change under our hands
   if (!config_.resume) {
     if (!has_checkpoints(folder)) return {};
-    throw UsageError(text("'", folder,
-                          "' has checkpoints of an earlier training: --resume goes on from them; "
-                          "to begin anew, remove them or choose another folder"));
+    throw UsageError(
+        fmt::format("'{}' has checkpoints of an earlier training: --resume goes on from them; to begin anew, remove "
+                    "them or choose another folder",
+                    folder));
   }
-  const std::optional<Manifest> found = find_checkpoint(folder, run_.say);
+  const std::optional<Manifest> found = find_checkpoint(folder, run_.log);
   if (!found) {
-    run_.say(text("no checkpoint in '", folder, "' yet: beginning at step 0"));
+    run_.log(fmt::format("no checkpoint in '{}' yet: beginning at step 0", folder));
     return {};
   }
   const std::string differs = difference(found->config, config_);
-  if (!differs.empty()) throw UsageError(text("'", found->path, "' is of another training: ", differs));
+  if (!differs.empty()) throw UsageError(fmt::format("'{}' is of another training: {}", found->path, differs));
   if (found->data != data_) {
-    throw UsageError(text("'", found->path, "' is of other data than '", config_.data, "'"));
+    throw UsageError(fmt::format("'{}' is of other data than '{}'", found->path, config_.data));
   }
   if (found->step > config_.steps) {
-    throw UsageError(text("'", found->path, "' is beyond --steps ", config_.steps));
+    throw UsageError(fmt::format("'{}' is beyond --steps {}", found->path, config_.steps));
   }
-  run_.say(text("going on from '", found->path, "'"));
+  run_.log(fmt::format("going on from '{}'", found->path));
   if (found->workers != static_cast<std::uint64_t>(transport_.size())) {
-    run_.say(text("it is of ", found->workers, " workers, and now there are ", transport_.size(),
-                  ": what the memories of the old ones still owe is shared out anew"));
+    run_.log(fmt::format(
+        "it is of {} workers, and now there are {}: what the memories of the old ones still owe is shared out anew",
+        found->workers, transport_.size()));
   }
   return found->path;
 }
 
-void Training::go_on_from(const std::string& path) {
+void Training::resume_from(const std::string& path) {
   // Workers that are threads come one by one: each looks at the states of all, which would fill the memory.
   static std::mutex one_by_one;
   const std::lock_guard lock(one_by_one);
   std::vector<RankState> saved = read_checkpoint(read_manifest(path));
   if (saved[0].weights.size() != weights_.size()) {
-    throw UsageError(text("'", path, "' has ", saved[0].weights.size(), " weights, and the problem ", weights_.size()));
+    throw UsageError(
+        fmt::format("'{}' has {} weights, and the problem {}", path, saved[0].weights.size(), weights_.size()));
   }
   // With more workers than before some begin with the same local optimiser as others.
   const auto rank = static_cast<std::size_t>(transport_.rank());
@@ -151,45 +154,46 @@ void Training::go_on_from(const std::string& path) {
   step_ = first_step_ = saved[0].step;
 
   std::vector<std::vector<std::byte>> workers;
-  std::vector<Books> books;
+  std::vector<Totals> totals;
   for (RankState& one : saved) {
     workers.push_back(std::move(one.worker));
-    books.push_back(one.books);
+    totals.push_back(one.totals);
   }
   worker_.load(workers);
-  books_ = books[rank % books.size()];
-  if (books.size() == static_cast<std::size_t>(transport_.size())) return;
-  const Books all = sum(books);          // rank 0 keeps the books of those that are gone
-  books_.total_error = all.total_error;  // a mean
-  books_.bytes_up = leads() ? all.bytes_up : 0;
-  books_.bytes_down = leads() ? all.bytes_down : 0;
-  books_.bytes_served = leads() ? all.bytes_served : 0;
+  totals_ = totals[rank % totals.size()];
+  if (totals.size() == static_cast<std::size_t>(transport_.size())) return;
+  const Totals all = sum(totals);         // rank 0 keeps the totals of workers that no longer exist
+  totals_.total_error = all.total_error;  // a mean
+  totals_.bytes_up = is_root() ? all.bytes_up : 0;
+  totals_.bytes_down = is_root() ? all.bytes_down : 0;
+  totals_.bytes_served = is_root() ? all.bytes_served : 0;
 }
 
 // Updates are compared every so often, but what optimisers make of them is each rank's own.
 std::uint32_t Training::compare_weights() {
-  const std::vector<std::uint32_t> checksums = everyones(transport_, crc32c(std::as_bytes(std::span(weights_))));
+  const std::vector<std::uint32_t> checksums =
+      all_gather_values(transport_, crc32c(std::as_bytes(std::span(weights_))));
   const auto other = std::find_if(checksums.begin(), checksums.end(), [&](auto one) { return one != checksums[0]; });
   if (other == checksums.end()) return checksums[0];
-  throw ReplicasDiffer(text("the weights of rank ", other - checksums.begin(), " differ from those of rank 0"));
+  throw ReplicasDiffer(fmt::format("the weights of rank {} differ from those of rank 0", other - checksums.begin()));
 }
 
 void Training::write_checkpoint() {
   compare_weights();
-  RankState mine{.step = step_, .weights = {}, .optimiser = {}, .worker = worker_.save(), .books = books_};
-  if (leads()) mine.weights = weights_;
-  if (leads() || is_local()) mine.optimiser = save(*optimiser_);
+  RankState mine{.step = step_, .weights = {}, .optimiser = {}, .worker = worker_.save(), .totals = totals_};
+  if (is_root()) mine.weights = weights_;
+  if (is_root() || is_local()) mine.optimiser = save(*optimiser_);
   checkpoints_->write(mine);
 }
 
 Result Training::finish() {
   const bool is_finished = step_ == config_.steps;
-  together(transport_, [&] {
-    if (!trouble_.empty()) throw std::runtime_error(trouble_);
-    if (!leads() || !is_finished) return;
+  run_or_fail_on_all(transport_, [&] {
+    if (!pending_error_.empty()) throw std::runtime_error(pending_error_);
+    if (!is_root() || !is_finished) return;
     if (!evaluation_) evaluation_ = problem_.evaluate(weights_);
     if (!std::isfinite(evaluation_->loss)) {
-      throw std::runtime_error(divergence(text("the loss is ", evaluation_->loss)));
+      throw std::runtime_error(divergence(fmt::format("the loss is {}", evaluation_->loss)));
     }
   });
   const std::uint32_t checksum = compare_weights();
@@ -197,7 +201,7 @@ Result Training::finish() {
                 .step = step_,
                 .first_step = first_step_,
                 .evaluation = evaluation_,
-                .books = sum(everyones(transport_, books_)),
+                .totals = sum(all_gather_values(transport_, totals_)),
                 .weights_crc32c = checksum,
                 .checkpoint = std::nullopt};
   if (checkpoints_ && checkpoints_->last()) result.checkpoint = checkpoints_->last_path();

@@ -36,20 +36,20 @@ class Training {
   void compare_configs();
   std::uint32_t compare_weights();
   std::string choose_checkpoint();
-  void go_on_from(const std::string& path);
+  void resume_from(const std::string& path);
   void write_checkpoint();
 
   double batch_gradient(std::uint64_t number, std::span<const float> weights);
   void follow_local_steps();
   void clip();
-  void keep_books();
+  void add_to_totals();
   std::uint8_t flags() const;
   void compare_losses();
   void check_weights() const;
   [[noreturn]] void give_up(const std::string& why) const;
   std::string divergence(const std::string& why) const;
 
-  bool leads() const { return transport_.rank() == 0; }
+  bool is_root() const { return transport_.rank() == 0; }
   bool is_local() const { return config_.local_steps > 1; }
 
   const Run& run_;
@@ -70,7 +70,7 @@ class Training {
   std::uint64_t first_step_ = 0;  // done by the training that this one goes on from
   double lr_ = 0;
   double batch_loss_ = std::numeric_limits<double>::quiet_NaN();  // of this rank
-  Books books_;
+  Totals totals_;
   bool stopped_ = false;
 
   std::string data_;                       // fingerprint of the data, on rank 0 and where there are checkpoints
@@ -78,7 +78,7 @@ class Training {
   std::optional<Checkpoints> checkpoints_;
   std::optional<MetricsFile> metrics_;    // of rank 0, like the evaluation
   std::optional<Evaluation> evaluation_;  // of the last step, if there was one
-  std::string trouble_;                   // what failed here while the others went on
+  std::string pending_error_;             // what failed here while the others went on
 };
 
 }  // namespace sparsewire::train

@@ -1,9 +1,10 @@
 // Which deadlines a transport takes.
 #pragma once
 
+#include <fmt/core.h>
+
 #include <chrono>
 
-#include "core/text.h"
 #include "sparsewire/errors.h"
 
 namespace sparsewire {
@@ -15,7 +16,7 @@ inline constexpr std::chrono::milliseconds kLongestDeadline = std::chrono::hours
 inline void check_deadline(std::chrono::milliseconds deadline) {
   if (deadline >= std::chrono::milliseconds(1) && deadline <= kLongestDeadline) return;
   throw UsageError(
-      text("[transport] a deadline of ", deadline.count(), " ms is not in [1, ", kLongestDeadline.count(), "]"));
+      fmt::format("[transport] a deadline of {} ms is not in [1, {}]", deadline.count(), kLongestDeadline.count()));
 }
 
 }  // namespace sparsewire

@@ -11,7 +11,7 @@ void Transport::all_gather(std::span<const std::byte> mine, std::vector<std::vec
     out_.push_back({r, mine});
     in_.push_back({r, &all[static_cast<std::size_t>(r)]});
   }
-  move(out_, in_);
+  send_receive(out_, in_);
 }
 
 void Transport::all_to_all(std::span<const std::vector<std::byte>> to, std::vector<std::vector<std::byte>>& from) {
@@ -22,7 +22,7 @@ void Transport::all_to_all(std::span<const std::vector<std::byte>> to, std::vect
     out_.push_back({r, to[static_cast<std::size_t>(r)]});
     in_.push_back({r, &from[static_cast<std::size_t>(r)]});
   }
-  move(out_, in_);
+  send_receive(out_, in_);
 }
 
 void Transport::gather(int root, std::span<const std::byte> mine, std::vector<std::vector<std::byte>>& all) {
@@ -30,7 +30,7 @@ void Transport::gather(int root, std::span<const std::byte> mine, std::vector<st
   out_.assign(1, {root, mine});
   in_.clear();
   for (std::size_t r = 0; r < all.size(); ++r) in_.push_back({static_cast<int>(r), &all[r]});
-  move(out_, in_);
+  send_receive(out_, in_);
 }
 
 void Transport::broadcast(int root, std::vector<std::byte>& bytes) {
@@ -43,7 +43,7 @@ void Transport::broadcast(int root, std::vector<std::byte>& bytes) {
   } else {
     in_.push_back({root, &bytes});
   }
-  move(out_, in_);
+  send_receive(out_, in_);
 }
 
 void Transport::barrier() { all_gather({}, empty_); }

@@ -11,10 +11,10 @@
 
 namespace sparsewire {
 
-struct SavedWorker;  // saving.cc
+struct SavedWorker;  // state.cc
 
-// making.cc: whether a full vector is no longer than frames of so many entries, up and down; and the codec it travels
-// in.
+// construct.cc: whether a full vector is no longer than frames of so many entries, up and down; and the codec it
+// travels in.
 bool is_dense_shorter(const WorkerConfig& config, double entries, std::uint64_t dim, int ranks);
 std::string dense_codec(const WorkerConfig& config);
 
@@ -34,10 +34,10 @@ struct Worker::Parts {
   bool counts_vary;         // a threshold's: it may be sparse in one step and dense in the next
   bool server_votes_alone;  // one server's threshold needs no vote
 
-  bool is_whole = true;  // not in the middle of a step, and never left there
+  bool usable = true;  // false inside a step, and after one that was not completed
 
-  Word mine;        // what this rank tells the others besides its entries
-  Verdict verdict;  // and what they said
+  StepTrailer trailer;  // of this rank, in the step under way
+  StepOutcome outcome;  // what the trailers of all ranks said
   SparseVector sent;
   std::vector<float> received;  // its values, as the others got them; empty: the same
   SparseVector total;
@@ -46,22 +46,22 @@ struct Worker::Parts {
   std::uint32_t checksum = 0;  // of all updates
 
   // The exchange of this step.
-  Exchange& way() noexcept;
+  Exchange& active_exchange() noexcept;
 
-  // The stations of a step.
+  // The stages of a step, in order.
   void begin(std::span<const float> update) const;
   void sift(const Gradient& gradient, const StepOptions& options);
   void exchange_all();
-  void judge(const Gradient& gradient, const StepOptions& options);
+  void handle_failure(const Gradient& gradient, const StepOptions& options);
   void keep_rounding_loss();
   void observe();
-  void agree();
+  void vote_threshold();
   void scatter(std::span<float> update);
   void account();
   void compare_replicas();
   [[noreturn]] void throw_failure(const Failure& failure) const;
 
-  // saving.cc
+  // state.cc
   void share(const std::vector<SavedWorker>& saved);
 };
 

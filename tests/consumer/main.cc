@@ -1,9 +1,9 @@
 // Sifts two gradients and checks that nothing got lost: what was sent and what waits is what came in.
+#include <sparsewire/sifter.h>
+
 #include <array>
 #include <cstddef>
 #include <cstdio>
-
-#include <sparsewire/sifter.h>
 
 int main() {
   // Multiples of 1/4, so that sums are exact in any order.

@@ -94,15 +94,15 @@ struct Plan {
 };
 
 // An exchange with or without a downlink.
-struct Way {
+struct ExchangeCase {
   std::string exchange;
   bool downlink = false;
 
   std::string name() const { return exchange + (downlink ? "_with_downlink" : ""); }
 };
 
-inline std::vector<Way> every_way() {
-  std::vector<Way> ways;
+inline std::vector<ExchangeCase> every_exchange_case() {
+  std::vector<ExchangeCase> ways;
   for (const ExchangeChoice& choice : exchange_choices()) {
     ways.push_back({std::string(choice.name), false});
     if (choice.name == "server" || choice.name == "sharded") ways.push_back({std::string(choice.name), true});
@@ -110,12 +110,12 @@ inline std::vector<Way> every_way() {
   return ways;
 }
 
-inline Plan plan_of(const std::string& sparsifier, const Way& way, const std::string& codec = "auto") {
+inline Plan plan_of(const std::string& sparsifier, const ExchangeCase& setup, const std::string& codec = "auto") {
   Plan plan;
   plan.config.sparsifier = sparsifier;
-  plan.config.exchange = way.exchange;
+  plan.config.exchange = setup.exchange;
   plan.config.codec = codec;
-  if (way.downlink) plan.config.downlink = sparsifier;
+  if (setup.downlink) plan.config.downlink = sparsifier;
   plan.config.seed = 77;
   plan.weights = {1, 0.5, 2.25, 1, 3};
   return plan;

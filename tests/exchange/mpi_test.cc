@@ -21,10 +21,10 @@ struct Sums {
 Sums run_all(Transport& transport) {
   Sums sums;
   for (const SparsifierInfo& info : sparsifiers()) {
-    for (const bodies::Way& way : bodies::every_way()) {
-      const bool is_reduced = way.exchange == "dense" || (way.exchange == "auto" && info.name == "dense");
+    for (const bodies::ExchangeCase& setup : bodies::every_exchange_case()) {
+      const bool is_reduced = setup.exchange == "dense" || (setup.exchange == "auto" && info.name == "dense");
       for (const char* codec : {"auto", "auto:values=bf16"}) {
-        bodies::Plan plan = bodies::plan_of(std::string(info.example), way, codec);
+        bodies::Plan plan = bodies::plan_of(std::string(info.example), setup, codec);
         std::uint64_t& sum = is_reduced ? sums.reduced : sums.exact;
         sum = bodies::mixed(sum ^ bodies::replicas_stay_equal(transport, plan, bodies::kSlowBuild ? 20 : 120));
         if (!is_reduced || plan.config.codec == "auto") bodies::nothing_is_lost(transport, plan, 20);

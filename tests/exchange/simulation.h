@@ -22,23 +22,23 @@ class Simulation {
     const WorkerConfig& config = plan.config;
     is_sharded_ = config.exchange == "sharded";
     for (int r = 0; r < ranks; ++r) {
-      Place place{.layout = plan.layout, .scope = config.scope};
-      place.rank = r;
-      place.ranks = ranks;
-      place.weight = static_cast<double>(shares_[static_cast<std::size_t>(r)]);
-      place.seed = config.seed;
-      workers_.emplace_back(config.sparsifier, config.feedback, place);
+      SifterContext context{.layout = plan.layout, .scope = config.scope};
+      context.rank = r;
+      context.ranks = ranks;
+      context.weight = static_cast<double>(shares_[static_cast<std::size_t>(r)]);
+      context.seed = config.seed;
+      workers_.emplace_back(config.sparsifier, config.feedback, context);
     }
     parts_ = is_sharded_ ? ranks : 1;
     if (config.downlink.empty()) return;
     for (int r = 0; r < parts_; ++r) {
-      Place place{.layout = is_sharded_ ? regions_.size(r) : dim_};
-      place.rank = r;
-      place.ranks = parts_;
-      place.seed = config.seed;
-      place.role = Role::server;
-      place.whole = dim_;
-      servers_.emplace_back(config.downlink, "ef", place);
+      SifterContext context{.layout = is_sharded_ ? regions_.size(r) : dim_};
+      context.rank = r;
+      context.ranks = parts_;
+      context.seed = config.seed;
+      context.role = Role::server;
+      context.model_dim = dim_;
+      servers_.emplace_back(config.downlink, "ef", context);
     }
   }
 
@@ -132,12 +132,12 @@ class Simulation {
   void vote(std::vector<Sifter>& sifters) {
     std::vector<float> votes;
     for (Sifter& sifter : sifters) {
-      if (const float* const mine = sifter.vote()) votes.push_back(*mine);
+      if (const auto mine = sifter.vote()) votes.push_back(*mine);
     }
     if (votes.empty()) return;
     ++votes_;
     std::sort(votes.begin(), votes.end());
-    for (Sifter& sifter : sifters) *sifter.vote() = votes[(votes.size() - 1) / 2];
+    for (Sifter& sifter : sifters) sifter.set_vote(votes[(votes.size() - 1) / 2]);
   }
 
   const bodies::Plan& plan_;

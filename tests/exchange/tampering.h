@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "exchange/bodies.h"
-#include "exchange/word.h"
+#include "exchange/step_trailer.h"
 #include "sparsewire/codec.h"
 
 namespace sparsewire {
@@ -17,7 +17,9 @@ class WrappedTransport : public Transport {
 
   int rank() const noexcept override { return inner_.rank(); }
   int size() const noexcept override { return inner_.size(); }
-  void move(std::span<const Outgoing> out, std::span<const Incoming> in) override { inner_.move(out, in); }
+  void send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) override {
+    inner_.send_receive(out, in);
+  }
   void all_reduce_sum(std::span<float> numbers) override { inner_.all_reduce_sum(numbers); }
   void all_reduce_sum_bf16(std::span<std::uint16_t> numbers) override { inner_.all_reduce_sum_bf16(numbers); }
 
@@ -28,7 +30,7 @@ class WrappedTransport : public Transport {
   // What is behind a frame.
   static std::size_t word_size() {
     Message message;
-    append(message, Word{});
+    append(message, StepTrailer{});
     return message.size();
   }
 
@@ -47,8 +49,8 @@ class TamperingTransport final : public WrappedTransport {
   }
   int flipped() const { return flipped_; }
 
-  void move(std::span<const Outgoing> out, std::span<const Incoming> in) override {
-    WrappedTransport::move(out, in);
+  void send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) override {
+    WrappedTransport::send_receive(out, in);
     ++calls_;
     if (!tampers_) return;
     // Where there are servers, the first call brings what a server gets: a change there reaches all ranks alike.

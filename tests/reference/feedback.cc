@@ -20,11 +20,11 @@ Round Feedback::sift(std::span<const float> gradient, float lr) {
     const float scale = keys_.word("scale", "1") == "lr" ? lr : 1.0F;
     round = sparsifier_->sift(gradient, memory_, scale, static_cast<float>(keys_.number("decay", 1)));
   }
-  ++books_.step;
-  books_.entries = round.out.size();
-  books_.sent_norm2 = round.sent_norm2;
-  books_.memory_norm2 = norm2(memory_);
-  books_.total_error += books_.memory_norm2;
+  ++totals_.step;
+  totals_.entries = round.out.size();
+  totals_.sent_norm2 = round.sent_norm2;
+  totals_.memory_norm2 = norm2(memory_);
+  totals_.total_error += totals_.memory_norm2;
   if (keys_.name == "none") std::fill(memory_.begin(), memory_.end(), 0.0F);
   return round;
 }

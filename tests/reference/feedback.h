@@ -10,7 +10,7 @@
 
 namespace sparsewire::reference {
 
-struct Books {
+struct Totals {
   std::uint64_t step = 0;
   std::uint64_t entries = 0;
   double sent_norm2 = 0;
@@ -25,7 +25,7 @@ class Feedback {
   Round sift(std::span<const float> gradient, float lr = 1);
   void observe(const SparseVector& sent, std::span<const float> update) { sparsifier_->observe(sent, update); }
 
-  const Books& books() const { return books_; }
+  const Totals& totals() const { return totals_; }
   std::vector<float>& memory() { return memory_; }
   std::vector<float>& velocity() { return velocity_; }
 
@@ -37,7 +37,7 @@ class Feedback {
   std::unique_ptr<Reference> sparsifier_;
   std::vector<float> memory_;
   std::vector<float> velocity_;  // empty unless the feedback is momentum
-  Books books_;
+  Totals totals_;
 };
 
 }  // namespace sparsewire::reference

@@ -63,13 +63,13 @@ std::vector<float> widen(const Gradient& gradient) {
   std::vector<float> wide(gradient.size);
   for (std::size_t i = 0; i < gradient.size; ++i) {
     switch (gradient.type) {
-      case Type::f32:
+      case NumberType::f32:
         wide[i] = static_cast<const float*>(gradient.data)[i];
         break;
-      case Type::f16:
+      case NumberType::f16:
         wide[i] = from_f16(static_cast<const std::uint16_t*>(gradient.data)[i]);
         break;
-      case Type::bf16:
+      case NumberType::bf16:
         wide[i] = from_bf16(static_cast<const std::uint16_t*>(gradient.data)[i]);
         break;
     }

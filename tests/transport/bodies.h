@@ -53,7 +53,7 @@ inline void expect_same(const Bytes& got, const Bytes& wanted) {
   EXPECT_TRUE(got == wanted);
 }
 
-inline std::string place(const Transport& transport) {
+inline std::string context(const Transport& transport) {
   return "rank " + std::to_string(transport.rank()) + " of " + std::to_string(transport.size());
 }
 
@@ -64,7 +64,7 @@ inline std::size_t size_of(int from, int to) {
 }
 
 inline void all_gather(Transport& transport) {
-  SCOPED_TRACE(place(transport));
+  SCOPED_TRACE(context(transport));
   for (int round = 0; round < 7; ++round) {
     std::vector<Bytes> all;
     transport.all_gather(message(transport.rank(), 0, round, size_of(transport.rank(), round)), all);
@@ -76,7 +76,7 @@ inline void all_gather(Transport& transport) {
 }
 
 inline void all_to_all(Transport& transport) {
-  SCOPED_TRACE(place(transport));
+  SCOPED_TRACE(context(transport));
   std::vector<Bytes> from(99, Bytes(5));  // what was there before does not matter
   for (int round = 0; round < 3; ++round) {
     std::vector<Bytes> to;
@@ -93,7 +93,7 @@ inline void all_to_all(Transport& transport) {
 }
 
 inline void gather_and_broadcast(Transport& transport) {
-  SCOPED_TRACE(place(transport));
+  SCOPED_TRACE(context(transport));
   for (const int root : {0, transport.size() - 1}) {
     std::vector<Bytes> all(3);
     transport.gather(root, message(transport.rank(), root, 0, size_of(transport.rank(), root)), all);
@@ -112,7 +112,7 @@ inline void gather_and_broadcast(Transport& transport) {
 
 // Calls of all kinds without a pause: a message must not be taken for one of another call.
 inline void many_rounds(Transport& transport) {
-  SCOPED_TRACE(place(transport));
+  SCOPED_TRACE(context(transport));
   const int size = transport.size();
   std::vector<Bytes> all;
   for (int round = 0; round < 200; ++round) {
@@ -175,7 +175,7 @@ inline constexpr std::array<std::size_t, 9> kReduced = {0, 1, 2, 31, 33, 1000, 4
 
 // The sum in rank order, and so the same bits on all ranks.
 inline void sums(Transport& transport) {
-  SCOPED_TRACE(place(transport));
+  SCOPED_TRACE(context(transport));
   for (const std::size_t n : kReduced) {
     SCOPED_TRACE(n);
     std::vector<float> numbers(n);
@@ -193,7 +193,7 @@ inline void sums(Transport& transport) {
 }
 
 inline void sums_of_bf16(Transport& transport) {
-  SCOPED_TRACE(place(transport));
+  SCOPED_TRACE(context(transport));
   for (const std::size_t n : kReduced) {
     SCOPED_TRACE(n);
     std::vector<std::uint16_t> numbers(n);
@@ -227,7 +227,7 @@ inline std::string error_that_names(int rank, const std::function<void()>& call)
 // of the transport. `call` is the one that the others make.
 inline void a_late_rank(Transport& transport, int late, const std::function<void()>& meet,
                         const std::function<void(Transport&)>& call) {
-  SCOPED_TRACE(place(transport));
+  SCOPED_TRACE(context(transport));
   if (transport.rank() == late) meet();
   EXPECT_NE(error_that_names(late, [&] { call(transport); }), "");
   // And from now on.
@@ -262,8 +262,8 @@ inline const std::vector<std::function<void(Transport&)>>& calls() {
 // Rank 1 sums up one number more than the others; all are told.
 inline void sums_of_different_sizes(Transport& transport) {
   std::vector<float> numbers(transport.rank() == 1 ? 10'001 : 10'000);
-  EXPECT_THROW(transport.all_reduce_sum(numbers), TransportError) << place(transport);
-  EXPECT_THROW(transport.barrier(), TransportError) << place(transport);
+  EXPECT_THROW(transport.all_reduce_sum(numbers), TransportError) << context(transport);
+  EXPECT_THROW(transport.barrier(), TransportError) << context(transport);
 }
 
 // The last rank is done before the others.

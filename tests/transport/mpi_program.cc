@@ -32,7 +32,7 @@ void time(Transport& transport, std::size_t size) {
   const Transport::Incoming in{previous, &received};
   transport.barrier();
   const auto start = std::chrono::steady_clock::now();
-  transport.move({&out, 1}, {&in, 1});
+  transport.send_receive({&out, 1}, {&in, 1});
   transport.barrier();
   const auto time = std::chrono::steady_clock::now() - start;
   if (transport.rank() == 0) {

@@ -118,10 +118,10 @@ TEST_P(Allocations, ThatFailLoseNothing) {
       left_until_failure = -1;
       if (!failed) break;
       ASSERT_EQ(sent.size(), 0U);
-      ASSERT_EQ(sifter.ledger().step, 0U);
+      ASSERT_EQ(sifter.stats().step, 0U);
       for (std::size_t i = 0; i < kSize; ++i) ASSERT_NEAR(sifter.memory()[i], owed[i], 2e-6) << i << ", " << failures;
       sifter.sift(gradient, sent);
-      ASSERT_EQ(sifter.ledger().step, 1U);
+      ASSERT_EQ(sifter.stats().step, 1U);
     }
     EXPECT_GT(failures, 0);
   }

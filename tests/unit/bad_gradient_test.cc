@@ -39,7 +39,7 @@ const std::vector<Trouble>& troubles() {
   return all;
 }
 
-Place place_of(Layout layout, int threads, Scope scope = Scope::model) {
+SifterContext context_of(Layout layout, int threads, Scope scope = Scope::model) {
   return {.layout = std::move(layout),
           .scope = scope,
           .rank = kRank,
@@ -68,21 +68,21 @@ class BadGradients : public ::testing::TestWithParam<std::string> {
  protected:
   // A good step, one with trouble at `positions` (ascending), the same one without. All but the trouble are numbers
   // that add without rounding, so the memory must come back exactly.
-  static void expect_taken_back(const std::string& spec, const Place& place, const std::vector<std::size_t>& positions,
-                                const Trouble& trouble) {
-    const std::size_t n = place.layout.dim();
+  static void expect_taken_back(const std::string& spec, const SifterContext& context,
+                                const std::vector<std::size_t>& positions, const Trouble& trouble) {
+    const std::size_t n = context.layout.dim();
     SCOPED_TRACE(::testing::Message() << spec << ": " << trouble.name << " at " << positions.front() << " of " << n);
-    const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(spec, place);
-    const std::unique_ptr<Sparsifier> spared = make_sparsifier(spec, place);
+    const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(spec, context);
+    const std::unique_ptr<Sparsifier> spared = make_sparsifier(spec, context);
     const std::vector<Numbers> gradients = reference::sequence(reference::input("exact"), n, 2, 3);
     Numbers memory(n);
     Numbers spared_memory(n);
     SparseVector out;
     SparseVector spared_out;
     sparsifier->sift(Gradient(gradients[0]), memory, out);
-    sparsifier->observe(out, made_up_update(out, place));
+    sparsifier->observe(out, made_up_update(out, context));
     spared->sift(Gradient(gradients[0]), spared_memory, spared_out);
-    spared->observe(spared_out, made_up_update(spared_out, place));
+    spared->observe(spared_out, made_up_update(spared_out, context));
 
     Numbers bad = gradients[1];
     for (const std::size_t i : positions) {
@@ -109,7 +109,7 @@ class BadGradients : public ::testing::TestWithParam<std::string> {
   static void expect_taken_back(std::size_t n, const std::vector<std::size_t>& positions, const Trouble& trouble,
                                 int threads) {
     SCOPED_TRACE(std::to_string(threads) + " threads");
-    expect_taken_back(GetParam(), place_of(n, threads), positions, trouble);
+    expect_taken_back(GetParam(), context_of(n, threads), positions, trouble);
   }
 };
 
@@ -143,14 +143,14 @@ TEST_P(BadGradients, AreFoundInEveryTensor) {
   if (GetParam() != "dense") specs.push_back(with(GetParam(), "dense_below=10"));
   for (const std::string& spec : specs) {
     for (const Scope scope : {Scope::model, Scope::layer}) {
-      const Place place = place_of(layout, 1, scope);
+      const SifterContext context = context_of(layout, 1, scope);
       for (const std::size_t i : {0U, 99U, 100U, 104U, 105U, 304U, 305U, 308U, 311U, 312U, 611U, 612U, 618U}) {
-        ASSERT_NO_FATAL_FAILURE(expect_taken_back(spec, place, {i}, kNotANumber));
+        ASSERT_NO_FATAL_FAILURE(expect_taken_back(spec, context, {i}, kNotANumber));
         if (i < 618) {
-          ASSERT_NO_FATAL_FAILURE(expect_taken_back(spec, place, {i, 618}, kNotANumber));
+          ASSERT_NO_FATAL_FAILURE(expect_taken_back(spec, context, {i, 618}, kNotANumber));
         }
         if (i < 400) {
-          ASSERT_NO_FATAL_FAILURE(expect_taken_back(spec, place, {i, 400, 401}, troubles()[3]));
+          ASSERT_NO_FATAL_FAILURE(expect_taken_back(spec, context, {i, 400, 401}, troubles()[3]));
         }
       }
     }
@@ -162,7 +162,7 @@ TEST_P(BadGradients, LeaveTheMemoryAsItWasToRounding) {
   for (const char* kind : {"normal", "spread_scales", "near_the_largest", "denormals"}) {
     SCOPED_TRACE(kind);
     const std::vector<Numbers> gradients = reference::sequence(reference::input(kind), kSize, 3, 9);
-    const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(GetParam(), place_of(kSize, 1));
+    const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(GetParam(), context_of(kSize, 1));
     Numbers memory(kSize);
     SparseVector out;
     sparsifier->sift(Gradient(gradients[0]), memory, out);
@@ -196,16 +196,16 @@ TEST_P(BadGradients, AreFoundAtEverySimdLevel) {
 TEST_P(BadGradients, AreFoundInHalfPrecision) {
   constexpr std::size_t kSize = 1000;
   struct Half {
-    Type type;
+    NumberType type;
     std::uint16_t one;
     std::vector<std::uint16_t> bad;
   };
-  for (const Half& half : {Half{Type::f16, 0x3C00, {0x7C00, 0xFC00, 0x7E01, 0xFC01}},
-                           Half{Type::bf16, 0x3F80, {0x7F80, 0xFF80, 0x7FC1, 0xFF81}}}) {
+  for (const Half& half : {Half{NumberType::f16, 0x3C00, {0x7C00, 0xFC00, 0x7E01, 0xFC01}},
+                           Half{NumberType::bf16, 0x3F80, {0x7F80, 0xFF80, 0x7FC1, 0xFF81}}}) {
     for (const std::uint16_t bad : half.bad) {
       SCOPED_TRACE(bad);
       for (const std::size_t index : {std::size_t{0}, std::size_t{555}, kSize - 1}) {
-        const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(GetParam(), place_of(kSize, 1));
+        const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(GetParam(), context_of(kSize, 1));
         std::vector<std::uint16_t> gradient(kSize, half.one);
         gradient[index] = bad;
         Numbers memory(kSize, 0.5F);
@@ -223,7 +223,7 @@ TEST_P(BadGradients, AreFoundInHalfPrecision) {
 }
 
 TEST_P(BadGradients, IncludeAProductThatOverflows) {
-  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(GetParam(), place_of(40, 1));
+  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(GetParam(), context_of(40, 1));
   Numbers memory(40, 1.0F);
   Numbers gradient(40, 2.0F);
   gradient[33] = 2e38F;
@@ -241,14 +241,14 @@ TEST_P(BadGradients, AreTakenBackUnderEveryFeedback) {
   for (const char* feedback : {"ef", "ef:decay=0.9,scale=lr", "none", "momentum:m=0.9", "momentum:m=0.5,clip=1"}) {
     SCOPED_TRACE(feedback);
     for (const float trouble : {kNaN, kInfinity, -kInfinity}) {
-      Sifter sifter(GetParam(), feedback, place_of(kSize, 1));
+      Sifter sifter(GetParam(), feedback, context_of(kSize, 1));
       SparseVector sent;
       const std::vector<Numbers> gradients = reference::sequence(reference::input("normal"), kSize, 3, 5);
       sifter.sift(Gradient(gradients[0]), sent, 0.5F);
       sifter.sift(Gradient(gradients[1]), sent, 0.5F);
       const Numbers memory(sifter.memory().begin(), sifter.memory().end());
       const Numbers velocity(sifter.velocity().begin(), sifter.velocity().end());
-      const Ledger ledger = sifter.ledger();
+      const SiftStats stats = sifter.stats();
       Numbers bad = gradients[2];
       bad[1234] = trouble;
       bad[2000] = kNaN;
@@ -262,11 +262,11 @@ TEST_P(BadGradients, AreTakenBackUnderEveryFeedback) {
       for (std::size_t i = 0; i < velocity.size(); ++i) moved[i] = std::fabs(velocity[i]) + std::fabs(moved[i]);
       EXPECT_TRUE(same_to_rounding(memory, sifter.memory(), moved, 0x1p-20));
       EXPECT_TRUE(same_to_rounding(velocity, sifter.velocity(), moved, 0x1p-20));
-      EXPECT_EQ(sifter.ledger().step, ledger.step);
-      EXPECT_EQ(sifter.ledger().total_error, ledger.total_error);
+      EXPECT_EQ(sifter.stats().step, stats.step);
+      EXPECT_EQ(sifter.stats().total_error, stats.total_error);
 
       sifter.sift(Gradient(gradients[2]), sent, 0.5F);
-      EXPECT_EQ(sifter.ledger().step, ledger.step + 1);
+      EXPECT_EQ(sifter.stats().step, stats.step + 1);
       for (const float x : sifter.memory()) ASSERT_TRUE(std::isfinite(x));
       for (const float x : sifter.velocity()) ASSERT_TRUE(std::isfinite(x));
     }
@@ -275,7 +275,7 @@ TEST_P(BadGradients, AreTakenBackUnderEveryFeedback) {
 
 // The velocity is a fine number, but the memory that collects it overflows.
 TEST_P(BadGradients, AreTakenBackFromAVelocityThatWasGood) {
-  Sifter sifter(GetParam(), "momentum:m=0.5", place_of(300, 1));
+  Sifter sifter(GetParam(), "momentum:m=0.5", context_of(300, 1));
   SparseVector sent;
   sifter.sift(Gradient(reference::exact_numbers(300, 0, 1)), sent);
   sifter.memory()[200] = 2e38F;

@@ -20,7 +20,7 @@
 #include "train/checkpoint_files.h"
 #include "train/loop.h"
 #include "train/problem.h"
-#include "train/together.h"
+#include "train/run_or_fail.h"
 
 namespace sparsewire::train {
 namespace {
@@ -52,11 +52,11 @@ Outcome run(const TrainConfig& config) {
   const auto workers = static_cast<int>(config.workers);
   const auto problem = make_problem(config.problem, {.workers = workers, .seed = config.seed, .data = config.data});
   run_on_threads(workers, [&](Transport& transport) {
-    const bool leads = transport.rank() == 0;
+    const bool is_root = transport.rank() == 0;
     Run one{.config = config, .problem = *problem, .transport = transport};
-    if (leads) one.say = [&](const std::string& message) { outcome.said.push_back(message); };
+    if (is_root) one.log = [&](const std::string& message) { outcome.said.push_back(message); };
     const Result mine = train(one);
-    if (leads) outcome.result = mine;
+    if (is_root) outcome.result = mine;
   });
   return outcome;
 }
@@ -162,10 +162,10 @@ TEST(Checkpoint, GoesOnBitForBit) {
       const Outcome resumed = resume(config, 20);
       EXPECT_EQ(resumed.result.weights_crc32c, whole.weights_crc32c) << stop;
       EXPECT_EQ(resumed.result.first_step, stop);
-      EXPECT_EQ(resumed.result.books.bytes_up, whole.books.bytes_up);
-      EXPECT_EQ(resumed.result.books.bytes_served, whole.books.bytes_served);
-      EXPECT_EQ(resumed.result.books.total_error, whole.books.total_error);
-      EXPECT_EQ(resumed.result.books.loss, whole.books.loss);
+      EXPECT_EQ(resumed.result.totals.bytes_up, whole.totals.bytes_up);
+      EXPECT_EQ(resumed.result.totals.bytes_served, whole.totals.bytes_served);
+      EXPECT_EQ(resumed.result.totals.total_error, whole.totals.total_error);
+      EXPECT_EQ(resumed.result.totals.loss, whole.totals.loss);
       EXPECT_EQ(resumed.said,
                 (std::vector<std::string>{"going on from '" + checkpoint_path(folder / "c", stop) + "'"}));
       config.steps = 20;
@@ -185,8 +185,8 @@ TEST(Checkpoint, GoesOnWithAnotherNumberOfWorkers) {
       config.workers = workers;
       const Outcome resumed = resume(config, 20);
       EXPECT_EQ(resumed.result.step, 20U);
-      EXPECT_GE(resumed.result.books.bytes_up, before.books.bytes_up);
-      EXPECT_GE(resumed.result.books.total_error, before.books.total_error);
+      EXPECT_GE(resumed.result.totals.bytes_up, before.totals.bytes_up);
+      EXPECT_GE(resumed.result.totals.total_error, before.totals.total_error);
       ASSERT_EQ(resumed.said.size(), 2U);
       EXPECT_THAT(resumed.said[1], HasSubstr("of 3 workers, and now there are " + std::to_string(workers)));
       // And from there again, bit for bit: by way of 15 it arrives at the same.

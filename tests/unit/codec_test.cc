@@ -202,9 +202,9 @@ TEST(Codec, SendsAVectorThatListsAllItsEntriesWithoutIndicesUnderAuto) {
   EXPECT_EQ(info.codec, "raw32:values=f32");
 }
 
-SparseVector sent_by(const std::string& spec, Place place) {
-  const std::size_t n = place.layout.dim();
-  Sifter sifter(spec, "ef", std::move(place));
+SparseVector sent_by(const std::string& spec, SifterContext context) {
+  const std::size_t n = context.layout.dim();
+  Sifter sifter(spec, "ef", std::move(context));
   SparseVector sent;
   sifter.sift(Gradient(reference::input("normal").make(n, 0, 5)), sent);
   return sent;

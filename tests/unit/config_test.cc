@@ -101,7 +101,7 @@ TEST(Config, NamesWhatIsWrong) {
   for (const char* given : {"-1", "1.5", "", "0x10", "1e3", "99999999999999999999"}) {
     EXPECT_THAT(text_error("local_steps", given), HasSubstr("--local-steps")) << given;
   }
-  EXPECT_EQ(text_error("keep", "0"), "--keep 0 is not a whole number in [1, 1e+06]");
+  EXPECT_EQ(text_error("keep", "0"), "--keep 0 is not a whole number in [1, 1000000]");
   EXPECT_EQ(text_error("transport", "pigeons"), "--transport 'pigeons' is not threads or mpi");
   EXPECT_EQ(text_error("scope", "tensor"), "--scope 'tensor' is not model or layer");
   EXPECT_EQ(text_error("steps", "0010"), "none");

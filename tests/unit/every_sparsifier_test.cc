@@ -16,8 +16,8 @@ constexpr int kSteps = 4;
 
 class EverySparsifier : public ::testing::TestWithParam<std::string> {
  protected:
-  // A place with nothing at its default.
-  static Place somewhere(Layout layout, Scope scope = Scope::model) {
+  // A context with nothing at its default.
+  static SifterContext somewhere(Layout layout, Scope scope = Scope::model) {
     return {.layout = std::move(layout),
             .scope = scope,
             .rank = 3,
@@ -101,7 +101,7 @@ TEST_P(EverySparsifier, ScalesTheGradientAndFadesTheMemory) {
 }
 
 TEST_P(EverySparsifier, TakesHalfPrecisionGradients) {
-  for (const auto& [type, exponent_bits] : {std::pair{Type::f16, 5}, {Type::bf16, 8}}) {
+  for (const auto& [type, exponent_bits] : {std::pair{NumberType::f16, 5}, {NumberType::bf16, 8}}) {
     SCOPED_TRACE(exponent_bits);
     std::vector<std::vector<std::uint16_t>> patterns;
     std::vector<Gradient> gradients;
@@ -114,12 +114,12 @@ TEST_P(EverySparsifier, TakesHalfPrecisionGradients) {
 }
 
 TEST_P(EverySparsifier, CountsStepsFromTheFirstOfItsPlace) {
-  Place place = somewhere(1000);
-  place.role = Role::server;
+  SifterContext context = somewhere(1000);
+  context.role = Role::server;
   for (const std::uint64_t first : {std::uint64_t{1}, std::uint64_t{2}, (std::uint64_t{5} << 32U) + 7}) {
     SCOPED_TRACE(first);
-    place.first_step = first;
-    ASSERT_NO_FATAL_FAILURE(check_input(GetParam(), reference::input("normal"), place, kSteps));
+    context.first_step = first;
+    ASSERT_NO_FATAL_FAILURE(check_input(GetParam(), reference::input("normal"), context, kSteps));
   }
 }
 
@@ -135,13 +135,13 @@ TEST_P(EverySparsifier, RefusesSizesThatDiffer) {
 
 // With numbers that add without rounding, a step that is taken back leaves no trace: neither in the memory nor in
 // counts, records or what was observed.
-void expect_no_trace(const std::string& spec, const Place& place) {
-  const std::size_t n = place.layout.dim();
+void expect_no_trace(const std::string& spec, const SifterContext& context) {
+  const std::size_t n = context.layout.dim();
   SCOPED_TRACE(spec + ", n " + std::to_string(n));
   const std::vector<Numbers> gradients = reference::sequence(reference::input("exact"), n, kSteps, 5);
-  const std::vector<Step> straight = record({spec, place, borrow(gradients)}, machines().front());
+  const std::vector<Step> straight = record({spec, context, borrow(gradients)}, machines().front());
 
-  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(spec, place);
+  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(spec, context);
   Numbers memory(n);
   SparseVector out;
   const Numbers numbers = reference::exact_numbers(n, 99, 6);
@@ -154,18 +154,18 @@ void expect_no_trace(const std::string& spec, const Place& place) {
       sparsifier->sift(mistake, memory, out);
       sparsifier->undo(mistake, memory, out);
       ASSERT_EQ(memory, before);
-      ASSERT_EQ(sparsifier->vote(), nullptr);
+      ASSERT_FALSE(sparsifier->vote());
     }
     sparsifier->sift(Gradient(gradients[t]), memory, out);
     ASSERT_TRUE(same_bits(straight[t].out, out));
     ASSERT_TRUE(same_bits(straight[t].memory, memory));
-    sparsifier->observe(out, made_up_update(out, place));
+    sparsifier->observe(out, made_up_update(out, context));
   }
 }
 
 TEST_P(EverySparsifier, TakesTheLastStepBack) {
   for (const std::size_t n : {1U, 300U, 70001U}) ASSERT_NO_FATAL_FAILURE(expect_no_trace(GetParam(), somewhere(n)));
-  const Place layers = somewhere(layout_of({300, 5, 0, 700, 9, 1}), Scope::layer);
+  const SifterContext layers = somewhere(layout_of({300, 5, 0, 700, 9, 1}), Scope::layer);
   ASSERT_NO_FATAL_FAILURE(expect_no_trace(GetParam(), layers));
   if (has_dense_below()) {
     ASSERT_NO_FATAL_FAILURE(expect_no_trace(with(GetParam(), "dense_below=10"), layers));

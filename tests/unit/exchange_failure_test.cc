@@ -8,25 +8,25 @@
 
 #include "exchange/tampering.h"
 #include "unit/bits.h"
-#include "unit/ways.h"
+#include "unit/exchange_cases.h"
 
 namespace sparsewire {
 namespace {
 
 using bodies::BadEntry;
 using bodies::Bytes;
+using bodies::ExchangeCase;
 using bodies::kRanks;
 using bodies::Numbers;
 using bodies::Plan;
 using bodies::Runner;
-using bodies::Way;
 using ::testing::HasSubstr;
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kLargest = std::numeric_limits<float>::max();
 
-INSTANTIATE_TEST_SUITE_P(All, EveryWay, every_spec_and_way(), spec_and_way_as_name);
+INSTANTIATE_TEST_SUITE_P(All, EveryExchangeCase, every_spec_and_case(), spec_and_case_as_name);
 
 std::vector<Bytes> saved_after(const Plan& plan, int ranks, std::uint64_t steps) {
   std::vector<Bytes> states(static_cast<std::size_t>(ranks));
@@ -38,9 +38,9 @@ std::vector<Bytes> saved_after(const Plan& plan, int ranks, std::uint64_t steps)
   return states;
 }
 
-TEST_P(EveryWay, FailsOnAllRanksIfOneGradientIsBad) {
+TEST_P(EveryExchangeCase, FailsOnAllRanksIfOneGradientIsBad) {
   for (const char* codec : {"auto", "auto:values=bf16"}) {
-    Plan plan = EveryWay::plan(codec);
+    Plan plan = EveryExchangeCase::plan(codec);
     if (is_all_reduce() && plan.config.codec != "auto") continue;
     plan.layout = 401;
     plan.fill = bodies::fill_exact_gradient;
@@ -73,8 +73,8 @@ TEST(BadGradientOnAllRanks, LeavesNoTraceWhereAutoGoesDense) {
   }
 }
 
-TEST_P(EveryWay, FailsAlsoInTheFirstStepAndTwiceInARow) {
-  Plan plan = EveryWay::plan();
+TEST_P(EveryExchangeCase, FailsAlsoInTheFirstStepAndTwiceInARow) {
+  Plan plan = EveryExchangeCase::plan();
   plan.layout = 101;
   for (const int ranks : kRanks) {
     run_on_threads(ranks, [&](Transport& transport) {
@@ -94,11 +94,11 @@ TEST_P(EveryWay, FailsAlsoInTheFirstStepAndTwiceInARow) {
 
 // The memory of one worker holds numbers to which the next gradient cannot be added.
 TEST(BadGradientOnAllRanks, IsAlsoASumThatOverflows) {
-  for (const Way& way : bodies::every_way()) {
+  for (const ExchangeCase& setup : bodies::every_exchange_case()) {
     for (const int bad_rank : {0, 1, 2}) {
-      Plan plan = bodies::plan_of("topk:k=3", way);
+      Plan plan = bodies::plan_of("topk:k=3", setup);
       plan.layout = 101;
-      if (way.downlink) plan.config.downlink = "dense";
+      if (setup.downlink) plan.config.downlink = "dense";
       run_on_threads(3, [&](Transport& transport) {
         Runner run(plan, transport);
         const bool is_bad = transport.rank() == bad_rank;
@@ -147,10 +147,10 @@ TEST(BadGradientOnAllRanks, IsAlsoAServersSumThatOverflows) {
 // Shares are rounded, so those of some numbers of ranks add up to a bit more than 1: the mean of the largest number
 // may overflow. Either all ranks throw, or the update is finite.
 TEST(BadGradientOnAllRanks, IsTheOnlyAnswerToAMeanThatOverflows) {
-  for (const Way& way : bodies::every_way()) {
+  for (const ExchangeCase& setup : bodies::every_exchange_case()) {
     for (int ranks = 2; ranks <= 12; ++ranks) {
-      Plan plan = bodies::plan_of("dense", way);
-      if (way.exchange == "auto") plan.config.sparsifier = "topk:k=2";
+      Plan plan = bodies::plan_of("dense", setup);
+      if (setup.exchange == "auto") plan.config.sparsifier = "topk:k=2";
       plan.layout = 50;
       plan.weights.assign(static_cast<std::size_t>(ranks), 1.0);
       plan.weights[0] = 1.37;
@@ -170,12 +170,12 @@ TEST(BadGradientOnAllRanks, IsTheOnlyAnswerToAMeanThatOverflows) {
 
 // Rounding to bf16 may go up, and beyond the largest number.
 TEST(TheLargestNumber, TravelsWithEveryFormatOfValues) {
-  for (const Way& way : bodies::every_way()) {
+  for (const ExchangeCase& setup : bodies::every_exchange_case()) {
     for (const char* values : {"f32", "f16", "bf16", "int8", "int4", "int2"}) {
       for (const int ranks : {1, 2, 3, 7}) {
         for (const char* sparsifier : {"topk:k=2", "dense"}) {
-          Plan plan = bodies::plan_of(sparsifier, way, "auto:values=" + std::string(values));
-          if (way.exchange == "dense" && plan.config.codec != "auto:values=f32" &&
+          Plan plan = bodies::plan_of(sparsifier, setup, "auto:values=" + std::string(values));
+          if (setup.exchange == "dense" && plan.config.codec != "auto:values=f32" &&
               plan.config.codec != "auto:values=bf16") {
             continue;
           }
@@ -292,8 +292,8 @@ TEST(WeightsOfWorkers, AreRefusedOnAllRanksUnlessTheyAddUpToSomething) {
                                                          {{nan, 1, 1}, false},
                                                          {{1, 1, infinity}, false},
                                                          {{1e308, 1e308, 1e308}, false}}) {
-    for (const Way& way : bodies::every_way()) {
-      Plan plan = bodies::plan_of("topk:ratio=0.1", way);
+    for (const ExchangeCase& setup : bodies::every_exchange_case()) {
+      Plan plan = bodies::plan_of("topk:ratio=0.1", setup);
       plan.weights = weights;
       const auto errors = errors_of(3, [&](Transport& transport) {
         Runner run(plan, transport);
@@ -308,10 +308,10 @@ TEST(WeightsOfWorkers, AreRefusedOnAllRanksUnlessTheyAddUpToSomething) {
 
 // Its entries arrive with weight 0: they change nothing, and are no error either.
 TEST(WeightsOfWorkers, MayBeZero) {
-  for (const Way& way : bodies::every_way()) {
+  for (const ExchangeCase& setup : bodies::every_exchange_case()) {
     for (const std::string& spec : example_specs()) {
       for (const char* codec : {"auto", "auto:values=bf16"}) {
-        Plan plan = bodies::plan_of(spec, way, codec);
+        Plan plan = bodies::plan_of(spec, setup, codec);
         plan.weights = {1, 0, 2};
         run_on_threads(3, [&](Transport& transport) { bodies::replicas_stay_equal(transport, plan, 4); });
       }
@@ -351,12 +351,12 @@ TEST(WrongPlans, AreRefusedOnAllRanks) {
 
 // ---- Ranks that are at different places ----
 
-TEST(WorkersAtDifferentPlaces, AreNoticedByAllRanks) {
-  for (const Way& way : bodies::every_way()) {
+TEST(WorkersOutOfStep, AreNoticedByAllRanks) {
+  for (const ExchangeCase& setup : bodies::every_exchange_case()) {
     for (const bool same_plan : {true, false}) {
       for (const int odd : {0, 1, 2}) {
-        SCOPED_TRACE(way.name() + ", rank " + std::to_string(odd));
-        const Plan plan = bodies::plan_of("topk:ratio=0.1", way);
+        SCOPED_TRACE(setup.name() + ", rank " + std::to_string(odd));
+        const Plan plan = bodies::plan_of("topk:ratio=0.1", setup);
         Plan other = plan;
         if (!same_plan) other.layout = 77;
         std::atomic<int> told = 0;
@@ -368,7 +368,7 @@ TEST(WorkersAtDifferentPlaces, AreNoticedByAllRanks) {
           try {
             next.step(1);
           } catch (const TransportError& error) {
-            EXPECT_THAT(error.what(), HasSubstr("at another place"));
+            EXPECT_THAT(error.what(), HasSubstr("is not in the same step as rank 0"));
             EXPECT_EQ(error.rank(), odd == 0 ? 1 : odd);  // all compare with rank 0
             ++told;
           }
@@ -381,10 +381,10 @@ TEST(WorkersAtDifferentPlaces, AreNoticedByAllRanks) {
   }
 }
 
-TEST(WorkersAtDifferentPlaces, AreNoticedAlsoIfOneIsAStepBehind) {
-  for (const Way& way : bodies::every_way()) {
-    SCOPED_TRACE(way.name());
-    const Plan plan = bodies::plan_of("topk:ratio=0.1", way);
+TEST(WorkersOutOfStep, AreNoticedAlsoIfOneIsAStepBehind) {
+  for (const ExchangeCase& setup : bodies::every_exchange_case()) {
+    SCOPED_TRACE(setup.name());
+    const Plan plan = bodies::plan_of("topk:ratio=0.1", setup);
     const std::vector<Bytes> early = saved_after(plan, 3, 1);
     const std::vector<Bytes> late = saved_after(plan, 3, 2);
     std::atomic<int> told = 0;
@@ -410,8 +410,8 @@ class CuttingTransport final : public WrappedTransport {
   using WrappedTransport::WrappedTransport;
   std::size_t cut = 0;  // bytes, from the end
 
-  void move(std::span<const Outgoing> out, std::span<const Incoming> in) override {
-    WrappedTransport::move(out, in);
+  void send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) override {
+    WrappedTransport::send_receive(out, in);
     for (const Incoming& message : in) {
       if (message.rank != 1) continue;
       const auto less = static_cast<std::ptrdiff_t>(std::min(cut, message.bytes->size()));
@@ -423,10 +423,10 @@ class CuttingTransport final : public WrappedTransport {
 
 // Of rank 0 alone: where it serves, it has to tell the others.
 TEST(AnUnreadableFrame, IsNamedByAllWhereServersReadIt) {
-  for (const Way& way : {Way{"server"}, {"server", true}}) {
+  for (const ExchangeCase& setup : {ExchangeCase{"server"}, {"server", true}}) {
     for (const std::size_t cut : {1U, 30U, 1000000U}) {
-      SCOPED_TRACE(way.name() + ", " + std::to_string(cut) + " bytes");
-      const Plan plan = bodies::plan_of("topk:ratio=0.1", way);
+      SCOPED_TRACE(setup.name() + ", " + std::to_string(cut) + " bytes");
+      const Plan plan = bodies::plan_of("topk:ratio=0.1", setup);
       std::atomic<int> told = 0;
       run_on_threads(3, [&](Transport& transport) {
         CuttingTransport cutting(transport);
@@ -448,9 +448,9 @@ TEST(AnUnreadableFrame, IsNamedByAllWhereServersReadIt) {
 }
 
 TEST(AnUnreadableFrame, EndsTheWorkerThatGotIt) {
-  for (const Way& way : {Way{"allgather"}, {"sharded"}, {"sharded", true}, {"dense"}}) {
-    SCOPED_TRACE(way.name());
-    const Plan plan = bodies::plan_of("topk:ratio=0.1", way);
+  for (const ExchangeCase& setup : {ExchangeCase{"allgather"}, {"sharded"}, {"sharded", true}, {"dense"}}) {
+    SCOPED_TRACE(setup.name());
+    const Plan plan = bodies::plan_of("topk:ratio=0.1", setup);
     std::atomic<int> told = 0;
     const auto body = [&](Transport& transport) {
       CuttingTransport cutting(transport);
@@ -500,16 +500,17 @@ std::vector<Seen> run_tampered(const Plan& plan, int ranks, int victim, std::uin
 }
 
 TEST(ReplicasThatDiffer, AreFoundAtTheNextCheckOnAllRanks) {
-  for (const Way& way : {Way{"allgather"}, {"server"}, {"server", true}, {"sharded"}, {"sharded", true}}) {
+  for (const ExchangeCase& setup :
+       {ExchangeCase{"allgather"}, {"server"}, {"server", true}, {"sharded"}, {"sharded", true}}) {
     for (const int victim : {1, 2}) {
       for (const std::uint64_t tampered : {4U, 6U, 8U}) {
-        Plan plan = bodies::plan_of("topk:ratio=0.1", way);
+        Plan plan = bodies::plan_of("topk:ratio=0.1", setup);
         plan.config.check_every = 4;
         const std::uint64_t found = (tampered + 3) / 4 * 4;
         for (const Seen& seen : run_tampered(plan, 4, victim, tampered)) {
           EXPECT_THAT(seen.text, HasSubstr("rank " + std::to_string(victim)))
-              << way.name() << ", a bit in step " << tampered;
-          EXPECT_EQ(seen.steps, found) << way.name() << ", a bit in step " << tampered;
+              << setup.name() << ", a bit in step " << tampered;
+          EXPECT_EQ(seen.steps, found) << setup.name() << ", a bit in step " << tampered;
         }
       }
     }
@@ -517,8 +518,8 @@ TEST(ReplicasThatDiffer, AreFoundAtTheNextCheckOnAllRanks) {
 }
 
 TEST(ReplicasThatDiffer, AreNeverLookedForWithoutChecks) {
-  for (const Way& way : {Way{"allgather"}, {"server", true}, {"sharded", true}}) {
-    Plan plan = bodies::plan_of("topk:ratio=0.1", way);
+  for (const ExchangeCase& setup : {ExchangeCase{"allgather"}, {"server", true}, {"sharded", true}}) {
+    Plan plan = bodies::plan_of("topk:ratio=0.1", setup);
     plan.config.check_every = 0;
     for (const Seen& seen : run_tampered(plan, 3, 1, 5)) {
       EXPECT_EQ(seen.text, "");
@@ -530,10 +531,10 @@ TEST(ReplicasThatDiffer, AreNeverLookedForWithoutChecks) {
 // ---- Ranks that are gone ----
 
 TEST(ARankThatThrowsBetweenSteps, IsNamedToAllOthersOfItsThreads) {
-  for (const Way& way : bodies::every_way()) {
+  for (const ExchangeCase& setup : bodies::every_exchange_case()) {
     for (const int lost : {0, 1, 3}) {
-      SCOPED_TRACE(way.name() + " without rank " + std::to_string(lost));
-      const Plan plan = bodies::plan_of("topk:ratio=0.1", way);
+      SCOPED_TRACE(setup.name() + " without rank " + std::to_string(lost));
+      const Plan plan = bodies::plan_of("topk:ratio=0.1", setup);
       std::atomic<int> told = 0;
       const auto body = [&](Transport& transport) {
         Runner run(plan, transport);
@@ -557,19 +558,19 @@ TEST(ARankThatThrowsBetweenSteps, IsNamedToAllOthersOfItsThreads) {
 }
 
 TEST(ARankThatEndsEarly, IsNamedToAllOthers) {
-  for (const Way& way : bodies::every_way()) {
-    const Plan plan = bodies::plan_of("topk:ratio=0.1", way);
+  for (const ExchangeCase& setup : bodies::every_exchange_case()) {
+    const Plan plan = bodies::plan_of("topk:ratio=0.1", setup);
     std::atomic<int> told = 0;
     run_on_threads(3, [&](Transport& transport) {
       Runner run(plan, transport);
       try {
         for (std::uint64_t t = 0; t < (transport.rank() == 1 ? 3U : 5U); ++t) run.step(t);
       } catch (const TransportError& error) {
-        EXPECT_EQ(error.rank(), 1) << way.name();
+        EXPECT_EQ(error.rank(), 1) << setup.name();
         ++told;
       }
     });
-    EXPECT_EQ(told, 2) << way.name();
+    EXPECT_EQ(told, 2) << setup.name();
   }
 }
 

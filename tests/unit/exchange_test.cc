@@ -6,19 +6,19 @@
 
 #include "exchange/simulation.h"
 #include "unit/bits.h"
-#include "unit/ways.h"
+#include "unit/exchange_cases.h"
 
 namespace sparsewire {
 namespace {
 
+using bodies::ExchangeCase;
 using bodies::kRanks;
 using bodies::kSlowBuild;
 using bodies::Numbers;
 using bodies::Plan;
 using bodies::Runner;
-using bodies::Way;
 
-INSTANTIATE_TEST_SUITE_P(All, EveryWay, every_spec_and_way(), spec_and_way_as_name);
+INSTANTIATE_TEST_SUITE_P(All, EveryExchangeCase, every_spec_and_case(), spec_and_case_as_name);
 
 // Codecs take turns, so that each meets many ways.
 std::string codec_in_turn(int turn, bool is_all_reduce) {
@@ -29,21 +29,21 @@ std::string codec_in_turn(int turn, bool is_all_reduce) {
   return all[static_cast<std::size_t>(turn) % all.size()];
 }
 
-TEST_P(EveryWay, KeepsReplicasEqual) {
-  int turn = static_cast<int>(spec().size() + way().name().size());
+TEST_P(EveryExchangeCase, KeepsReplicasEqual) {
+  int turn = static_cast<int>(spec().size() + exchange_case().name().size());
   for (const int ranks : kRanks) {
-    Plan plan = EveryWay::plan(codec_in_turn(turn++, is_all_reduce()));
+    Plan plan = EveryExchangeCase::plan(codec_in_turn(turn++, is_all_reduce()));
     plan.layout = 1001;
     run_on_threads(ranks,
                    [&](Transport& transport) { bodies::replicas_stay_equal(transport, plan, kSlowBuild ? 20 : 1000); });
   }
 }
 
-TEST_P(EveryWay, LosesNothing) {
+TEST_P(EveryExchangeCase, LosesNothing) {
   for (const char* values : {"f32", "bf16", "int4"}) {
     if (is_all_reduce() && std::string(values) != "f32") continue;  // bf16 sums round on the way: nobody can keep that
     for (const int ranks : {1, 3, 8}) {
-      Plan plan = EveryWay::plan("auto:values=" + std::string(values));
+      Plan plan = EveryExchangeCase::plan("auto:values=" + std::string(values));
       plan.layout = 701;
       if (ranks == 8) plan.weights = {0, 1, 0.25, 7, 0, 1e-3};
       run_on_threads(ranks,
@@ -78,11 +78,11 @@ void check_simulation(const Plan& plan, int ranks, int steps, int votes = 0) {
 }
 
 // The update, downlinks included, is what the rules say; so RegTop-k observed what really came back.
-TEST_P(EveryWay, AgreesWithASimulation) {
-  if (is_all_reduce() || way().exchange == "auto") GTEST_SKIP() << "the engine's order of summing is its own";
+TEST_P(EveryExchangeCase, AgreesWithASimulation) {
+  if (is_all_reduce() || exchange_case().exchange == "auto") GTEST_SKIP() << "the engine's order of summing is its own";
   for (const char* values : {"f32", "f16", "bf16", "int8", "int4,block=16", "int2"}) {
     for (const int ranks : kRanks) {
-      Plan plan = EveryWay::plan("auto:values=" + std::string(values));
+      Plan plan = EveryExchangeCase::plan("auto:values=" + std::string(values));
       plan.layout = 333;
       ASSERT_NO_FATAL_FAILURE(check_simulation(plan, ranks, kSlowBuild ? 6 : 30));
     }
@@ -91,9 +91,9 @@ TEST_P(EveryWay, AgreesWithASimulation) {
 
 TEST(Exchange, AgreesWithASimulationWhereModelsAreSmallerThanRanks) {
   for (const char* sparsifier : {"topk:ratio=0.1", "topk:k=1", "randomk:ratio=0.5", "dense"}) {
-    for (const Way& way : {Way{"allgather"}, {"server", true}, {"sharded"}, {"sharded", true}}) {
+    for (const ExchangeCase& setup : {ExchangeCase{"allgather"}, {"server", true}, {"sharded"}, {"sharded", true}}) {
       for (const std::uint64_t dim : {1U, 15U, 16U, 17U, 40U}) {
-        Plan plan = bodies::plan_of(sparsifier, way);
+        Plan plan = bodies::plan_of(sparsifier, setup);
         plan.layout = dim;
         for (const int ranks : {2, 5}) ASSERT_NO_FATAL_FAILURE(check_simulation(plan, ranks, 5));
       }
@@ -104,12 +104,12 @@ TEST(Exchange, AgreesWithASimulationWhereModelsAreSmallerThanRanks) {
 TEST(Exchange, AgreesWithASimulationLayerByLayerAndWithEachFeedback) {
   const Layout layout({{"a", 100}, {"b", 3}, {"c", 0}, {"d", 500}, {"e", 64}});
   for (const char* feedback : {"ef:decay=0.9", "none", "momentum:m=0.9", "momentum:m=0.5,clip=1"}) {
-    for (const Way& way : {Way{"allgather"}, {"server", true}, {"sharded", true}}) {
-      Plan plan = bodies::plan_of("topk:ratio=0.05,dense_below=10", way, "auto:values=bf16");
+    for (const ExchangeCase& setup : {ExchangeCase{"allgather"}, {"server", true}, {"sharded", true}}) {
+      Plan plan = bodies::plan_of("topk:ratio=0.05,dense_below=10", setup, "auto:values=bf16");
       plan.config.scope = Scope::layer;
       plan.config.feedback = feedback;
-      plan.config.downlink = way.downlink ? "topk:k=50" : "";
-      plan.config.downlink_codec = way.downlink ? "raw32" : "";
+      plan.config.downlink = setup.downlink ? "topk:k=50" : "";
+      plan.config.downlink_codec = setup.downlink ? "raw32" : "";
       plan.layout = layout;
       ASSERT_NO_FATAL_FAILURE(check_simulation(plan, 3, 20));
     }
@@ -151,12 +151,13 @@ TEST(Exchange, GivesTheSameBitsByGatherAndByServerForIntegers) {
 
 // The simulation's median is found by sorting; other thresholds would send other entries.
 TEST(ThresholdOfAllRanks, IsTheMedianOfTheirs) {
-  for (const Way& way : {Way{"allgather"}, {"server"}, {"server", true}, {"sharded"}, {"sharded", true}}) {
+  for (const ExchangeCase& setup :
+       {ExchangeCase{"allgather"}, {"server"}, {"server", true}, {"sharded"}, {"sharded", true}}) {
     for (const int ranks : kRanks) {
-      Plan plan = bodies::plan_of("threshold:ratio=0.05,calibrate=7", way);
+      Plan plan = bodies::plan_of("threshold:ratio=0.05,calibrate=7", setup);
       plan.layout = 2003;
-      if (way.downlink) plan.config.downlink = "threshold:ratio=0.04,calibrate=12";
-      ASSERT_NO_FATAL_FAILURE(check_simulation(plan, ranks, 40, way.downlink ? 2 : 1));
+      if (setup.downlink) plan.config.downlink = "threshold:ratio=0.04,calibrate=12";
+      ASSERT_NO_FATAL_FAILURE(check_simulation(plan, ranks, 40, setup.downlink ? 2 : 1));
     }
   }
 }
@@ -168,9 +169,9 @@ TEST(ThresholdOfAllRanks, IsVotedOnWhereSomeRegionsAreEmpty) {
 }
 
 TEST(Exchange, WorksOnAnEmptyModel) {
-  for (const Way& way : bodies::every_way()) {
-    SCOPED_TRACE(way.name());
-    Plan plan = bodies::plan_of("topk:ratio=0.1", way);
+  for (const ExchangeCase& setup : bodies::every_exchange_case()) {
+    SCOPED_TRACE(setup.name());
+    Plan plan = bodies::plan_of("topk:ratio=0.1", setup);
     plan.layout = 0;
     run_on_threads(3, [&](Transport& transport) {
       Runner run(plan, transport);
@@ -180,10 +181,10 @@ TEST(Exchange, WorksOnAnEmptyModel) {
 }
 
 TEST(Exchange, GivesTheUpdateAlsoWithoutItsZeros) {
-  for (const Way& way : bodies::every_way()) {
+  for (const ExchangeCase& setup : bodies::every_exchange_case()) {
     for (const char* codec : {"auto", "auto:values=bf16"}) {
-      SCOPED_TRACE(way.name());
-      Plan plan = bodies::plan_of("topk:ratio=0.1", way, codec);
+      SCOPED_TRACE(setup.name());
+      Plan plan = bodies::plan_of("topk:ratio=0.1", setup, codec);
       run_on_threads(4, [&](Transport& transport) {
         Runner run(plan, transport);
         for (std::uint64_t t = 0; t < 5; ++t) {
@@ -200,8 +201,8 @@ TEST(Exchange, GivesTheUpdateAlsoWithoutItsZeros) {
   }
 }
 
-TEST_P(EveryWay, WorksInPlace) {
-  const Plan plan = EveryWay::plan("auto:values=bf16");
+TEST_P(EveryExchangeCase, WorksInPlace) {
+  const Plan plan = EveryExchangeCase::plan("auto:values=bf16");
   run_on_threads(3, [&](Transport& transport) {
     Runner apart(plan, transport);
     Runner in_place(plan, transport);
@@ -215,9 +216,9 @@ TEST_P(EveryWay, WorksInPlace) {
 }
 
 TEST(Exchange, TellsAllRanksTheFlagsOfAll) {
-  for (const Way& way : bodies::every_way()) {
-    SCOPED_TRACE(way.name());
-    const Plan plan = bodies::plan_of("topk:ratio=0.1", way);
+  for (const ExchangeCase& setup : bodies::every_exchange_case()) {
+    SCOPED_TRACE(setup.name());
+    const Plan plan = bodies::plan_of("topk:ratio=0.1", setup);
     run_on_threads(3, [&](Transport& transport) {
       Runner run(plan, transport);
       const auto mine = static_cast<std::uint8_t>(1U << transport.rank());
@@ -228,9 +229,9 @@ TEST(Exchange, TellsAllRanksTheFlagsOfAll) {
 }
 
 TEST(Exchange, TellsAllRanksTheMeanLossOfAll) {
-  for (const Way& way : bodies::every_way()) {
-    SCOPED_TRACE(way.name());
-    Plan plan = bodies::plan_of("topk:ratio=0.1", way);
+  for (const ExchangeCase& setup : bodies::every_exchange_case()) {
+    SCOPED_TRACE(setup.name());
+    Plan plan = bodies::plan_of("topk:ratio=0.1", setup);
     plan.weights = {2, 1, 1};
     run_on_threads(3, [&](Transport& transport) {
       Runner run(plan, transport);
@@ -313,10 +314,11 @@ TEST(AutoExchange, GoesDenseAndBackAgain) {
 // Many entries are sent again and again, so that what was observed of them decides.
 TEST(RegTopKOverAnExchange, ObservesWhatTheWorkersReallyReceived) {
   for (const char* sparsifier : {"regtopk:ratio=0.3,mu=1", "regtopk:ratio=0.3,mu=0.5,form=b"}) {
-    for (const Way& way : {Way{"allgather"}, {"server"}, {"server", true}, {"sharded"}, {"sharded", true}}) {
+    for (const ExchangeCase& setup :
+         {ExchangeCase{"allgather"}, {"server"}, {"server", true}, {"sharded"}, {"sharded", true}}) {
       for (const char* codec : {"auto", "auto:values=bf16", "auto:values=int4"}) {
-        Plan plan = bodies::plan_of(sparsifier, way, codec);
-        plan.config.downlink = way.downlink ? "topk:ratio=0.2" : "";
+        Plan plan = bodies::plan_of(sparsifier, setup, codec);
+        plan.config.downlink = setup.downlink ? "topk:ratio=0.2" : "";
         plan.layout = 333;
         ASSERT_NO_FATAL_FAILURE(check_simulation(plan, 3, kSlowBuild ? 10 : 40));
       }

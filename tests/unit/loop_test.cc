@@ -16,8 +16,8 @@
 #include "sparsewire/errors.h"
 #include "train/optimiser.h"
 #include "train/problem.h"
+#include "train/run_or_fail.h"
 #include "train/schedule.h"
-#include "train/together.h"
 
 namespace sparsewire::train {
 namespace {
@@ -174,7 +174,7 @@ TEST(Loop, ReportsEveryStepAndEvaluatesEverySoOften) {
   std::vector<std::uint64_t> evaluated;
   const Result result = run(config, [&](auto& one) {
     if (one.transport.rank() != 0) return;
-    one.look = [&](const StepReport& report) {
+    one.on_step = [&](const StepReport& report) {
       steps.push_back(report.step);
       if (report.evaluation) evaluated.push_back(report.step);
     };
@@ -182,8 +182,8 @@ TEST(Loop, ReportsEveryStepAndEvaluatesEverySoOften) {
   EXPECT_EQ(steps.size(), 25U);
   EXPECT_EQ(steps.back(), 25U);
   EXPECT_EQ(evaluated, (std::vector<std::uint64_t>{10, 20, 25}));
-  EXPECT_GT(result.books.bytes_up, 0U);
-  EXPECT_GT(result.books.bytes_down, 0U);
+  EXPECT_GT(result.totals.bytes_up, 0U);
+  EXPECT_GT(result.totals.bytes_down, 0U);
 }
 
 TEST(Loop, DoesNothingInNoSteps) {
@@ -191,7 +191,7 @@ TEST(Loop, DoesNothingInNoSteps) {
   config.steps = 0;
   const Result result = run(config);
   EXPECT_TRUE(result.finished);
-  EXPECT_TRUE(std::isnan(result.books.loss));
+  EXPECT_TRUE(std::isnan(result.totals.loss));
   EXPECT_TRUE(result.evaluation.has_value());
 }
 
@@ -275,8 +275,8 @@ TEST(Loop, NamesTheLastCheckpointWhereItDiverges) {
 TEST(Loop, ReportsTheMeanLossOfAllWorkers) {
   TrainConfig config = small();
   config.sparsifier = "topk:k=1";
-  Breaks problem(2, 24, 4, 1);                            // in the last step 1, 1 and 4
-  EXPECT_NEAR(run(config, problem).books.loss, 2, 1e-6);  // weights of workers are floats
+  Breaks problem(2, 24, 4, 1);                             // in the last step 1, 1 and 4
+  EXPECT_NEAR(run(config, problem).totals.loss, 2, 1e-6);  // weights of workers are floats
 }
 
 // The wish comes on one rank, and all stop at the same step.
@@ -289,7 +289,7 @@ TEST(Loop, StopsOnAllRanksWhereOneIsAskedTo) {
     config.resume = true;
     std::atomic<int> calls = 0;
     const Result stopped = run(config, [&](auto& one) {
-      if (one.transport.rank() == asked) one.is_stop_wished = [&] { return ++calls == 8; };
+      if (one.transport.rank() == asked) one.stop_requested = [&] { return ++calls == 8; };
     });
     EXPECT_FALSE(stopped.finished);
     EXPECT_EQ(stopped.step, 8U);
@@ -298,9 +298,9 @@ TEST(Loop, StopsOnAllRanksWhereOneIsAskedTo) {
     EXPECT_TRUE(resumed.finished);
     EXPECT_EQ(resumed.first_step, 8U);
     EXPECT_EQ(resumed.weights_crc32c, whole.weights_crc32c);
-    EXPECT_EQ(resumed.books.bytes_up, whole.books.bytes_up);
-    EXPECT_EQ(resumed.books.bytes_down, whole.books.bytes_down);
-    EXPECT_EQ(resumed.books.total_error, whole.books.total_error);
+    EXPECT_EQ(resumed.totals.bytes_up, whole.totals.bytes_up);
+    EXPECT_EQ(resumed.totals.bytes_down, whole.totals.bytes_down);
+    EXPECT_EQ(resumed.totals.total_error, whole.totals.total_error);
   }
 }
 

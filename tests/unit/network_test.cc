@@ -134,12 +134,12 @@ TEST(Network, SurvivesOutputsOfAnySize) {
 
 TEST(Mlp, NamesItsTensors) {
   const auto problem = make_problem("mlp:inputs=5,hidden=4x3,classes=2,samples=9,held_back=9", {});
-  const Layout expected(std::vector<Tensor>{{"layer0.weight", 20},
-                                            {"layer0.bias", 4},
-                                            {"layer1.weight", 12},
-                                            {"layer1.bias", 3},
-                                            {"layer2.weight", 6},
-                                            {"layer2.bias", 2}});
+  const Layout expected(std::vector<TensorRange>{{"layer0.weight", 20},
+                                                 {"layer0.bias", 4},
+                                                 {"layer1.weight", 12},
+                                                 {"layer1.bias", 3},
+                                                 {"layer2.weight", 6},
+                                                 {"layer2.bias", 2}});
   EXPECT_EQ(problem->layout(), expected);
 }
 

@@ -70,7 +70,7 @@ class Npy : public ::testing::Test {
 TEST_F(Npy, ReadsWhatNumpyWrites) {
   for (const char version : {'\1', '\2', '\3'}) {
     const Array array = read(npy(kPlain, numbers(12), version));
-    EXPECT_EQ(array.type, Type::f32);
+    EXPECT_EQ(array.type, NumberType::f32);
     EXPECT_EQ(array.shape, Shape{3});
     EXPECT_EQ(array.size, 3U);
     EXPECT_EQ(std::memcmp(array.bytes.storage.data(), numbers(12).data(), 12), 0);
@@ -95,7 +95,7 @@ TEST_F(Npy, ReadsEveryShape) {
 TEST_F(Npy, ReadsHalves) {
   for (const char* descr : {"'<f2'", "'=f2'", "'f2'", "\"<f2\""}) {
     const Array array = read(npy(with_shape("(5,)", "False", descr), numbers(10)));
-    EXPECT_EQ(array.type, Type::f16);
+    EXPECT_EQ(array.type, NumberType::f16);
     EXPECT_EQ(array.size, 5U);
   }
 }
@@ -240,7 +240,7 @@ TEST_F(Npy, ReadsBackWhatItWrote) {
     EXPECT_EQ((folder_.read("b.npy").size() - 4 * size) % 64, 0U);
     const Array array = read_npy(folder_ / "b.npy");
     EXPECT_EQ(array.shape, shape);
-    EXPECT_EQ(array.type, Type::f32);
+    EXPECT_EQ(array.type, NumberType::f32);
     EXPECT_EQ(std::vector<float>(array.floats().begin(), array.floats().end()), floats);
   }
 }

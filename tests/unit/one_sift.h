@@ -19,13 +19,14 @@ inline SparseVector sift_afresh(Sparsifier& sparsifier, const reference::Numbers
   return out;
 }
 
-inline SparseVector sift_once(const std::string& spec, const reference::Numbers& gradient, Place place) {
-  if (place.layout.dim() == 0) place.layout = gradient.size();
-  return sift_afresh(*make_sparsifier(spec, place), gradient);
+inline SparseVector sift_once(const std::string& spec, const reference::Numbers& gradient, SifterContext context) {
+  if (context.layout.dim() == 0) context.layout = gradient.size();
+  return sift_afresh(*make_sparsifier(spec, context), gradient);
 }
 
-inline Indices sent_once(const std::string& spec, const reference::Numbers& gradient, const Place& place = {}) {
-  return sift_once(spec, gradient, place).indices;
+inline Indices sent_once(const std::string& spec, const reference::Numbers& gradient,
+                         const SifterContext& context = {}) {
+  return sift_once(spec, gradient, context).indices;
 }
 
 }  // namespace sparsewire

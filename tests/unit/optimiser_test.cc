@@ -127,13 +127,13 @@ class EveryOptimiser : public ::testing::TestWithParam<OptimiserInfo> {};
 
 std::vector<std::byte> saved(Optimiser& optimiser) {
   State state;
-  optimiser.transfer(state);
+  optimiser.serialize(state);
   return std::move(state).bytes();
 }
 
 void restore(Optimiser& optimiser, const std::vector<std::byte>& bytes) {
   State state(bytes);
-  optimiser.transfer(state);
+  optimiser.serialize(state);
   state.finish();
 }
 

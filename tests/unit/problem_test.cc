@@ -137,18 +137,18 @@ TEST_P(EveryProblem, GivesTheSameBitsFromManyThreads) {
     return answer;
   };
   const auto another = make(7);
-  std::vector<Answer> together(kWorkers + 1);
+  std::vector<Answer> at_once(kWorkers + 1);
   std::latch all_here(kWorkers + 1);
   std::vector<std::thread> threads;
   for (int worker = 0; worker <= kWorkers; ++worker) {
     threads.emplace_back([&, worker] {
       all_here.arrive_and_wait();
-      together[static_cast<std::size_t>(worker)] = ask(*another, worker);
+      at_once[static_cast<std::size_t>(worker)] = ask(*another, worker);
     });
   }
   for (std::thread& thread : threads) thread.join();
   for (int worker = kWorkers; worker >= 0; --worker) {
-    EXPECT_EQ(ask(*problem, worker), together[static_cast<std::size_t>(worker)]) << worker;
+    EXPECT_EQ(ask(*problem, worker), at_once[static_cast<std::size_t>(worker)]) << worker;
   }
 }
 

@@ -43,8 +43,8 @@ TEST(RandomK, DoesNotLookAtTheNumbers) {
 }
 
 TEST(RandomK, DrawsTheSameOnEveryWorkerWhenShared) {
-  const Place one{.layout = 1000, .rank = 1, .ranks = 4, .seed = 9};
-  Place two = one;
+  const SifterContext one{.layout = 1000, .rank = 1, .ranks = 4, .seed = 9};
+  SifterContext two = one;
   two.rank = 2;
   const Numbers zeros(1000);
   EXPECT_EQ(sent_once("randomk:k=20,shared=true", zeros, one), sent_once("randomk:k=20,shared=true", zeros, two));
@@ -56,8 +56,8 @@ TEST(RandomK, DrawsTheSameOnEveryWorkerWhenShared) {
 
 TEST(RandomK, PrefersTheSeedOfItsSpec) {
   const Numbers zeros(1000);
-  const Place one{.layout = 1000, .seed = 1};
-  const Place two{.layout = 1000, .seed = 2};
+  const SifterContext one{.layout = 1000, .seed = 1};
+  const SifterContext two{.layout = 1000, .seed = 2};
   EXPECT_NE(sent_once("randomk:k=20", zeros, one), sent_once("randomk:k=20", zeros, two));
   EXPECT_EQ(sent_once("randomk:k=20,seed=2", zeros, one), sent_once("randomk:k=20", zeros, two));
   EXPECT_EQ(sent_once("randomk:k=20,seed=18446744073709551615", zeros, one),
@@ -69,7 +69,7 @@ TEST(RandomK, DrawsAfreshInEveryStepAndUnit) {
   const Numbers zeros(1000);
   EXPECT_NE(sift_afresh(*sparsifier, zeros).indices, sift_afresh(*sparsifier, zeros).indices);
 
-  const Place layers{.layout = layout_of({500, 500}), .scope = Scope::layer};
+  const SifterContext layers{.layout = layout_of({500, 500}), .scope = Scope::layer};
   const Indices sent = sent_once("randomk:k=20", zeros, layers);
   ASSERT_EQ(sent.size(), 20U);
   Indices second_unit(sent.begin() + 10, sent.end());
@@ -101,15 +101,15 @@ TEST(RandomK, AgreesWithTheReferenceForEveryCount) {
   for (const char* keys : {"k=1", "k=2", "k=128", "k=129", "k=256", "k=257", "ratio=0.3,seed=77,shared=true"}) {
     const std::string spec = std::string("randomk:") + keys;
     ASSERT_NO_FATAL_FAILURE(check_input(spec, reference::input("normal"), {.layout = 257, .rank = 2, .ranks = 3}, 5));
-    const Place layers{.layout = layout_of({100, 0, 50, 7, 100}), .scope = Scope::layer, .seed = 4};
+    const SifterContext layers{.layout = layout_of({100, 0, 50, 7, 100}), .scope = Scope::layer, .seed = 4};
     ASSERT_NO_FATAL_FAILURE(check_input(spec, reference::input("normal"), layers, 5));
   }
 }
 
 TEST(RandomK, DrawsPositionsWithinTheEntriesThatAreNotDense) {
-  const Place place{.layout = layout_of({100, 5, 200, 3, 4, 300}), .seed = 8};
+  const SifterContext context{.layout = layout_of({100, 5, 200, 3, 4, 300}), .seed = 8};
   for (const char* spec : {"randomk:ratio=0.1,dense_below=10", "randomk:k=500,dense_below=10"}) {
-    ASSERT_NO_FATAL_FAILURE(check_input(spec, reference::input("normal"), place, 4));
+    ASSERT_NO_FATAL_FAILURE(check_input(spec, reference::input("normal"), context, 4));
   }
 }
 

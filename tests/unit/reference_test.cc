@@ -199,7 +199,7 @@ TEST(ReferenceFeedback, ClearsTheVelocityWhereItSends) {
   EXPECT_EQ(slow.sift(Numbers{1, 2}).out.values, (Numbers{5}));  // memory 2, velocity 0.5*2 + 2
   EXPECT_EQ(slow.memory(), (Numbers{1, 0}));
   EXPECT_EQ(slow.velocity(), (Numbers{1, 0}));
-  EXPECT_EQ(slow.books().total_error, 4 + 1);
+  EXPECT_EQ(slow.totals().total_error, 4 + 1);
 }
 
 TEST(ReferenceFeedback, ClipsTheLocalGradient) {
@@ -213,7 +213,7 @@ TEST(ReferenceFeedback, DropsOrScalesOrFades) {
   Feedback none("topk:k=1", "none", model(2));
   none.sift(Numbers{3, 2});
   EXPECT_EQ(none.memory(), (Numbers{0, 0}));
-  EXPECT_EQ(none.books().memory_norm2, 4);
+  EXPECT_EQ(none.totals().memory_norm2, 4);
   Feedback ef("topk:k=1", "ef:decay=0.5,scale=lr", model(2));
   ef.sift(Numbers{3, 2}, 2);
   EXPECT_EQ(ef.sift(Numbers{0, 1}, 1).out.values, (Numbers{3}));

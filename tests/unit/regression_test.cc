@@ -226,11 +226,11 @@ std::set<std::size_t> rows_drawn(Problem& problem, int worker, std::uint64_t ste
 TEST(Logreg, DrawsRowsAsAsked) {
   const Folder folder;
   folder.write("x", "1 1:1\n0 2:1\n1 3:1\n0 4:1\n1 5:1\n0 6:1\n1 7:1\n");
-  const ProblemPlace place{.workers = 3, .seed = 2, .data = folder / "x"};
-  const auto from_all = make_problem("logreg", place);
-  const auto from_own = make_problem("logreg:split=true", place);
-  const auto all_own = make_problem("logreg:batch=0", place);
-  const auto everything = make_problem("logreg:batch=0,split=false", place);
+  const ProblemPlace context{.workers = 3, .seed = 2, .data = folder / "x"};
+  const auto from_all = make_problem("logreg", context);
+  const auto from_own = make_problem("logreg:split=true", context);
+  const auto all_own = make_problem("logreg:batch=0", context);
+  const auto everything = make_problem("logreg:batch=0,split=false", context);
   const std::vector<std::set<std::size_t>> own = {{0, 3, 6}, {1, 4}, {2, 5}};
   int differ = 0;
   for (int worker = 0; worker < 3; ++worker) {

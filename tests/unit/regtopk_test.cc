@@ -36,7 +36,7 @@ class Team {
       Worker& worker = workers_[rank];
       Numbers slow_memory = worker.memory;
       const reference::Round expected = worker.slow->sift(gradients[rank], slow_memory);
-      const Sifted sifted = worker.fast->sift(Gradient(gradients[rank]), worker.memory, worker.sent);
+      const SiftNorms sifted = worker.fast->sift(Gradient(gradients[rank]), worker.memory, worker.sent);
       expect_step(expected, {worker.sent, sifted, worker.memory});
       const float weight = static_cast<float>(weights_[rank]);
       for (std::size_t i = 0; i < worker.sent.size(); ++i) {
@@ -64,7 +64,7 @@ class Team {
 
   const std::size_t n_;
   const std::vector<double> weights_;
-  std::vector<Place> places_;
+  std::vector<SifterContext> places_;
   std::vector<Worker> workers_;
 };
 
@@ -178,8 +178,8 @@ TEST(RegTopK, ForgetsARoundThatWasNotObserved) {
 }
 
 TEST(RegTopK, TakesItsWeightFromTheSpecThePlaceOrTheNumberOfRanks) {
-  const auto second_choice = [](const std::string& spec, const Place& place) {
-    const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(spec, place);
+  const auto second_choice = [](const std::string& spec, const SifterContext& context) {
+    const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(spec, context);
     Numbers memory(2);
     SparseVector out;
     const Numbers gradient = {10, 6};

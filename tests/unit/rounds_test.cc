@@ -1,4 +1,4 @@
-// Rounds of the engine for experiments: on threads, with books, and against the same rounds in double.
+// Rounds of the engine for experiments: on threads, with totals, and against the same rounds in double.
 #include "reproduce/rounds.h"
 
 #include <gtest/gtest.h>
@@ -26,22 +26,22 @@ Plan small_plan(const char* sparsifier, int workers, std::uint64_t rounds) {
 TEST(Rounds, KeepBooksOverAllWorkers) {
   const auto problem = small_problem(3);
   std::vector<std::uint64_t> seen;
-  const RoundBooks books =
+  const RoundTotals totals =
       run(small_plan("topk:k=5", 3, 7), *problem, [&](const Round& round) { seen.push_back(round.step); });
   EXPECT_EQ(seen, (std::vector<std::uint64_t>{0, 1, 2, 3, 4, 5, 6, 7}));
-  EXPECT_EQ(books.entries, std::vector<double>(7, 15));
-  EXPECT_EQ(books.entries_until(2), 10);
-  EXPECT_EQ(books.all_entries(), 35);
-  EXPECT_GT(books.peak(), 0);
-  EXPECT_GT(books.total_error(), books.peak());
-  EXPECT_LE(books.total_error(), 7 * books.peak());
+  EXPECT_EQ(totals.entries, std::vector<double>(7, 15));
+  EXPECT_EQ(totals.entries_until(2), 10);
+  EXPECT_EQ(totals.all_entries(), 35);
+  EXPECT_GT(totals.peak(), 0);
+  EXPECT_GT(totals.total_error(), totals.peak());
+  EXPECT_LE(totals.total_error(), 7 * totals.peak());
 }
 
 TEST(Rounds, OfDenseTrainingHoldNothingBack) {
   const auto problem = small_problem(2);
-  const RoundBooks books = run(small_plan("dense", 2, 4), *problem, [](const Round&) {});
-  EXPECT_EQ(books.peak(), 0);
-  EXPECT_EQ(books.all_entries(), 48);
+  const RoundTotals totals = run(small_plan("dense", 2, 4), *problem, [](const Round&) {});
+  EXPECT_EQ(totals.peak(), 0);
+  EXPECT_EQ(totals.all_entries(), 48);
 }
 
 TEST(Rounds, StartWhereTheyAreTold) {

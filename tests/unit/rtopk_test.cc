@@ -60,13 +60,13 @@ TEST(RTopK, SendsAllWhenThereAreAtMostK) {
 
 TEST(RTopK, DrawsAfreshForEverySeedRankRoleAndStep) {
   const Numbers p = numbers();
-  const Place here{.layout = kSize, .rank = 1, .ranks = 4, .seed = 5};
+  const SifterContext here{.layout = kSize, .rank = 1, .ranks = 4, .seed = 5};
   const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(kSpec, here);
   const Indices first = sift_afresh(*sparsifier, p).indices;
-  EXPECT_EQ(sent_once(kSpec, p, here), first) << "the same place draws the same";
+  EXPECT_EQ(sent_once(kSpec, p, here), first) << "the same context draws the same";
   const Indices second = sift_afresh(*sparsifier, p).indices;
   EXPECT_NE(second, first);
-  Place other = here;
+  SifterContext other = here;
   other.first_step = 1;
   EXPECT_EQ(sent_once(kSpec, p, other), second) << "the step is the only thing that moved";
   other = here;
@@ -130,7 +130,7 @@ TEST(RTopK, AgreesWithTheReferenceForEveryR) {
     for (const char* kind : {"normal", "few_values", "few_non_zeros", "all_equal"}) {
       const std::string spec = std::string("rtopk:") + keys;
       ASSERT_NO_FATAL_FAILURE(check_input(spec, reference::input(kind), {.layout = 257, .seed = 3}, 5));
-      const Place layers{.layout = layout_of({100, 50, 7, 100}), .scope = Scope::layer, .seed = 4};
+      const SifterContext layers{.layout = layout_of({100, 50, 7, 100}), .scope = Scope::layer, .seed = 4};
       ASSERT_NO_FATAL_FAILURE(check_input(spec, reference::input(kind), layers, 5));
     }
   }

@@ -1,4 +1,4 @@
-// A sparsifier with its memory: the feedbacks, the ledger, rounding losses, and taking a step back. Uses a Pool too.
+// A sparsifier with its memory: the feedbacks, the stats, rounding losses, and taking a step back. Uses a Pool too.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kSize = 3001;
 constexpr int kSteps = 8;
 
-Place somewhere(std::size_t n, int threads = 1) {
+SifterContext somewhere(std::size_t n, int threads = 1) {
   return {.layout = n, .rank = 1, .ranks = 4, .seed = 6, .pool = pool_of(threads)};
 }
 
@@ -26,24 +26,24 @@ class EveryFeedback : public ::testing::TestWithParam<std::string> {};  // of th
 
 INSTANTIATE_TEST_SUITE_P(Specs, EveryFeedback, ::testing::ValuesIn(every_spec()), spec_as_name);
 
-void expect_books(const reference::Books& expected, const Ledger& ledger, double accumulated_norm2) {
-  EXPECT_EQ(ledger.step, expected.step);
-  EXPECT_EQ(ledger.entries, expected.entries);
-  EXPECT_NEAR(ledger.sent_norm2, expected.sent_norm2, 1e-12 * expected.sent_norm2);
-  EXPECT_NEAR(ledger.memory_norm2, expected.memory_norm2, 1e-11 * accumulated_norm2);
-  EXPECT_GE(ledger.memory_norm2, 0);
+void expect_books(const reference::Totals& expected, const SiftStats& stats, double accumulated_norm2) {
+  EXPECT_EQ(stats.step, expected.step);
+  EXPECT_EQ(stats.entries, expected.entries);
+  EXPECT_NEAR(stats.sent_norm2, expected.sent_norm2, 1e-12 * expected.sent_norm2);
+  EXPECT_NEAR(stats.memory_norm2, expected.memory_norm2, 1e-11 * accumulated_norm2);
+  EXPECT_GE(stats.memory_norm2, 0);
   if (expected.memory_norm2 == 0) {
-    EXPECT_EQ(ledger.memory_norm2, 0);
+    EXPECT_EQ(stats.memory_norm2, 0);
   }
-  EXPECT_NEAR(ledger.total_error, expected.total_error, 1e-10 * expected.total_error + 1e-11 * accumulated_norm2);
+  EXPECT_NEAR(stats.total_error, expected.total_error, 1e-10 * expected.total_error + 1e-11 * accumulated_norm2);
 }
 
 void expect_reference(const std::string& spec, const std::string& feedback, const reference::Input& input,
-                      const Place& place) {
-  const std::size_t n = place.layout.dim();
+                      const SifterContext& context) {
+  const std::size_t n = context.layout.dim();
   SCOPED_TRACE(feedback + " on " + input.name + ", n " + std::to_string(n));
-  Sifter sifter(spec, feedback, place);
-  reference::Feedback slow(spec, feedback, plain(place));
+  Sifter sifter(spec, feedback, context);
+  reference::Feedback slow(spec, feedback, plain(context));
   SparseVector sent;
   for (int step = 0; step < kSteps; ++step) {
     SCOPED_TRACE("step " + std::to_string(step));
@@ -53,7 +53,7 @@ void expect_reference(const std::string& spec, const std::string& feedback, cons
     ASSERT_TRUE(same_bits(expected.out, sent));
     ASSERT_TRUE(same_bits(slow.memory(), sifter.memory()));
     ASSERT_TRUE(same_bits(slow.velocity(), sifter.velocity()));
-    expect_books(slow.books(), sifter.ledger(), expected.accumulated_norm2);
+    expect_books(slow.totals(), sifter.stats(), expected.accumulated_norm2);
   }
 }
 
@@ -68,8 +68,8 @@ TEST_P(EveryFeedback, AgreesWithTheReference) {
 TEST(Sifter, AgreesWithTheReferenceOnSeveralThreads) {
   for (const std::string& feedback : every_feedback()) {
     for (const char* spec : {"topk:ratio=0.01", "randomk:ratio=0.3", "dense"}) {
-      const Place place = somewhere(140001, 3);
-      ASSERT_NO_FATAL_FAILURE(expect_reference(spec, feedback, reference::input("exact"), place));
+      const SifterContext context = somewhere(140001, 3);
+      ASSERT_NO_FATAL_FAILURE(expect_reference(spec, feedback, reference::input("exact"), context));
     }
   }
 }
@@ -82,7 +82,7 @@ TEST_P(EveryFeedback, TakesAStepBackToRounding) {
       SCOPED_TRACE(feedback + ", step " + std::to_string(step));
       const Numbers memory = copy(sifter.memory());
       const Numbers velocity = copy(sifter.velocity());
-      const Ledger ledger = sifter.ledger();
+      const SiftStats stats = sifter.stats();
       const Numbers gradient = reference::input("normal").make(kSize, step, 22);
       sifter.sift(Gradient(gradient), sent, 0.5F);
       const std::size_t count = sent.size();
@@ -92,12 +92,12 @@ TEST_P(EveryFeedback, TakesAStepBackToRounding) {
       for (std::size_t i = 0; i < velocity.size(); ++i) moved[i] = std::fabs(moved[i]) + std::fabs(velocity[i]);
       ASSERT_TRUE(same_to_rounding(memory, sifter.memory(), moved, 0x1p-20));
       ASSERT_TRUE(same_to_rounding(velocity, sifter.velocity(), moved, 0x1p-20));
-      EXPECT_EQ(sifter.ledger().step, ledger.step);
-      EXPECT_NEAR(sifter.ledger().total_error, ledger.total_error, 1e-9 * (1 + ledger.total_error));
+      EXPECT_EQ(sifter.stats().step, stats.step);
+      EXPECT_NEAR(sifter.stats().total_error, stats.total_error, 1e-9 * (1 + stats.total_error));
 
       sifter.sift(Gradient(gradient), sent, 0.5F);
       EXPECT_EQ(sent.size(), count) << "the step did not count";
-      EXPECT_EQ(sifter.ledger().step, ledger.step + 1);
+      EXPECT_EQ(sifter.stats().step, stats.step + 1);
     }
   }
 }
@@ -198,10 +198,9 @@ TEST(Sifter, PutsTheVoteOfItsSparsifierForward) {
   const Numbers gradient = {4, 3, 2, 1};
   SparseVector sent;
   sifter.sift(Gradient(gradient), sent);
-  float* lambda = sifter.vote();
-  ASSERT_NE(lambda, nullptr);
-  EXPECT_EQ(*lambda, 3.0F);
-  *lambda = 1.5F;
+  ASSERT_TRUE(sifter.vote());
+  EXPECT_EQ(*sifter.vote(), 3.0F);
+  sifter.set_vote(1.5F);
   sifter.sift(Gradient(gradient), sent);
   EXPECT_EQ(sent.size(), 3U);
 }
@@ -213,7 +212,7 @@ TEST(Sifter, RefusesSizesThatDiffer) {
     EXPECT_THROW(sifter.sift(Gradient(Numbers(9, 1.0F)), sent), UsageError);
     EXPECT_THROW(sifter.sift(Gradient(Numbers(11, 1.0F)), sent), UsageError);
     EXPECT_EQ(copy(sifter.memory()), Numbers(10));
-    EXPECT_EQ(sifter.ledger().step, 0U);
+    EXPECT_EQ(sifter.stats().step, 0U);
   }
 }
 
@@ -224,7 +223,7 @@ TEST(Sifter, CanBeMovedWithAllItHolds) {
   first.sift(Gradient(gradient), sent);
   Sifter second = std::move(first);
   EXPECT_EQ(copy(second.memory()), (Numbers{0, 2}));
-  EXPECT_EQ(second.ledger().step, 1U);
+  EXPECT_EQ(second.stats().step, 1U);
 }
 
 // Sum of what was sent plus what stays == sum of what came in, with numbers that add without rounding.
@@ -258,7 +257,7 @@ TEST(Sifter, UndoesTheLastStepAndNoOther) {
     sifter.sift(gradient, sent);
     EXPECT_THROW(sifter.sift(broken, sent), BadGradient);
     EXPECT_THROW(sifter.undo(gradient, first), UsageError) << "after a step that was refused";
-    EXPECT_EQ(sifter.ledger().step, 11U);
+    EXPECT_EQ(sifter.stats().step, 11U);
   }
 }
 
@@ -285,7 +284,7 @@ TEST(Sifter, RefusesALearningRateThatIsNone) {
   SparseVector sent;
   EXPECT_THROW(sifter.sift(gradient, sent, NAN), UsageError);
   EXPECT_THROW(sifter.sift(gradient, sent, INFINITY), UsageError);
-  EXPECT_EQ(sifter.ledger().step, 0U);
+  EXPECT_EQ(sifter.stats().step, 0U);
 }
 
 TEST(Sifter, WaitsForTheFirstLearningRateThatIsNotZero) {

@@ -61,20 +61,20 @@ TEST(TopK, CountsWithinEachChunk) {
 }
 
 TEST(TopK, CountsWithinEachTensorInLayerScope) {
-  const Place place{.layout = layout_of({4, 0, 2, 1}), .scope = Scope::layer};
-  EXPECT_EQ(sent_once("topk:ratio=0.5", {1, 2, 3, 4, 9, 8, 0.5F}, place), (Indices{2, 3, 4, 6}));
-  EXPECT_EQ(sent_once("topk:k=3", {1, 2, 3, 4, 9, 8, 0.5F}, place), (Indices{2, 3, 4, 6}));  // 3*4/7, 3*2/7, 3*1/7
+  const SifterContext context{.layout = layout_of({4, 0, 2, 1}), .scope = Scope::layer};
+  EXPECT_EQ(sent_once("topk:ratio=0.5", {1, 2, 3, 4, 9, 8, 0.5F}, context), (Indices{2, 3, 4, 6}));
+  EXPECT_EQ(sent_once("topk:k=3", {1, 2, 3, 4, 9, 8, 0.5F}, context), (Indices{2, 3, 4, 6}));  // 3*4/7, 3*2/7, 3*1/7
 }
 
 TEST(TopK, CutsTensorsIntoChunksInLayerScope) {
-  const Place place{.layout = layout_of({5, 3}), .scope = Scope::layer};
-  EXPECT_EQ(sent_once("topk:k=1,chunk=4", {1, 2, 3, 4, 5, 6, 8, 7}, place), (Indices{3, 4, 6}));
+  const SifterContext context{.layout = layout_of({5, 3}), .scope = Scope::layer};
+  EXPECT_EQ(sent_once("topk:k=1,chunk=4", {1, 2, 3, 4, 5, 6, 8, 7}, context), (Indices{3, 4, 6}));
 }
 
 TEST(TopK, SendsSmallTensorsWholeAndCountsOverTheRest) {
-  const Place place{.layout = layout_of({2, 4, 1})};
-  EXPECT_EQ(sent_once("topk:k=1,dense_below=3", {1, 0, 5, 7, 6, 4, 0.1F}, place), (Indices{0, 3, 6}));
-  EXPECT_EQ(sent_once("topk:ratio=0.5,dense_below=3", {1, 0, 5, 7, 6, 4, 0.1F}, place), (Indices{0, 3, 4, 6}));
+  const SifterContext context{.layout = layout_of({2, 4, 1})};
+  EXPECT_EQ(sent_once("topk:k=1,dense_below=3", {1, 0, 5, 7, 6, 4, 0.1F}, context), (Indices{0, 3, 6}));
+  EXPECT_EQ(sent_once("topk:ratio=0.5,dense_below=3", {1, 0, 5, 7, 6, 4, 0.1F}, context), (Indices{0, 3, 4, 6}));
 }
 
 TEST(TopK, WarmsUpGeometrically) {
@@ -94,7 +94,7 @@ TEST(TopK, AgreesWithTheReferenceForEveryCount) {
     const std::string spec = "topk:k=" + std::to_string(k);
     for (const char* kind : {"normal", "few_values", "denormals", "few_non_zeros"}) {
       ASSERT_NO_FATAL_FAILURE(check_input(spec, reference::input(kind), {.layout = kSize}, 6));
-      const Place layers{.layout = layout_of({100, 50, 7, 100}), .scope = Scope::layer};
+      const SifterContext layers{.layout = layout_of({100, 50, 7, 100}), .scope = Scope::layer};
       ASSERT_NO_FATAL_FAILURE(check_input(spec, reference::input(kind), layers, 6));
     }
   }
@@ -106,7 +106,7 @@ TEST(TopK, AgreesWithTheReferenceForEveryChunk) {
     const std::size_t n = chunk < 1000 ? 501 : 9001;
     for (const char* kind : {"drifting", "signed_ties"}) {
       ASSERT_NO_FATAL_FAILURE(check_input(spec, reference::input(kind), {.layout = n}, 4));
-      const Place layers{.layout = layout_of({n / 2, 1, n / 3}), .scope = Scope::layer};
+      const SifterContext layers{.layout = layout_of({n / 2, 1, n / 3}), .scope = Scope::layer};
       ASSERT_NO_FATAL_FAILURE(check_input(spec, reference::input(kind), layers, 4));
     }
   }

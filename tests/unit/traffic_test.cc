@@ -7,7 +7,7 @@
 
 #include "exchange/tampering.h"
 #include "sparsewire/sifter.h"
-#include "unit/ways.h"
+#include "unit/exchange_cases.h"
 
 namespace sparsewire {
 namespace {
@@ -31,8 +31,8 @@ class CountingTransport final : public WrappedTransport {
   std::uint64_t words = 0;    // bytes of messages that are not of a frame
   std::uint64_t reduced = 0;  // bytes given to all-reduces
 
-  void move(std::span<const Outgoing> out, std::span<const Incoming> in) override {
-    WrappedTransport::move(out, in);
+  void send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) override {
+    WrappedTransport::send_receive(out, in);
     Call call;
     for (const Outgoing& message : out) {
       if (message.rank != rank()) call.out += frame_bytes(message.bytes);
@@ -62,12 +62,12 @@ class CountingTransport final : public WrappedTransport {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, EveryWay, every_spec_and_way(), spec_and_way_as_name);
+INSTANTIATE_TEST_SUITE_P(All, EveryExchangeCase, every_spec_and_case(), spec_and_case_as_name);
 
-TEST_P(EveryWay, CountsTheBytesOfItsFrames) {
+TEST_P(EveryExchangeCase, CountsTheBytesOfItsFrames) {
   for (const char* codec : {"auto", "auto:values=bf16"}) {
     for (const int ranks : kRanks) {
-      Plan plan = EveryWay::plan(codec);
+      Plan plan = EveryExchangeCase::plan(codec);
       plan.config.check_every = 0;
       run_on_threads(ranks, [&](Transport& transport) {
         CountingTransport counting(transport);
@@ -105,9 +105,9 @@ TEST_P(EveryWay, CountsTheBytesOfItsFrames) {
 }
 
 // What everybody sends somebody gets; what goes down was served.
-TEST_P(EveryWay, SendsAsManyBytesAsItReceives) {
-  if (way().exchange == "allgather" || is_all_reduce()) GTEST_SKIP() << "nobody serves";
-  const Plan plan = EveryWay::plan();
+TEST_P(EveryExchangeCase, SendsAsManyBytesAsItReceives) {
+  if (exchange_case().exchange == "allgather" || is_all_reduce()) GTEST_SKIP() << "nobody serves";
+  const Plan plan = EveryExchangeCase::plan();
   run_on_threads(5, [&](Transport& transport) {
     Runner run(plan, transport);
     for (std::uint64_t t = 0; t < 3; ++t) {

@@ -51,11 +51,11 @@ TEST(ThreadTransportFailures, AWorkerThatThrowsIsNamedAndItsErrorThrown) {
 // Also those who have to do with others only.
 TEST(ThreadTransportFailures, AllAreToldAtTheirNextCall) {
   ThreadGroup group(3);
-  group.lose(2, "a test");
+  group.mark_lost(2, "a test");
   std::vector<bodies::Bytes> all;
   bodies::Bytes bytes;
   EXPECT_NE(bodies::error_that_names(2, [&] { group.at(0).gather(0, bytes, all); }), "");
-  EXPECT_NE(bodies::error_that_names(2, [&] { group.at(1).move({}, {}); }), "");
+  EXPECT_NE(bodies::error_that_names(2, [&] { group.at(1).send_receive({}, {}); }), "");
 }
 
 TEST(ThreadTransportFailures, ALateRankIsNamedByAll) {
@@ -91,8 +91,8 @@ TEST(ThreadTransportFailures, RefusesARankThatIsNone) {
   ThreadGroup group(3);
   for (const int rank : {-1, 3}) {
     EXPECT_THROW(group.at(rank), UsageError);
-    EXPECT_THROW(group.end(rank), UsageError);
-    EXPECT_THROW(group.lose(rank, "a test"), UsageError);
+    EXPECT_THROW(group.mark_done(rank), UsageError);
+    EXPECT_THROW(group.mark_lost(rank, "a test"), UsageError);
   }
 }
 

@@ -23,13 +23,13 @@ using reference::Numbers;
 
 struct Walk {
   std::string spec;
-  Place place;                      // its pool is the machine's
+  SifterContext context;            // its pool is the machine's
   std::vector<Gradient> gradients;  // borrowed
 };
 
 struct Step {
   SparseVector out;
-  Sifted sifted;
+  SiftNorms sifted;
   Numbers memory;  // afterwards
 };
 
@@ -42,29 +42,29 @@ inline std::vector<Gradient> borrow(const std::vector<Numbers>& gradients, float
   return borrowed;
 }
 
-inline reference::Setting plain(const Place& place) {
+inline reference::Setting plain(const SifterContext& context) {
   reference::Setting setting;
-  for (const Tensor& tensor : place.layout.tensors()) setting.tensors.push_back(tensor.size);
-  setting.by_layer = place.scope == Scope::layer;
-  setting.rank = place.rank;
-  setting.ranks = place.ranks;
-  setting.weight = place.weight;
-  setting.seed = place.seed;
-  setting.first_step = place.first_step;
-  setting.role = static_cast<std::uint32_t>(place.role);
+  for (const TensorRange& tensor : context.layout.tensors()) setting.tensors.push_back(tensor.size);
+  setting.by_layer = context.scope == Scope::layer;
+  setting.rank = context.rank;
+  setting.ranks = context.ranks;
+  setting.weight = context.weight;
+  setting.seed = context.seed;
+  setting.first_step = context.first_step;
+  setting.role = static_cast<std::uint32_t>(context.role);
   return setting;
 }
 
 // Tensors of these sizes, named t0, t1, ...
 inline Layout layout_of(const std::vector<std::uint64_t>& sizes) {
-  std::vector<Tensor> tensors;
+  std::vector<TensorRange> tensors;
   for (std::size_t i = 0; i < sizes.size(); ++i) tensors.push_back({"t" + std::to_string(i), sizes[i], 0});
   return Layout(std::move(tensors));
 }
 
 // An update such as other workers might have made of it: cancelled, alone, agreed on, turned round.
-inline Numbers made_up_update(const SparseVector& sent, const Place& place) {
-  const float weight = 1.0F / static_cast<float>(place.ranks);
+inline Numbers made_up_update(const SparseVector& sent, const SifterContext& context) {
+  const float weight = 1.0F / static_cast<float>(context.ranks);
   const float factors[] = {0.0F, weight, 1.0F, -0.3F};
   Numbers update;
   for (std::size_t i = 0; i < sent.size(); ++i) update.push_back(factors[i % 4] * sent.values[i]);
@@ -73,16 +73,16 @@ inline Numbers made_up_update(const SparseVector& sent, const Place& place) {
 
 inline std::vector<Step> record(const Walk& walk, const Machine& machine) {
   const AtLevel level(machine.simd);
-  Place place = walk.place;
-  place.pool = pool_of(machine.threads);
-  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(walk.spec, place);
-  Numbers memory(place.layout.dim());
+  SifterContext context = walk.context;
+  context.pool = pool_of(machine.threads);
+  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(walk.spec, context);
+  Numbers memory(context.layout.dim());
   SparseVector out;
   std::vector<Step> steps;
   for (const Gradient& gradient : walk.gradients) {
-    const Sifted sifted = sparsifier->sift(gradient, memory, out);
+    const SiftNorms sifted = sparsifier->sift(gradient, memory, out);
     steps.push_back({out, sifted, memory});
-    sparsifier->observe(out, made_up_update(out, place));
+    sparsifier->observe(out, made_up_update(out, context));
   }
   return steps;
 }
@@ -103,7 +103,7 @@ inline void expect_conserved(const Numbers& accumulated, const SparseVector& out
   EXPECT_TRUE(same_bits(accumulated, sum));
 }
 
-inline void expect_norms(const reference::Round& expected, const Sifted& sifted, std::size_t non_zeros_left) {
+inline void expect_norms(const reference::Round& expected, const SiftNorms& sifted, std::size_t non_zeros_left) {
   EXPECT_NEAR(sifted.accumulated_norm2, expected.accumulated_norm2, 1e-12 * expected.accumulated_norm2);
   EXPECT_NEAR(sifted.sent_norm2, expected.sent_norm2, 1e-12 * expected.sent_norm2);
   if (non_zeros_left == 0) {
@@ -155,14 +155,14 @@ inline void expect_step(const reference::Round& expected, const Step& step) {
 }
 
 inline void expect_reference(const Walk& walk, const std::vector<Step>& steps) {
-  const std::unique_ptr<reference::Reference> slow = reference::make(walk.spec, plain(walk.place));
-  Numbers memory(walk.place.layout.dim());
+  const std::unique_ptr<reference::Reference> slow = reference::make(walk.spec, plain(walk.context));
+  Numbers memory(walk.context.layout.dim());
   for (std::size_t t = 0; t < steps.size(); ++t) {
     SCOPED_TRACE("step " + std::to_string(t));
     const Gradient& gradient = walk.gradients[t];
     const reference::Round round = slow->sift(reference::widen(gradient), memory, gradient.scale, gradient.decay);
     ASSERT_NO_FATAL_FAILURE(expect_step(round, steps[t]));
-    slow->observe(steps[t].out, made_up_update(steps[t].out, walk.place));
+    slow->observe(steps[t].out, made_up_update(steps[t].out, walk.context));
     memory = steps[t].memory;
   }
 }
@@ -189,13 +189,13 @@ inline void check(const Walk& walk, const std::vector<Machine>& on = machines())
 }
 
 // A walk over one input of the catalogue.
-inline void check_input(const std::string& spec, const reference::Input& input, Place place, int steps,
+inline void check_input(const std::string& spec, const reference::Input& input, SifterContext context, int steps,
                         const std::vector<Machine>& on = machines()) {
   constexpr std::uint64_t kSeed = 20240731;
-  const std::size_t n = place.layout.dim();
+  const std::size_t n = context.layout.dim();
   SCOPED_TRACE("input " + input.name + ", n " + std::to_string(n) + ", seed " + std::to_string(kSeed));
   const std::vector<Numbers> gradients = reference::sequence(input, n, steps, kSeed);
-  check({spec, std::move(place), borrow(gradients)}, on);
+  check({spec, std::move(context), borrow(gradients)}, on);
 }
 
 }  // namespace sparsewire

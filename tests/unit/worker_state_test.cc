@@ -3,18 +3,18 @@
 
 #include "core/crc32c.h"
 #include "unit/bits.h"
-#include "unit/ways.h"
+#include "unit/exchange_cases.h"
 
 namespace sparsewire {
 namespace {
 
 using bodies::Bytes;
+using bodies::ExchangeCase;
 using bodies::kRanks;
 using bodies::kSlowBuild;
 using bodies::Numbers;
 using bodies::Plan;
 using bodies::Runner;
-using bodies::Way;
 
 // What some workers leave behind.
 struct Saved {
@@ -51,14 +51,14 @@ Saved run_and_save(const Plan& plan, int ranks, std::uint64_t steps) {
   return saved;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EveryWay, every_spec_and_way(), spec_and_way_as_name);
+INSTANTIATE_TEST_SUITE_P(All, EveryExchangeCase, every_spec_and_case(), spec_and_case_as_name);
 
 // Saved in the middle, and also while a threshold is still being measured.
-TEST_P(EveryWay, GoesOnBitForBitWithAsManyWorkers) {
+TEST_P(EveryExchangeCase, GoesOnBitForBitWithAsManyWorkers) {
   for (const char* feedback : {"ef", "none", "momentum:m=0.9"}) {
     for (const int ranks : {1, 3}) {
       for (const std::uint64_t half : {5U, kSlowBuild ? 9U : 110U}) {
-        Plan plan = EveryWay::plan("auto:values=bf16");
+        Plan plan = EveryExchangeCase::plan("auto:values=bf16");
         plan.config.feedback = feedback;
         plan.layout = 301;
         const Saved saved = run_and_save(plan, ranks, half);
@@ -97,12 +97,12 @@ void check_taken_over(const Saved& saved, const Plan& plan, int ranks, std::uint
   });
 }
 
-TEST_P(EveryWay, OwesTheSameWithAnyOtherNumberOfWorkers) {
+TEST_P(EveryExchangeCase, OwesTheSameWithAnyOtherNumberOfWorkers) {
   const std::vector<int> all(kRanks.begin(), kRanks.end());
   const std::vector<int> numbers = bodies::kSlowBuild ? std::vector{1, 3, 8} : all;
   for (const char* feedback : {"ef", "momentum:m=0.9"}) {
     for (const int before : numbers) {
-      Plan plan = EveryWay::plan();
+      Plan plan = EveryExchangeCase::plan();
       plan.layout = 301;
       plan.config.feedback = feedback;
       const std::uint64_t steps = 6;
@@ -117,10 +117,10 @@ TEST_P(EveryWay, OwesTheSameWithAnyOtherNumberOfWorkers) {
 }
 
 TEST(SavedWorkers, OweTheSameOverAnotherExchange) {
-  const std::vector<Way> ways = bodies::every_way();
+  const std::vector<ExchangeCase> ways = bodies::every_exchange_case();
   for (const char* spec : {"topk:ratio=0.05", "threshold:ratio=0.05,calibrate=3", "randomk:ratio=0.1"}) {
-    for (const Way& from : ways) {
-      for (const Way& to : ways) {
+    for (const ExchangeCase& from : ways) {
+      for (const ExchangeCase& to : ways) {
         for (const auto& [before, after] : {std::pair{3, 3}, {3, 5}, {5, 2}, {1, 3}, {3, 1}}) {
           if (bodies::kSlowBuild && before == after) continue;  // the others show it too
           SCOPED_TRACE(std::string(spec) + " " + from.name() + " to " + to.name());
@@ -153,13 +153,13 @@ TEST(SavedWorkers, OweTheSameWithAnotherDownlink) {
 }
 
 TEST(SavedWorkers, OweTheSameWithOtherWeights) {
-  for (const Way& way : bodies::every_way()) {
-    Plan plan = bodies::plan_of("topk:ratio=0.05", way);
+  for (const ExchangeCase& setup : bodies::every_exchange_case()) {
+    Plan plan = bodies::plan_of("topk:ratio=0.05", setup);
     plan.layout = 301;
     const Saved saved = run_and_save(plan, 3, 5);
     Plan next = plan;
     next.weights = {1, 8, 1};
-    ASSERT_NO_FATAL_FAILURE(check_taken_over(saved, next, 3, 5)) << way.name();
+    ASSERT_NO_FATAL_FAILURE(check_taken_over(saved, next, 3, 5)) << setup.name();
   }
 }
 
@@ -189,8 +189,8 @@ TEST(SavedWorkers, GoOnBitForBitWhereAutoGoesDenseAndBack) {
 
 // A lambda that was measured once holds for whoever comes later.
 TEST(SavedWorkers, KeepTheMeasuredThreshold) {
-  for (const Way& way : {Way{"allgather"}, {"server", true}, {"sharded", true}}) {
-    Plan plan = bodies::plan_of("threshold:ratio=0.05,calibrate=4", way);
+  for (const ExchangeCase& setup : {ExchangeCase{"allgather"}, {"server", true}, {"sharded", true}}) {
+    Plan plan = bodies::plan_of("threshold:ratio=0.05,calibrate=4", setup);
     plan.layout = 2003;
     const Saved saved = run_and_save(plan, 3, 30);
     run_on_threads(5, [&](Transport& transport) {
@@ -201,9 +201,10 @@ TEST(SavedWorkers, KeepTheMeasuredThreshold) {
         const std::uint64_t kept = run.step(t).entries_sent;
         const std::uint64_t calibrating = fresh.step(t).entries_sent;
         EXPECT_EQ(calibrating, 100U);  // Top-k, while it measures
-        EXPECT_TRUE(t == 30 || kept != 100) << way.name();
-        if (way.downlink) {  // so does the servers'
-          EXPECT_TRUE(t == 30 || run.worker.stats().entries_total != fresh.worker.stats().entries_total) << way.name();
+        EXPECT_TRUE(t == 30 || kept != 100) << setup.name();
+        if (setup.downlink) {  // so does the servers'
+          EXPECT_TRUE(t == 30 || run.worker.stats().entries_total != fresh.worker.stats().entries_total)
+              << setup.name();
         }
       }
     });
@@ -349,34 +350,35 @@ void check_refused(const Plan& plan, int ranks, const std::vector<Bytes>& states
 }
 
 TEST(SavedWorkers, AreRefusedIfBrokenMissingOrShuffled) {
-  for (const Way& way : bodies::every_way()) {
-    Plan plan = bodies::plan_of("topk:ratio=0.05", way);
+  for (const ExchangeCase& setup : bodies::every_exchange_case()) {
+    Plan plan = bodies::plan_of("topk:ratio=0.05", setup);
     plan.layout = 101;
     const Saved saved = run_and_save(plan, 3, 4);
     for (const Broken& broken : every_break()) {
       std::vector<Bytes> states = saved.states;
       broken.break_it(states);
       for (const int ranks : {1, 3, 4}) {
-        ASSERT_NO_FATAL_FAILURE(check_refused(plan, ranks, states, way.name() + ", " + broken.name));
+        ASSERT_NO_FATAL_FAILURE(check_refused(plan, ranks, states, setup.name() + ", " + broken.name));
       }
     }
   }
 }
 
 TEST(SavedWorkers, AreRefusedIfTheyAreOfDifferentSteps) {
-  for (const Way& way : {Way{"allgather"}, {"sharded", true}}) {
-    Plan plan = bodies::plan_of("topk:ratio=0.05", way);
+  for (const ExchangeCase& setup : {ExchangeCase{"allgather"}, {"sharded", true}}) {
+    Plan plan = bodies::plan_of("topk:ratio=0.05", setup);
     plan.layout = 101;
     std::vector<Bytes> states = run_and_save(plan, 3, 4).states;
     states[2] = run_and_save(plan, 3, 6).states[2];
-    for (const int ranks : {2, 3}) ASSERT_NO_FATAL_FAILURE(check_refused(plan, ranks, states, way.name() + ", mixed"));
+    for (const int ranks : {2, 3})
+      ASSERT_NO_FATAL_FAILURE(check_refused(plan, ranks, states, setup.name() + ", mixed"));
   }
 }
 
 // States with good checksums that no worker saved: refused before memory is taken for what they announce.
 TEST(SavedWorkers, AreRefusedIfMadeUp) {
-  for (const Way& way : {Way{"allgather"}, {"sharded", true}}) {
-    Plan plan = bodies::plan_of("topk:ratio=0.05", way);
+  for (const ExchangeCase& setup : {ExchangeCase{"allgather"}, {"sharded", true}}) {
+    Plan plan = bodies::plan_of("topk:ratio=0.05", setup);
     plan.layout = 101;
     const std::vector<Bytes> good = run_and_save(plan, 2, 4).states;
     const float nan = std::numeric_limits<float>::quiet_NaN();
@@ -436,8 +438,8 @@ TEST(SavedWorkers, OweTheSameWhereAutoGoesDenseForOneOfThem) {
 }
 
 TEST(SavedWorkers, AreRefusedUnderAnotherPlan) {
-  for (const Way& way : {Way{"allgather"}, {"sharded", true}}) {
-    Plan plan = bodies::plan_of("topk:ratio=0.05", way);
+  for (const ExchangeCase& setup : {ExchangeCase{"allgather"}, {"sharded", true}}) {
+    Plan plan = bodies::plan_of("topk:ratio=0.05", setup);
     plan.layout = 101;
     const std::vector<Bytes> states = run_and_save(plan, 3, 4).states;
     for (const int ranks : {2, 3}) {

@@ -3,6 +3,7 @@
 // A message is copied into memory of our own before it is sent. A request that
 // will never end cannot be taken back from MPI (that is, MPI_Cancel may do nothing), so what it points to has to stay
 // for ever, and the caller's memory does not.
+#include <fmt/core.h>
 #include <mpi.h>
 
 #include <algorithm>
@@ -12,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "core/text.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/transport.h"
 #include "transport/deadline.h"
@@ -23,12 +23,12 @@
 namespace sparsewire {
 namespace {
 
+using mpi::Backoff;
 using mpi::check;
 using mpi::Clock;
+using mpi::ControlMessage;
 using mpi::is_done;
-using mpi::Kept;
-using mpi::Note;
-using mpi::Patience;
+using mpi::PendingBuffers;
 using mpi::Session;
 
 // What kind of message it is. A long one is its length, and then the pieces.
@@ -65,23 +65,23 @@ class Mpi final : public Transport {
  public:
   Mpi(std::chrono::milliseconds deadline, std::size_t piece) : deadline_(deadline), piece_(piece) {
     check_deadline(deadline);
-    session_.begin(deadline);
-    kept_ = session_.connect();
-    rank_ = kept_->rank;
-    size_ = kept_->size;
-    has_ended_.resize(static_cast<std::size_t>(size_));
+    session_.initialise(deadline);
+    pending_ = session_.open();
+    rank_ = pending_->rank;
+    size_ = pending_->size;
+    done_since_.resize(static_cast<std::size_t>(size_));
     waits_for_.assign(static_cast<std::size_t>(size_), -1);
   }
 
   Mpi(const Mpi&) = delete;
   Mpi& operator=(const Mpi&) = delete;
 
-  ~Mpi() override { session_.keep(std::move(kept_)); }
+  ~Mpi() override { session_.release(std::move(pending_)); }
 
   int rank() const noexcept override { return rank_; }
   int size() const noexcept override { return size_; }
 
-  void move(std::span<const Outgoing> out, std::span<const Incoming> in) override {
+  void send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) override {
     begin();
     guard([&] { pass(out, in); });
   }
@@ -107,7 +107,7 @@ class Mpi final : public Transport {
   };
 
   void begin() {
-    read_notes();
+    read_control_messages();
     if (failure_) throw TransportError(*failure_);
     end_ = Clock::now() + deadline_;
     half_ = end_ - deadline_ / 2;
@@ -117,11 +117,11 @@ class Mpi final : public Transport {
   void post(std::span<const Outgoing> out, std::span<const Incoming> in) {
     sending_.clear();
     receiving_.clear();
-    patience_.progress();
+    backoff_.progress();
     std::span<const std::byte> own;
     std::span<const std::byte> last;
     std::size_t copies = 0;
-    kept_->lengths.resize(std::max(kept_->lengths.size(), out.size()));
+    pending_->lengths.resize(std::max(pending_->lengths.size(), out.size()));
     for (const Outgoing& message : out) {
       if (message.rank == rank_) {
         own = message.bytes;
@@ -129,11 +129,11 @@ class Mpi final : public Transport {
       }
       // Ranks often send the same to all.
       if (copies == 0 || last.data() != message.bytes.data() || last.size() != message.bytes.size()) {
-        if (copies == kept_->sent.size()) kept_->sent.emplace_back();
-        kept_->sent[copies++].assign(message.bytes.begin(), message.bytes.end());
+        if (copies == pending_->sent.size()) pending_->sent.emplace_back();
+        pending_->sent[copies++].assign(message.bytes.begin(), message.bytes.end());
         last = message.bytes;
       }
-      sending_.push_back({message.rank, kept_->sent[copies - 1]});
+      sending_.push_back({message.rank, pending_->sent[copies - 1]});
     }
     for (const Incoming& message : in) {
       if (message.rank == rank_) {
@@ -142,7 +142,7 @@ class Mpi final : public Transport {
         receiving_.push_back({message.rank, message.bytes});
       }
     }
-    for (std::size_t i = 0; i < sending_.size(); ++i) start(sending_[i], kept_->lengths[i]);
+    for (std::size_t i = 0; i < sending_.size(); ++i) start(sending_[i], pending_->lengths[i]);
   }
 
   void start(Sending& message, std::uint64_t& length) {
@@ -151,12 +151,12 @@ class Mpi final : public Transport {
       return;
     }
     length = message.rest.size();
-    check(MPI_Isend(&length, 1, MPI_UINT64_T, message.rank, kLength, kept_->messages, message.window.next()),
+    check(MPI_Isend(&length, 1, MPI_UINT64_T, message.rank, kLength, pending_->messages, message.window.next()),
           message.rank);
   }
 
   void send(Sending& message, std::size_t count, int tag) {
-    check(MPI_Isend(message.rest.data(), static_cast<int>(count), MPI_BYTE, message.rank, tag, kept_->messages,
+    check(MPI_Isend(message.rest.data(), static_cast<int>(count), MPI_BYTE, message.rank, tag, pending_->messages,
                     message.window.next()),
           message.rank);
     message.rest = message.rest.subspan(count);
@@ -180,7 +180,7 @@ class Mpi final : public Transport {
     while (message.given < message.bytes->size() && !message.window.is_full()) {
       const std::size_t count = std::min(piece_, message.bytes->size() - message.given);
       check(MPI_Irecv(message.bytes->data() + message.given, static_cast<int>(count), MPI_BYTE, message.rank, kPiece,
-                      kept_->messages, message.window.next()),
+                      pending_->messages, message.window.next()),
             message.rank);
       message.given += count;
     }
@@ -193,7 +193,7 @@ class Mpi final : public Transport {
     int count = 0;
     MPI_Message handle = MPI_MESSAGE_NULL;
     MPI_Status status;
-    check(MPI_Improbe(message.rank, MPI_ANY_TAG, kept_->messages, &there, &handle, &status), message.rank);
+    check(MPI_Improbe(message.rank, MPI_ANY_TAG, pending_->messages, &there, &handle, &status), message.rank);
     if (there == 0) return false;
     if (status.MPI_TAG == kLength) {
       std::uint64_t length = 0;
@@ -225,14 +225,14 @@ class Mpi final : public Transport {
       }
       if (done) break;
       if (progress) {
-        patience_.progress();
+        backoff_.progress();
       } else {
-        look_up();
-        patience_.pause();
+        check_peers();
+        backoff_.pause();
       }
     }
-    if (announced_ != -1) tell_all({Note::going_on, announced_});
-    announced_ = -1;
+    if (announced_wait_ != -1) send_to_all({ControlMessage::resumed, announced_wait_});
+    announced_wait_ = -1;
   }
 
   template <class Body>
@@ -243,27 +243,27 @@ class Mpi final : public Transport {
       give_up(error);
       throw;
     } catch (...) {  // no memory
-      give_up(TransportError(text("rank ", rank_, " failed in an earlier call"), rank_));
-      tell_all({Note::broken, rank_});
+      give_up(TransportError(fmt::format("rank {} failed in an earlier call", rank_), rank_));
+      send_to_all({ControlMessage::broken, rank_});
       throw;
     }
   }
 
   // What there is to do for one who waits, besides waiting.
-  void look_up() {
-    read_notes();
+  void check_peers() {
+    read_control_messages();
     if (failure_) throw TransportError(*failure_);
     const Clock::time_point now = Clock::now();
     for_each_missing([&](int rank) {
-      const auto& ended = has_ended_[static_cast<std::size_t>(rank)];
-      if (ended && now >= *ended) lose(rank, Note::gone);
+      const auto& ended = done_since_[static_cast<std::size_t>(rank)];
+      if (ended && now >= *ended) report_lost(rank, ControlMessage::gone);
     });
     int missing = -1;
     for_each_missing([&](int rank) { missing = missing == -1 ? rank : missing; });
-    if (now >= end_) lose(who_is_to_blame(missing), Note::late);
-    if (now >= half_ && missing != announced_) {
-      announced_ = missing;
-      tell_all({Note::waiting, missing});
+    if (now >= end_) report_lost(find_late_rank(missing), ControlMessage::late);
+    if (now >= half_ && missing != announced_wait_) {
+      announced_wait_ = missing;
+      send_to_all({ControlMessage::waiting, missing});
     }
   }
 
@@ -278,7 +278,7 @@ class Mpi final : public Transport {
   }
 
   // The one at the end of the chain: who waits for another is not late.
-  int who_is_to_blame(int missing) const {
+  int find_late_rank(int missing) const {
     int blamed = missing;
     for (int hops = 0; hops < size_; ++hops) {
       const int next = waits_for_[static_cast<std::size_t>(blamed)];
@@ -288,43 +288,44 @@ class Mpi final : public Transport {
     return missing;  // a circle: somebody made another call than the others
   }
 
-  [[noreturn]] void lose(int rank, Note::Kind kind) {
-    tell_all({kind, rank});
+  [[noreturn]] void report_lost(int rank, ControlMessage::Kind kind) {
+    send_to_all({kind, rank});
     fail(rank_, {kind, rank});
     throw TransportError(*failure_);
   }
 
   // `by` gave up.
-  void fail(int by, Note note) {
+  void fail(int by, ControlMessage message) {
     if (failure_) return;
-    kept_->failed = true;
-    session_.a_peer_was_lost();
+    pending_->failed = true;
+    session_.mark_peer_lost();
     std::string what;
-    if (note.kind == Note::gone) {
-      what = text("rank ", note.rank, " has ended; rank ", by, " waited for it");
-    } else if (note.kind == Note::differs) {
-      what = text("rank ", note.rank, " sums up another number of entries than rank ", by);
-    } else if (note.kind == Note::broken) {
-      what = text("rank ", note.rank, " failed");
+    if (message.kind == ControlMessage::gone) {
+      what = fmt::format("rank {} has ended; rank {} waited for it", message.rank, by);
+    } else if (message.kind == ControlMessage::differs) {
+      what = fmt::format("rank {} sums up another number of entries than rank {}", message.rank, by);
+    } else if (message.kind == ControlMessage::broken) {
+      what = fmt::format("rank {} failed", message.rank);
     } else {
-      what = text("rank ", note.rank, " did not come within ", deadline_.count(), " ms; rank ", by, " waited for it");
+      what =
+          fmt::format("rank {} did not come within {} ms; rank {} waited for it", message.rank, deadline_.count(), by);
     }
-    failure_.emplace(what, note.rank);
+    failure_.emplace(what, message.rank);
   }
 
-  void read_notes() {
-    while (const auto note = next_note(*kept_)) {
-      const auto [from, what] = *note;
+  void read_control_messages() {
+    while (const auto message = next_control_message(*pending_)) {
+      const auto [from, what] = *message;
       switch (what.kind) {
-        case Note::waiting:
+        case ControlMessage::waiting:
           waits_for_[static_cast<std::size_t>(from)] = what.rank;
           break;
-        case Note::going_on:
+        case ControlMessage::resumed:
           waits_for_[static_cast<std::size_t>(from)] = -1;
           break;
         // What it sent before may come after: MPI keeps the order only within a communicator.
-        case Note::ended:
-          has_ended_[static_cast<std::size_t>(from)] = Clock::now() + std::chrono::milliseconds(100);
+        case ControlMessage::done:
+          done_since_[static_cast<std::size_t>(from)] = Clock::now() + std::chrono::milliseconds(100);
           break;
         default:
           fail(from, what);
@@ -332,15 +333,15 @@ class Mpi final : public Transport {
     }
   }
 
-  void tell_all(Note note) { mpi::tell_all(*kept_, note); }
+  void send_to_all(ControlMessage message) { mpi::send_to_all(*pending_, message); }
 
   // After a failure MPI may write to memory that it was given: it must no longer be the caller's.
   void give_up(const TransportError& error) {
     if (!failure_) failure_.emplace(error);
-    kept_->failed = true;
-    session_.a_peer_was_lost();
+    pending_->failed = true;
+    session_.mark_peer_lost();
     for (Receiving& message : receiving_) {
-      if (!message.window.is_empty()) kept_->taken.push_back(std::move(*message.bytes));
+      if (!message.window.is_empty()) pending_->unfinished.push_back(std::move(*message.bytes));
       message.bytes->clear();
     }
   }
@@ -390,7 +391,7 @@ class Mpi final : public Transport {
   }
 
   void check_size(std::size_t rank, std::size_t size) {
-    if (slices_[rank].size() != size) lose(static_cast<int>(rank), Note::differs);
+    if (slices_[rank].size() != size) report_lost(static_cast<int>(rank), ControlMessage::differs);
   }
 
   Session& session_ = Session::get();
@@ -398,21 +399,21 @@ class Mpi final : public Transport {
   const std::size_t piece_;
   int rank_ = 0;
   int size_ = 1;
-  std::unique_ptr<Kept> kept_;
+  std::unique_ptr<PendingBuffers> pending_;
 
   std::vector<Outgoing> out_;
   std::vector<Incoming> in_;
   std::vector<std::vector<std::byte>> slices_;  // of all ranks, while they reduce
   std::vector<Sending> sending_;
   std::vector<Receiving> receiving_;
-  Patience patience_;
+  Backoff backoff_;
   Clock::time_point half_;
   Clock::time_point end_;
-  int announced_ = -1;  // for whom I said that I wait
+  int announced_wait_ = -1;  // the rank that I told all others I wait for; -1: none
 
-  std::vector<int> waits_for_;                               // of each rank that said so; otherwise -1
-  std::vector<std::optional<Clock::time_point>> has_ended_;  // from then on nothing comes from it any more
-  std::optional<TransportError> failure_;                    // the first; every later call fails with it
+  std::vector<int> waits_for_;                                // of each rank that said so; otherwise -1
+  std::vector<std::optional<Clock::time_point>> done_since_;  // from then on nothing comes from it any more
+  std::optional<TransportError> failure_;                     // the first; every later call fails with it
 };
 
 }  // namespace

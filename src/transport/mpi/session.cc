@@ -1,5 +1,7 @@
 #include "transport/mpi/session.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -7,7 +9,6 @@
 #include <string>
 #include <thread>
 
-#include "core/text.h"
 #include "sparsewire/errors.h"
 
 namespace sparsewire::mpi {
@@ -22,10 +23,10 @@ std::string reason_of(int code) {
 
 // Whether the request was done in time; without an end it always is.
 bool wait_until(std::optional<Clock::time_point> end, MPI_Request& request) {
-  Patience patience;
+  Backoff backoff;
   while (!is_done(request)) {
     if (end && Clock::now() >= *end) return false;
-    patience.pause();
+    backoff.pause();
   }
   return true;
 }
@@ -36,19 +37,19 @@ bool is_over() {
   return finalised != 0;
 }
 
-void say_goodbye(Kept& kept) noexcept {
-  if (kept.failed || is_over()) return;
+void notify_done(PendingBuffers& pending) noexcept {
+  if (pending.failed || is_over()) return;
   try {
-    tell_all(kept, {Note::ended, kept.rank});
+    send_to_all(pending, {ControlMessage::done, pending.rank});
     const Clock::time_point end = Clock::now() + std::chrono::milliseconds(100);
-    for (Posted& posted : kept.posted) wait_until(end, posted.request);
+    for (PostedMessage& posted : pending.posted) wait_until(end, posted.request);
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): they will find out
   }
 }
 
 }  // namespace
 
-void Patience::pause() {
+void Backoff::pause() {
   constexpr int kBusyLooks = 20;
   constexpr int kYieldingLooks = 2000;
   ++looks_;
@@ -61,7 +62,7 @@ void Patience::pause() {
 }
 
 void check(int code, int rank) {
-  if (code != MPI_SUCCESS) throw TransportError(text("[mpi] ", reason_of(code)), rank);
+  if (code != MPI_SUCCESS) throw TransportError(fmt::format("[mpi] {}", reason_of(code)), rank);
 }
 
 bool is_done(MPI_Request& request, int rank) {
@@ -70,23 +71,23 @@ bool is_done(MPI_Request& request, int rank) {
   return done != 0;
 }
 
-std::optional<std::pair<int, Note>> next_note(const Kept& kept) {
+std::optional<std::pair<int, ControlMessage>> next_control_message(const PendingBuffers& pending) {
   int there = 0;
-  MPI_Message message = MPI_MESSAGE_NULL;
+  MPI_Message handle = MPI_MESSAGE_NULL;
   MPI_Status status;
-  check(MPI_Improbe(MPI_ANY_SOURCE, 0, kept.notes, &there, &message, &status));
+  check(MPI_Improbe(MPI_ANY_SOURCE, 0, pending.control, &there, &handle, &status));
   if (there == 0) return std::nullopt;
-  std::array<std::int32_t, 2> note{};
-  check(MPI_Mrecv(note.data(), 2, MPI_INT32_T, &message, MPI_STATUS_IGNORE), status.MPI_SOURCE);
-  return std::pair(status.MPI_SOURCE, Note{note[0], note[1]});
+  std::array<std::int32_t, 2> message{};
+  check(MPI_Mrecv(message.data(), 2, MPI_INT32_T, &handle, MPI_STATUS_IGNORE), status.MPI_SOURCE);
+  return std::pair(status.MPI_SOURCE, ControlMessage{message[0], message[1]});
 }
 
-void tell_all(Kept& kept, Note note) {
-  kept.posted.remove_if([](Posted& posted) { return is_done(posted.request); });
-  for (int r = 0; r < kept.size; ++r) {
-    if (r == kept.rank) continue;
-    Posted& posted = kept.posted.emplace_back(Posted{note});
-    check(MPI_Isend(&posted.note, 2, MPI_INT32_T, r, 0, kept.notes, &posted.request), r);
+void send_to_all(PendingBuffers& pending, ControlMessage message) {
+  pending.posted.remove_if([](PostedMessage& posted) { return is_done(posted.request); });
+  for (int r = 0; r < pending.size; ++r) {
+    if (r == pending.rank) continue;
+    PostedMessage& posted = pending.posted.emplace_back(PostedMessage{message});
+    check(MPI_Isend(&posted.message, 2, MPI_INT32_T, r, 0, pending.control, &posted.request), r);
   }
 }
 
@@ -95,7 +96,7 @@ Session& Session::get() {
   return *session;
 }
 
-void Session::begin(std::chrono::milliseconds deadline) {
+void Session::initialise(std::chrono::milliseconds deadline) {
   int initialised = 0;
   int threads = MPI_THREAD_SINGLE;
   MPI_Initialized(&initialised);
@@ -104,7 +105,7 @@ void Session::begin(std::chrono::milliseconds deadline) {
     MPI_Query_thread(&threads);
   } else {
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &threads));
-    std::atexit([] { get().leave(); });
+    std::atexit([] { get().finalise(); });
   }
   if (threads < MPI_THREAD_SERIALIZED) {
     throw UsageError("[mpi] MPI was initialised with less than MPI_THREAD_SERIALIZED");
@@ -113,20 +114,20 @@ void Session::begin(std::chrono::milliseconds deadline) {
   if (all_ == MPI_COMM_NULL) all_ = duplicate(MPI_COMM_WORLD);
 }
 
-std::unique_ptr<Kept> Session::connect() {
-  auto kept = std::make_unique<Kept>();
-  kept->messages = duplicate(all_);
-  kept->notes = duplicate(all_);
-  check(MPI_Comm_rank(kept->messages, &kept->rank));
-  check(MPI_Comm_size(kept->messages, &kept->size));
-  in_use_.push_back(kept.get());
-  return kept;
+std::unique_ptr<PendingBuffers> Session::open() {
+  auto pending = std::make_unique<PendingBuffers>();
+  pending->messages = duplicate(all_);
+  pending->control = duplicate(all_);
+  check(MPI_Comm_rank(pending->messages, &pending->rank));
+  check(MPI_Comm_size(pending->messages, &pending->size));
+  in_use_.push_back(pending.get());
+  return pending;
 }
 
-void Session::keep(std::unique_ptr<Kept> kept) {
-  say_goodbye(*kept);
-  std::erase(in_use_, kept.get());
-  kept_.push_back(std::move(kept));
+void Session::release(std::unique_ptr<PendingBuffers> pending) {
+  notify_done(*pending);
+  std::erase(in_use_, pending.get());
+  released_.push_back(std::move(pending));
 }
 
 MPI_Comm Session::duplicate(MPI_Comm comm) {
@@ -135,32 +136,32 @@ MPI_Comm Session::duplicate(MPI_Comm comm) {
   MPI_Request request = MPI_REQUEST_NULL;
   check(MPI_Comm_idup(comm, &made, &request));
   if (!wait_until(Clock::now() + deadline_, request)) {
-    a_peer_was_lost();
-    throw TransportError(text("not all ranks made a transport within ", deadline_.count(), " ms"), -1);
+    mark_peer_lost();
+    throw TransportError(fmt::format("not all ranks made a transport within {} ms", deadline_.count()), -1);
   }
   check(MPI_Comm_set_errhandler(made, MPI_ERRORS_RETURN));
   return made;
 }
 
-// At the end of the program, also by exit(), which leaves transports undestroyed. MPI_Finalize waits for all ranks, for
+// At the end of the program, also by exit(), which does not destroy transports. MPI_Finalize waits for all ranks, for
 // ever, which is right as long as all is well: they may have other work to do. After a failure it is called only if all
 // are here soon. Otherwise the process just ends, which makes mpirun end the others.
-void Session::leave() noexcept {
+void Session::finalise() noexcept {
   if (is_over() || all_ == MPI_COMM_NULL) return;
-  constexpr auto kPatienceAfterAFailure = std::chrono::seconds(5);
+  constexpr auto kWaitAfterFailure = std::chrono::seconds(5);
   try {
-    for (Kept* const kept : in_use_) say_goodbye(*kept);
+    for (PendingBuffers* const pending : in_use_) notify_done(*pending);
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Ibarrier(all_, &request));
     std::optional<Clock::time_point> end;
-    if (has_lost_a_peer_) end = Clock::now() + std::min<Clock::duration>(deadline_, kPatienceAfterAFailure);
+    if (peer_lost_) end = Clock::now() + std::min<Clock::duration>(deadline_, kWaitAfterFailure);
     if (!wait_until(end, request)) return;
-    const auto read_all = [](const Kept& kept) {
-      while (next_note(kept)) {
+    const auto read_all = [](const PendingBuffers& pending) {
+      while (next_control_message(pending)) {
       }
     };
-    for (const auto& kept : kept_) read_all(*kept);
-    for (const Kept* const kept : in_use_) read_all(*kept);
+    for (const auto& pending : released_) read_all(*pending);
+    for (const PendingBuffers* const pending : in_use_) read_all(*pending);
     MPI_Finalize();
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): nobody is left to be told
   }

@@ -1,4 +1,6 @@
 // Ranks as threads of one process: a message is a view of the sender's bytes, copied by the receiver.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
@@ -8,7 +10,6 @@
 #include <string>
 #include <thread>
 
-#include "core/text.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/transport.h"
 #include "transport/deadline.h"
@@ -61,7 +62,7 @@ struct ThreadGroup::Shared {
   std::condition_variable& changed_for(int rank) { return changed[static_cast<std::size_t>(rank)]; }
 
   // The one at the end of the chain: who waits for another is not late.
-  int who_is_to_blame(int missing) const {
+  int find_late_rank(int missing) const {
     int blamed = missing;
     for (int hops = 0; hops < size; ++hops) {
       const int next = waits_for[static_cast<std::size_t>(blamed)];
@@ -86,7 +87,7 @@ class ThreadGroup::Shared::Rank final : public Transport {
   int rank() const noexcept override { return rank_; }
   int size() const noexcept override { return shared_.size; }
 
-  void move(std::span<const Outgoing> out, std::span<const Incoming> in) override {
+  void send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) override {
     const Clock::time_point end = Clock::now() + shared_.deadline;
     std::unique_lock lock(shared_.mutex);
     if (shared_.lost) throw TransportError(shared_.why, *shared_.lost);
@@ -120,14 +121,14 @@ class ThreadGroup::Shared::Rank final : public Transport {
     int& mine = shared_.waits_for[static_cast<std::size_t>(rank_)];
     mine = whom;
     const bool in_time = shared_.changed_for(rank_).wait_until(lock, end, is_over);
-    const int blamed = shared_.who_is_to_blame(whom);
+    const int blamed = shared_.find_late_rank(whom);
     mine = -1;
     if (condition()) return;
     if (!in_time) {
-      shared_.fail(blamed, text("rank ", blamed, " did not come within ", shared_.deadline.count(), " ms; rank ", rank_,
-                                " waited for it"));
+      shared_.fail(blamed, fmt::format("rank {} did not come within {} ms; rank {} waited for it", blamed,
+                                       shared_.deadline.count(), rank_));
     } else if (has_ended()) {
-      shared_.fail(whom, text("rank ", whom, " has ended; rank ", rank_, " waited for it"));
+      shared_.fail(whom, fmt::format("rank {} has ended; rank {} waited for it", whom, rank_));
     }
     throw TransportError(shared_.why, *shared_.lost);
   }
@@ -227,7 +228,7 @@ class ThreadGroup::Shared::Rank final : public Transport {
       if (sizes_[r].size() == sizeof theirs) std::memcpy(&theirs, sizes_[r].data(), sizeof theirs);
       if (theirs == mine) continue;
       const std::lock_guard lock(shared_.mutex);
-      shared_.fail(static_cast<int>(r), text("rank ", r, " sums up ", theirs, " bytes, rank ", rank_, " ", mine));
+      shared_.fail(static_cast<int>(r), fmt::format("rank {} sums up {} bytes, rank {} {}", r, theirs, rank_, mine));
       throw TransportError(shared_.why, *shared_.lost);
     }
   }
@@ -238,12 +239,12 @@ class ThreadGroup::Shared::Rank final : public Transport {
 };
 
 int checked_rank(int rank, int size) {
-  if (rank < 0 || rank >= size) throw UsageError(text("[threads] rank ", rank, " is not in [0, ", size, ")"));
+  if (rank < 0 || rank >= size) throw UsageError(fmt::format("[threads] rank {} is not in [0, {})", rank, size));
   return rank;
 }
 
 ThreadGroup::ThreadGroup(int size, std::chrono::milliseconds deadline) {
-  if (size < 1 || size > 1024) throw UsageError(text("[threads] ", size, " workers are not in [1, 1024]"));
+  if (size < 1 || size > 1024) throw UsageError(fmt::format("[threads] {} workers are not in [1, 1024]", size));
   check_deadline(deadline);
   shared_ = std::make_unique<Shared>(size, deadline);
   for (int r = 0; r < size; ++r) shared_->ranks.push_back(std::make_unique<Shared::Rank>(*shared_, r));
@@ -255,12 +256,12 @@ Transport& ThreadGroup::at(int rank) {
   return *shared_->ranks[static_cast<std::size_t>(checked_rank(rank, shared_->size))];
 }
 
-void ThreadGroup::lose(int rank, const char* reason) {
+void ThreadGroup::mark_lost(int rank, const char* reason) {
   const std::lock_guard lock(shared_->mutex);
-  shared_->fail(checked_rank(rank, shared_->size), text("rank ", rank, " is gone: ", reason));
+  shared_->fail(checked_rank(rank, shared_->size), fmt::format("rank {} is gone: {}", rank, reason));
 }
 
-void ThreadGroup::end(int rank) {
+void ThreadGroup::mark_done(int rank) {
   const std::lock_guard lock(shared_->mutex);
   shared_->ended[static_cast<std::size_t>(checked_rank(rank, shared_->size))] = true;
   for (std::condition_variable& changed : shared_->changed) changed.notify_all();
@@ -275,12 +276,12 @@ void run_on_threads(int size, const std::function<void(Transport&)>& body, std::
       const std::lock_guard lock(mutex);
       if (!first) first = std::current_exception();
     }
-    group.lose(rank, reason);
+    group.mark_lost(rank, reason);
   };
   const auto run = [&](int rank) {
     try {
       body(group.at(rank));
-      group.end(rank);
+      group.mark_done(rank);
     } catch (const std::exception& error) {
       failed(rank, error.what());
     } catch (...) {

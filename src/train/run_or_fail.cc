@@ -1,10 +1,11 @@
-#include "train/together.h"
+#include "train/run_or_fail.h"
+
+#include <fmt/core.h>
 
 #include <cstddef>
 #include <exception>
 #include <vector>
 
-#include "core/text.h"
 #include "sparsewire/errors.h"
 
 namespace sparsewire::train {
@@ -31,7 +32,7 @@ std::string outcome(const std::function<void()>& work) {
 
 }  // namespace
 
-void together(Transport& transport, const std::function<void()>& work) {
+void run_or_fail_on_all(Transport& transport, const std::function<void()>& work) {
   const std::string mine = outcome(work);
   std::vector<std::vector<std::byte>> all;
   transport.all_gather(std::as_bytes(std::span(mine)), all);
@@ -39,7 +40,7 @@ void together(Transport& transport, const std::function<void()>& work) {
     if (all[r].empty()) continue;
     const std::string heard(reinterpret_cast<const char*>(all[r].data()), all[r].size());
     if (heard[0] != kUsage && heard[0] != kFailed) {
-      throw TransportError(text("rank ", r, " is at another place of the program"), static_cast<int>(r));
+      throw TransportError(fmt::format("rank {} made another call than the other ranks", r), static_cast<int>(r));
     }
     throw SharedError(heard.substr(1), heard[0] == kUsage);
   }

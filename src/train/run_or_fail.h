@@ -23,6 +23,6 @@ class SharedError : public std::runtime_error {
 
 // Runs `work` and waits for all ranks to have done so: a barrier as well. If one of them failed, all throw a
 // SharedError with what the lowest of those had to say. Collective; `work` must not be. Throws TransportError.
-void together(Transport& transport, const std::function<void()>& work);
+void run_or_fail_on_all(Transport& transport, const std::function<void()>& work);
 
 }  // namespace sparsewire::train

@@ -1,12 +1,13 @@
 // One small value from each rank.
 #pragma once
 
+#include <fmt/core.h>
+
 #include <cstring>
 #include <span>
 #include <type_traits>
 #include <vector>
 
-#include "core/text.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/transport.h"
 
@@ -14,14 +15,14 @@ namespace sparsewire {
 
 // Collective: the values of all ranks, in rank order. Throws TransportError.
 template <class T>
-std::vector<T> everyones(Transport& transport, const T& mine) {
+std::vector<T> all_gather_values(Transport& transport, const T& mine) {
   static_assert(std::is_trivially_copyable_v<T>);
   std::vector<std::vector<std::byte>> all;
   transport.all_gather(std::as_bytes(std::span(&mine, 1)), all);
   std::vector<T> values(all.size());
   for (std::size_t r = 0; r < all.size(); ++r) {
     if (all[r].size() != sizeof(T)) {
-      throw TransportError(text("rank ", r, " is at another place of the program"), static_cast<int>(r));
+      throw TransportError(fmt::format("rank {} made another call than the other ranks", r), static_cast<int>(r));
     }
     std::memcpy(&values[r], all[r].data(), sizeof(T));
   }

@@ -1,4 +1,4 @@
-#include "sparsify/harvest.h"
+#include "sparsify/sift_pass.h"
 
 #include <algorithm>
 #include <cmath>
@@ -27,7 +27,7 @@ float sum_at(const Gradient* gradient, const float* memory, std::size_t i) {
   return gradient->decay * memory[i] + gradient->scale * kernels::number_at(*gradient, i);
 }
 
-// The sample of the blocks from `block` + `offset` on, up to `end_block`; see Harvest::sample.
+// The sample of the blocks from `block` + `offset` on, up to `end_block`; see SiftPass::sample.
 std::uint32_t sample_blocks(const Unit& unit, std::size_t block, std::size_t offset, std::size_t end_block,
                             const Gradient* gradient, const float* memory, std::size_t k, std::uint32_t* keys) {
   std::size_t n = 0;
@@ -63,9 +63,9 @@ std::uint32_t sample_blocks(const Unit& unit, std::size_t block, std::size_t off
 
 }  // namespace
 
-Harvest::Harvest(Pool* pool) : pool_(pool), parts_(pool == nullptr ? 1 : static_cast<std::size_t>(pool->size())) {}
+SiftPass::SiftPass(Pool* pool) : pool_(pool), parts_(pool == nullptr ? 1 : static_cast<std::size_t>(pool->size())) {}
 
-void Harvest::divide(const Unit& unit, std::uint32_t threshold) {
+void SiftPass::divide(const Unit& unit, std::uint32_t threshold) {
   const std::size_t blocks = unit.blocks.size();
   for (std::size_t p = 0; p < parts_.size(); ++p) {
     Part& part = parts_[p];
@@ -83,7 +83,7 @@ void Harvest::divide(const Unit& unit, std::uint32_t threshold) {
 }
 
 template <class Piece>
-void Harvest::walk(const Unit& unit, Part& part, std::size_t most, Piece piece) noexcept {
+void SiftPass::walk(const Unit& unit, Part& part, std::size_t most, Piece piece) noexcept {
   for (; part.block < part.end_block; ++part.block, part.offset = 0) {
     const Block& block = unit.blocks[part.block];
     while (part.offset < block.size) {
@@ -98,7 +98,7 @@ void Harvest::walk(const Unit& unit, Part& part, std::size_t most, Piece piece) 
 
 // Waking the pool costs more than a block does: a unit of one is handled here.
 template <class Work>
-void Harvest::for_each_part(const Unit& unit, Work work) {
+void SiftPass::for_each_part(const Unit& unit, Work work) {
   if (pool_ == nullptr || unit.blocks.size() <= 1) {
     for (Part& part : parts_) work(part);
   } else {
@@ -106,8 +106,8 @@ void Harvest::for_each_part(const Unit& unit, Work work) {
   }
 }
 
-std::optional<std::size_t> Harvest::take_all(const Unit& unit, const Gradient& gradient, float* memory,
-                                             std::uint32_t threshold, Candidates& found) {
+std::optional<std::size_t> SiftPass::take_all(const Unit& unit, const Gradient& gradient, float* memory,
+                                              std::uint32_t threshold, Candidates& found) {
   divide(unit, threshold);
   for (bool full = true; full;) {
     for_each_part(unit, [&](Part& part) {
@@ -141,8 +141,8 @@ std::optional<std::size_t> Harvest::take_all(const Unit& unit, const Gradient& g
 // The list is full: only the k best of it can be among the k best of all, and of what is still to come only what is
 // better than the worst of these (an equal would have the higher index). The first time, a look ahead says how much
 // better than that it probably has to be.
-void Harvest::tighten(const Unit& unit, const Gradient* gradient, float* memory, std::size_t k, const Score& score,
-                      Part& part) noexcept {
+void SiftPass::tighten(const Unit& unit, const Gradient* gradient, float* memory, std::size_t k, const Score& score,
+                       Part& part) noexcept {
   part.found.rank(score);
   const std::uint32_t kth = part.found.keep_best(k, memory);
   part.threshold = std::max(part.threshold, kth + 1);
@@ -156,8 +156,8 @@ void Harvest::tighten(const Unit& unit, const Gradient* gradient, float* memory,
 }
 
 template <class Take>
-void Harvest::walk_limited(const Unit& unit, const Gradient* gradient, float* memory, std::size_t k, const Score& score,
-                           Part& part, Take take) noexcept {
+void SiftPass::walk_limited(const Unit& unit, const Gradient* gradient, float* memory, std::size_t k,
+                            const Score& score, Part& part, Take take) noexcept {
   walk(unit, part, kPiece, [&](std::size_t first, std::size_t n) {
     if (part.found.capacity() < part.found.size() + n) tighten(unit, gradient, memory, k, score, part);
     return take(first, n);
@@ -165,7 +165,7 @@ void Harvest::walk_limited(const Unit& unit, const Gradient* gradient, float* me
 }
 
 // `found` must hold what it has after a pass that fell short, and what a second one brings.
-void Harvest::reserve_limited(const Unit& unit, std::size_t k, Candidates& found) {
+void SiftPass::reserve_limited(const Unit& unit, std::size_t k, Candidates& found) {
   const std::size_t room = room_for(k, unit.size);
   found.reserve(k + room);
   for (Part& part : parts_) {
@@ -174,14 +174,14 @@ void Harvest::reserve_limited(const Unit& unit, std::size_t k, Candidates& found
   }
 }
 
-std::uint32_t Harvest::sure() const noexcept {
+std::uint32_t SiftPass::sure() const noexcept {
   std::uint32_t sure = 0;
   for (const Part& part : parts_) sure = std::max(sure, part.sure);
   return sure;
 }
 
-std::optional<std::size_t> Harvest::take_best(const Unit& unit, const Gradient& gradient, float* memory, std::size_t k,
-                                              const Score& score, std::uint32_t& threshold, Candidates& found) {
+std::optional<std::size_t> SiftPass::take_best(const Unit& unit, const Gradient& gradient, float* memory, std::size_t k,
+                                               const Score& score, std::uint32_t& threshold, Candidates& found) {
   divide(unit, threshold);
   reserve_limited(unit, k, found);
   for_each_part(unit, [&](Part& part) {
@@ -198,8 +198,8 @@ std::optional<std::size_t> Harvest::take_best(const Unit& unit, const Gradient& 
   return finish(unit, gradient, memory, found);
 }
 
-void Harvest::take_more(const Unit& unit, float* memory, std::size_t k, const Score& score, std::uint32_t threshold,
-                        Candidates& found) {
+void SiftPass::take_more(const Unit& unit, float* memory, std::size_t k, const Score& score, std::uint32_t threshold,
+                         Candidates& found) {
   divide(unit, threshold);
   reserve_limited(unit, k, found);
   for_each_part(unit, [&](Part& part) {
@@ -224,8 +224,8 @@ void Harvest::take_more(const Unit& unit, float* memory, std::size_t k, const Sc
   }
 }
 
-std::optional<std::size_t> Harvest::take_at(const Unit& unit, const Gradient& gradient, float* memory,
-                                            std::span<const std::uint32_t> positions, Candidates& found) {
+std::optional<std::size_t> SiftPass::take_at(const Unit& unit, const Gradient& gradient, float* memory,
+                                             std::span<const std::uint32_t> positions, Candidates& found) {
   divide(unit, kernels::kInfinityKey);
   for (Part& part : parts_) part.found.reserve(positions.size() + kPiece);
   for_each_part(unit, [&](Part& part) {
@@ -256,8 +256,8 @@ std::optional<std::size_t> Harvest::take_at(const Unit& unit, const Gradient& gr
 }
 
 // The end of a pass that accumulated: what the threads found as one list; or, after a bad sum, everything as it was.
-std::optional<std::size_t> Harvest::finish(const Unit& unit, const Gradient& gradient, float* memory,
-                                           Candidates& found) {
+std::optional<std::size_t> SiftPass::finish(const Unit& unit, const Gradient& gradient, float* memory,
+                                            Candidates& found) {
   std::size_t bad = kernels::kNoneBad;
   for (const Part& part : parts_) bad = std::min(bad, part.bad);
   if (bad == kernels::kNoneBad) {
@@ -277,7 +277,7 @@ std::optional<std::size_t> Harvest::finish(const Unit& unit, const Gradient& gra
 }
 
 // Everything as it was before the pass, to rounding, however far it got.
-void Harvest::take_back(const Unit& unit, const Gradient& gradient, float* memory) {
+void SiftPass::take_back(const Unit& unit, const Gradient& gradient, float* memory) {
   for_each_part(unit, [&](Part& part) {
     part.found.put_back(memory);
     for (std::size_t b = part.first_block; b < part.block; ++b) {
@@ -288,7 +288,7 @@ void Harvest::take_back(const Unit& unit, const Gradient& gradient, float* memor
 }
 
 // Makes room first: what throws must not have moved anything.
-void Harvest::collect(Candidates& found) {
+void SiftPass::collect(Candidates& found) {
   std::size_t size = 0;
   for (const Part& part : parts_) size += part.found.size();
   parts_[0].found.reserve(size);
@@ -296,7 +296,7 @@ void Harvest::collect(Candidates& found) {
   for (std::size_t p = 1; p < parts_.size(); ++p) found.append(parts_[p].found);
 }
 
-void Harvest::subtract(const Unit& unit, const Gradient& gradient, float* memory) {
+void SiftPass::subtract(const Unit& unit, const Gradient& gradient, float* memory) {
   divide(unit, kernels::kInfinityKey);
   for_each_part(unit, [&](Part& part) {
     for (std::size_t b = part.first_block; b < part.end_block; ++b) {
@@ -305,7 +305,7 @@ void Harvest::subtract(const Unit& unit, const Gradient& gradient, float* memory
   });
 }
 
-std::uint32_t Harvest::sample(const Unit& unit, const Gradient* gradient, const float* memory, std::size_t k) {
+std::uint32_t SiftPass::sample(const Unit& unit, const Gradient* gradient, const float* memory, std::size_t k) {
   Part& part = parts_[0];
   part.sampled.reserve(sample_size(unit.size));
   return sample_blocks(unit, 0, 0, unit.blocks.size(), gradient, memory, k, part.sampled.data());

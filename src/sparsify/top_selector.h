@@ -10,17 +10,17 @@
 #include <optional>
 #include <vector>
 
-#include "sparsify/harvest.h"
+#include "sparsify/sift_pass.h"
 
 namespace sparsewire {
 
 class State;
 
-class Top {
+class TopSelector {
  public:
-  Top(const std::vector<Unit>& units, Pool* pool) : guesses_(units.size()), harvest_(pool) {}
+  TopSelector(const std::vector<Unit>& units, Pool* pool) : guesses_(units.size()), pass_(pool) {}
 
-  Harvest& harvest() noexcept { return harvest_; }
+  SiftPass& pass() noexcept { return pass_; }
 
   // Accumulates the unit number `u` and moves its k best non-zero entries by `score` into `best`, indices ascending.
   // Returns the lowest index at which a sum is not finite; then the unit is as it was, to rounding.
@@ -39,7 +39,7 @@ class Top {
   void learn(Guess& guess, std::size_t k, std::size_t found, bool sufficed) const noexcept;
 
   std::vector<Guess> guesses_;  // for each unit
-  Harvest harvest_;
+  SiftPass pass_;
   std::uint32_t kth_ = 0;
 };
 

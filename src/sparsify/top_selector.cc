@@ -1,4 +1,4 @@
-#include "sparsify/top.h"
+#include "sparsify/top_selector.h"
 
 #include <algorithm>
 #include <cmath>
@@ -14,13 +14,13 @@ double wanted(std::size_t k) {
 
 }  // namespace
 
-std::optional<std::size_t> Top::take(std::size_t u, const Unit& unit, const Gradient& gradient, float* memory,
-                                     std::size_t k, const Score& score, Candidates& best) {
+std::optional<std::size_t> TopSelector::take(std::size_t u, const Unit& unit, const Gradient& gradient, float* memory,
+                                             std::size_t k, const Score& score, Candidates& best) {
   Guess& guess = guesses_[u];
   const bool guessed = guess.threshold > 0;
-  std::uint32_t threshold = guessed ? kernels::key_of(guess.threshold) : harvest_.sample(unit, &gradient, memory, k);
+  std::uint32_t threshold = guessed ? kernels::key_of(guess.threshold) : pass_.sample(unit, &gradient, memory, k);
   const std::uint32_t tried = threshold;
-  if (const auto bad = harvest_.take_best(unit, gradient, memory, k, score, threshold, best)) return bad;
+  if (const auto bad = pass_.take_best(unit, gradient, memory, k, score, threshold, best)) return bad;
   best.rank(score);
   // Whatever is still in the memory scores below `threshold`, or worse than k that are out. So the k best are out as
   // soon as k of them score at or above it.
@@ -34,14 +34,14 @@ std::optional<std::size_t> Top::take(std::size_t u, const Unit& unit, const Grad
   const bool clean = guessed && threshold == tried;
   const std::size_t found = best.size();
   for (bool sampled = false; threshold > kernels::kLowestKey && !enough(); sampled = true) {
-    const std::uint32_t lower = sampled ? kernels::kLowestKey : harvest_.sample(unit, nullptr, memory, k);
+    const std::uint32_t lower = sampled ? kernels::kLowestKey : pass_.sample(unit, nullptr, memory, k);
     threshold = std::min(threshold - 1, lower);
     best.keep_best(k, memory);
     try {
-      harvest_.take_more(unit, memory, k, score, threshold, best);
+      pass_.take_more(unit, memory, k, score, threshold, best);
     } catch (...) {  // out of memory
       best.put_back(memory);
-      harvest_.subtract(unit, gradient, memory);
+      pass_.subtract(unit, gradient, memory);
       throw;
     }
     best.rank(score);
@@ -53,7 +53,7 @@ std::optional<std::size_t> Top::take(std::size_t u, const Unit& unit, const Grad
 }
 
 // Steers the margin: the number of candidates beyond k grows about in proportion to it.
-void Top::learn(Guess& guess, std::size_t k, std::size_t found, bool sufficed) const noexcept {
+void TopSelector::learn(Guess& guess, std::size_t k, std::size_t found, bool sufficed) const noexcept {
   const double beyond = static_cast<double>(found) - static_cast<double>(k);
   const double factor = sufficed && beyond > 0 ? (wanted(k) - static_cast<double>(k)) / beyond : 2.0;
   guess.margin = std::clamp(guess.margin * static_cast<float>(std::clamp(factor, 0.5, 2.0)), 1e-4F, 0.5F);

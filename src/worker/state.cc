@@ -1,9 +1,11 @@
 // A worker's state, and how another number of workers shares out what the old ones still owe.
+#include "core/state.h"
+
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 
-#include "core/state.h"
-#include "core/text.h"
 #include "exchange/regions.h"
 #include "sparsewire/errors.h"
 #include "worker/parts.h"
@@ -24,12 +26,12 @@ struct SavedWorker {
   std::vector<std::byte> sifter;
   std::vector<std::byte> server;  // empty: this rank had no memory to serve from
 
-  void transfer(State& state) {
+  void serialize(State& state) {
     state.value("worker_rank", rank);
     state.value("worker_ranks", ranks);
     state.value("worker_weight", weight);
     state.value("worker_step", step);
-    layout = transfer_layout(state, layout);
+    layout = serialize_layout(state, layout);
     state.string("exchange", exchange);
     state.string("downlink", downlink);
     state.flag("goes_dense", goes_dense);
@@ -44,17 +46,17 @@ namespace {
 SavedWorker read(std::span<const std::byte> bytes, std::size_t rank, std::size_t ranks) {
   State state(bytes);
   SavedWorker saved;
-  saved.transfer(state);
+  saved.serialize(state);
   state.finish();
   if (saved.rank != rank || saved.ranks != ranks) {
-    throw UsageError(text("[state] number ", rank, " of ", ranks, " is of rank ", saved.rank, " of ", saved.ranks));
+    throw UsageError(fmt::format("[state] number {} of {} is of rank {} of {}", rank, ranks, saved.rank, saved.ranks));
   }
   // Before memory is taken for them: each entry has a float in the sifter's part.
   if (saved.sifter.size() / sizeof(float) < saved.layout.dim()) {
-    throw UsageError(text("[state] of rank ", rank, " is too short for ", saved.layout.dim(), " entries"));
+    throw UsageError(fmt::format("[state] of rank {} is too short for {} entries", rank, saved.layout.dim()));
   }
   if (!(saved.weight >= 0 && saved.weight <= 1)) {
-    throw UsageError(text("[state] the weight of rank ", rank, ", ", saved.weight, ", is not in [0, 1]"));
+    throw UsageError(fmt::format("[state] the weight of rank {}, {}, is not in [0, 1]", rank, saved.weight));
   }
   return saved;
 }
@@ -69,15 +71,15 @@ std::vector<SavedWorker> read_all(std::span<const std::vector<std::byte>> states
     weights += static_cast<double>(saved[r].weight);
     if (saved[r].step != saved[0].step) {
       throw UsageError(
-          text("[state] of rank ", r, " is of step ", saved[r].step, ", that of rank 0 of step ", saved[0].step));
+          fmt::format("[state] of rank {} is of step {}, that of rank 0 of step {}", r, saved[r].step, saved[0].step));
     }
     if (saved[r].layout != saved[0].layout || saved[r].exchange != saved[0].exchange ||
         saved[r].downlink != saved[0].downlink) {
-      throw UsageError(text("[state] of rank ", r, " is not of the same workers as that of rank 0"));
+      throw UsageError(fmt::format("[state] of rank {} is not of the same workers as that of rank 0", r));
     }
   }
   if (!(std::abs(weights - 1) < 1e-3)) {
-    throw UsageError(text("[state] the weights of all ranks add up to ", weights, ", not to 1"));
+    throw UsageError(fmt::format("[state] the weights of all ranks add up to {}, not to 1", weights));
   }
   return saved;
 }
@@ -102,12 +104,12 @@ std::vector<double> old_server_memories(const std::vector<SavedWorker>& saved) {
     const SavedWorker& old = saved[static_cast<std::size_t>(r)];
     if (old.server.empty()) continue;
     const bool is_region = old.exchange == "sharded";
-    Place place{.layout = is_region ? regions.size(r) : dim};
-    place.whole = dim;
-    if (old.server.size() / sizeof(float) < place.layout.dim()) {
-      throw UsageError(text("[state] what rank ", r, " served is too short for ", place.layout.dim(), " entries"));
+    SifterContext context{.layout = is_region ? regions.size(r) : dim};
+    context.model_dim = dim;
+    if (old.server.size() / sizeof(float) < context.layout.dim()) {
+      throw UsageError(fmt::format("[state] what rank {} served is too short for {} entries", r, context.layout.dim()));
     }
-    Sifter server(old.downlink, "ef", place);
+    Sifter server(old.downlink, "ef", context);
     server.load(old.server);
     const std::span<const float> memory = std::as_const(server).memory();
     for (std::uint32_t i = 0; i < memory.size(); ++i) {
@@ -121,8 +123,8 @@ std::vector<double> old_server_memories(const std::vector<SavedWorker>& saved) {
 std::vector<double> server_memories(const std::vector<SavedWorker>& saved, const Layout& layout) {
   const std::vector<double> old = old_server_memories(saved);
   std::vector<double> owed(layout.dim());
-  for (const Tensor& tensor : layout.tensors()) {
-    const Tensor* const from = saved[0].layout.find(tensor.name);
+  for (const TensorRange& tensor : layout.tensors()) {
+    const TensorRange* const from = saved[0].layout.find(tensor.name);
     if (from == nullptr || from->size != tensor.size) continue;  // the workers' memories refuse that
     std::copy_n(old.data() + from->begin, tensor.size, owed.data() + tensor.begin);
   }
@@ -140,7 +142,7 @@ void assign(std::span<float> to, const std::vector<double>& numbers) {
 void Worker::Parts::share(const std::vector<SavedWorker>& saved) {
   std::vector<double> owed(layout.dim());
   std::vector<double> velocity(sifter.velocity().size());
-  Sifter old(config.sparsifier, config.feedback, Place{.layout = layout, .scope = config.scope});
+  Sifter old(config.sparsifier, config.feedback, SifterContext{.layout = layout, .scope = config.scope});
   for (const SavedWorker& one : saved) {
     old.load(one.sifter);
     const auto weight = static_cast<double>(one.weight);
@@ -166,7 +168,7 @@ void Worker::Parts::share(const std::vector<SavedWorker>& saved) {
 
 std::vector<std::byte> Worker::save() const {
   const Parts& p = *parts_;
-  if (!p.is_whole) throw UsageError(text("[worker] failed in step ", p.sifter.step(), " and cannot be saved"));
+  if (!p.usable) throw UsageError(fmt::format("[worker] failed in step {} and cannot be saved", p.sifter.step()));
   SavedWorker saved{.rank = static_cast<std::uint32_t>(p.transport.rank()),
                     .ranks = static_cast<std::uint32_t>(p.transport.size()),
                     .weight = p.weights[static_cast<std::size_t>(p.transport.rank())],
@@ -180,7 +182,7 @@ std::vector<std::byte> Worker::save() const {
                     .server = {}};
   if (const Sifter* const server = p.exchange->server()) saved.server = server->save();
   State state;
-  saved.transfer(state);
+  saved.serialize(state);
   return std::move(state).bytes();
 }
 
@@ -200,7 +202,7 @@ void Worker::load(std::span<const std::vector<std::byte>> states) {
       p.share(saved);
     }
     if (p.sifter.step() != saved[0].step) {
-      throw UsageError(text("[state] is of step ", saved[0].step, ", what it holds of step ", p.sifter.step()));
+      throw UsageError(fmt::format("[state] is of step {}, what it holds of step {}", saved[0].step, p.sifter.step()));
     }
   } catch (...) {  // all or nothing
     p.sifter.load(sifter_before);

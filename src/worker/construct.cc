@@ -1,13 +1,14 @@
 // How a worker comes to be: everybody's weight, whether all have the same plan, and what `auto` stands for.
+#include <fmt/core.h>
+
 #include <chrono>
 #include <cmath>
 
 #include "core/crc32c.h"
 #include "core/spec.h"
-#include "core/text.h"
 #include "sparsewire/codec.h"
 #include "sparsewire/errors.h"
-#include "transport/everyone.h"
+#include "transport/all_gather_values.h"
 #include "worker/parts.h"
 
 namespace sparsewire {
@@ -15,10 +16,10 @@ namespace {
 
 // What must be the same on every rank, as text.
 std::string common(const WorkerConfig& config, const Layout& layout) {
-  std::string all = text(config.sparsifier, '\n', config.feedback, '\n', config.exchange, '\n', config.codec, '\n',
-                         config.downlink, '\n', config.downlink_codec, '\n', static_cast<int>(config.scope), '\n',
-                         config.seed, '\n', config.check_every, '\n');
-  for (const Tensor& tensor : layout.tensors()) all += text(tensor.name, ' ', tensor.size, '\n');
+  std::string all = fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", config.sparsifier, config.feedback,
+                                config.exchange, config.codec, config.downlink, config.downlink_codec,
+                                static_cast<int>(config.scope), config.seed, config.check_every);
+  for (const TensorRange& tensor : layout.tensors()) all += fmt::format("{} {}\n", tensor.name, tensor.size);
   return all;
 }
 
@@ -35,20 +36,22 @@ std::vector<float> agree_on_weights(const WorkerConfig& config, const Layout& la
   const Introduction mine{config.weight, crc32c(std::as_bytes(std::span(plan))), static_cast<std::uint32_t>(now)};
   std::vector<double> weights;
   double sum = 0;
-  const std::vector<Introduction> all = everyones(transport, mine);
+  const std::vector<Introduction> all = all_gather_values(transport, mine);
   identity = mine.checksum ^ all[0].number;
   for (const Introduction& theirs : all) {
     const std::size_t r = weights.size();
     if (theirs.checksum != mine.checksum) {
-      throw UsageError(text("[worker] rank ", r, " has another layout or other options than rank ", transport.rank()));
+      throw UsageError(
+          fmt::format("[worker] rank {} has another layout or other options than rank {}", r, transport.rank()));
     }
     if (!std::isfinite(theirs.weight) || theirs.weight < 0) {
-      throw UsageError(text("[worker] the weight of rank ", r, ", ", theirs.weight, ", is not in [0, inf)"));
+      throw UsageError(fmt::format("[worker] the weight of rank {}, {}, is not in [0, inf)", r, theirs.weight));
     }
     weights.push_back(theirs.weight);
     sum += theirs.weight;
   }
-  if (!(sum > 0) || !std::isfinite(sum)) throw UsageError(text("[worker] the weights of all ranks add up to ", sum));
+  if (!(sum > 0) || !std::isfinite(sum))
+    throw UsageError(fmt::format("[worker] the weights of all ranks add up to {}", sum));
   std::vector<float> shares;
   for (const double weight : weights) shares.push_back(static_cast<float>(weight / sum));
   return shares;
@@ -86,23 +89,23 @@ WorkerConfig resolved(WorkerConfig config) {
   if (is_auto(config)) config.exchange = "sharded";
   const std::string exchange = Spec(config.exchange).name();
   if (!config.downlink.empty() && (exchange == "dense" || exchange == "allgather")) {
-    throw UsageError(text("[", exchange, "] takes no downlink: server and sharded do"));
+    throw UsageError(fmt::format("[{}] takes no downlink: server and sharded do", exchange));
   }
   if (!config.downlink_codec.empty() && config.downlink.empty()) {
-    throw UsageError(text("[worker] a downlink_codec, '", config.downlink_codec, "', needs a downlink"));
+    throw UsageError(fmt::format("[worker] a downlink_codec, '{}', needs a downlink", config.downlink_codec));
   }
   if (config.downlink_codec.empty()) config.downlink_codec = config.codec;
   return config;
 }
 
-Place place_of(const WorkerConfig& config, const Layout& layout, const Transport& transport, float weight) {
-  Place place{.layout = layout, .scope = config.scope};
-  place.rank = transport.rank();
-  place.ranks = transport.size();
-  place.weight = static_cast<double>(weight);
-  place.seed = config.seed;
-  place.pool = config.pool;
-  return place;
+SifterContext context_of(const WorkerConfig& config, const Layout& layout, const Transport& transport, float weight) {
+  SifterContext context{.layout = layout, .scope = config.scope};
+  context.rank = transport.rank();
+  context.ranks = transport.size();
+  context.weight = static_cast<double>(weight);
+  context.seed = config.seed;
+  context.pool = config.pool;
+  return context;
 }
 
 ExchangePlan plan_of(const WorkerConfig& config, const Layout& layout, const std::vector<float>& weights) {
@@ -142,7 +145,7 @@ Worker::Parts::Parts(const WorkerConfig& given, Layout tensors, Transport& engin
       config(resolved(given)),
       exchange(make_exchange(config.exchange, plan_of(config, layout, weights), engine)),
       sifter(config.sparsifier, config.feedback,
-             place_of(config, layout, engine, weights[static_cast<std::size_t>(engine.rank())])),
+             context_of(config, layout, engine, weights[static_cast<std::size_t>(engine.rank())])),
       observes(Spec(config.sparsifier).name() == "regtopk"),
       counts_vary(Spec(config.sparsifier).name() == "threshold"),
       server_votes_alone(Spec(config.exchange).name() == "server") {

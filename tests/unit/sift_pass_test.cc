@@ -1,5 +1,5 @@
 // What a look ahead may not do: a sample that overestimates must cost a second pass, never an entry.
-#include "sparsify/harvest.h"
+#include "sparsify/sift_pass.h"
 
 #include <gtest/gtest.h>
 
@@ -29,22 +29,22 @@ Unit ahead() {
 // Which of the entries [begin, end) a sample of `unit` looks at, found by marking one at a time. The sample answers
 // with the fifth largest magnitude for k = 1, and four marks stand elsewhere: it is a mark if the one under test is
 // sampled.
-std::vector<std::size_t> sampled(Harvest& harvest, const Unit& unit, std::size_t begin, std::size_t end) {
+std::vector<std::size_t> sampled(SiftPass& pass, const Unit& unit, std::size_t begin, std::size_t end) {
   constexpr std::size_t kStretch = 64;  // one position is sampled in each
   std::vector<float> memory(kSize);
   std::fill_n(memory.begin() + kOverflow, 4 * kStretch, 1.0F);
   std::vector<std::size_t> found;
   for (std::size_t i = begin; i < end; ++i) {
     memory[i] = 1.0F;
-    if (harvest.sample(unit, nullptr, memory.data(), 1) == kernels::key_of(1.0F)) found.push_back(i);
+    if (pass.sample(unit, nullptr, memory.data(), 1) == kernels::key_of(1.0F)) found.push_back(i);
     memory[i] = 0.0F;
   }
   return found;
 }
 
-TEST(Harvest, FindsWhatAMisleadingSampleHides) {
-  Harvest harvest(nullptr);
-  const std::vector<std::size_t> traps = sampled(harvest, ahead(), 100'000, 101'600);
+TEST(SiftPass, FindsWhatAMisleadingSampleHides) {
+  SiftPass pass(nullptr);
+  const std::vector<std::size_t> traps = sampled(pass, ahead(), 100'000, 101'600);
   ASSERT_GE(traps.size(), 20U);
   ASSERT_LT(traps.size(), kTop);
 
@@ -60,7 +60,7 @@ TEST(Harvest, FindsWhatAMisleadingSampleHides) {
   for (const std::size_t trap : traps) gradient[trap] = 100.0F;
   std::vector<std::uint32_t> expected(traps.begin(), traps.end());
   for (std::size_t i = 200'000; expected.size() < kTop; ++i) {
-    if (!sampled(harvest, ahead(), i, i + 1).empty()) continue;
+    if (!sampled(pass, ahead(), i, i + 1).empty()) continue;
     gradient[i] = 10.0F;
     expected.push_back(static_cast<std::uint32_t>(i));
   }

@@ -17,9 +17,9 @@
 namespace sparsewire {
 
 // THREADS: one caller at a time; splits the work over the pool. Results do not depend on the number of threads.
-class Harvest {
+class SiftPass {
  public:
-  explicit Harvest(Pool* pool);
+  explicit SiftPass(Pool* pool);
 
   // Accumulates the unit and takes out every entry at or above `threshold`.
   // Returns the lowest index at which a sum is not finite; then the unit is as it was, to rounding.

@@ -1,0 +1,74 @@
+#include "exchange/aggregator.h"
+
+#include "exchange/messages.h"
+#include "sparsewire/errors.h"
+
+namespace sparsewire {
+namespace {
+
+SifterContext context_of(const ExchangePlan& plan, const ServedRegion& served) {
+  if (Spec(plan.downlink).has("dense_below")) {
+    throw UsageError("[downlink] dense_below= is for tensors, and a server knows none");
+  }
+  SifterContext context{.layout = served.dim};
+  context.rank = served.region;
+  context.ranks = served.regions;
+  context.seed = plan.seed;
+  context.first_step = plan.first_step;
+  context.role = Role::server;
+  context.model_dim = plan.dim;
+  context.pool = plan.pool;
+  return context;
+}
+
+std::optional<Sifter> make_sifter(const ExchangePlan& plan, const ServedRegion& served) {
+  if (plan.downlink.empty()) return std::nullopt;
+  return Sifter(plan.downlink, "ef", context_of(plan, served));
+}
+
+// The union must arrive as it is: a server without a memory could not keep what rounding takes.
+std::string codec_of(const ExchangePlan& plan) {
+  return plan.downlink.empty() ? "auto:values=f32" : plan.downlink_codec;
+}
+
+}  // namespace
+
+Aggregator::Aggregator(const ExchangePlan& plan, const ServedRegion& served)
+    : merger_(served.dim), sifter_(make_sifter(plan, served)), codec_(codec_of(plan)) {}
+
+void check_downlink(const ExchangePlan& plan, const ServedRegion& served) {
+  if (plan.downlink.empty()) return;
+  make_sparsifier(plan.downlink, context_of(plan, served));
+  Codec(plan.downlink_codec);
+}
+
+std::optional<std::uint64_t> Aggregator::answer(Message& frame) {
+  has_answered_ = false;
+  if (sifter_) {
+    try {
+      sifter_->sift(Gradient(merger_.sums()), answer_);
+    } catch (const BadGradient& error) {
+      return error.index();
+    }
+    has_answered_ = true;
+  } else {
+    merger_.copy_to(answer_);
+    if (const auto bad = find_overflow(answer_)) return bad;
+  }
+  codec_.encode(answer_, frame, sifter_ ? &received_ : nullptr);
+  return std::nullopt;
+}
+
+void Aggregator::finish() {
+  if (sifter_) sifter_->keep_rounding_loss(answer_, received_);
+  has_answered_ = false;
+  merger_.clear();
+}
+
+void Aggregator::undo() {
+  if (has_answered_) sifter_->undo(Gradient(merger_.sums()), answer_);
+  has_answered_ = false;
+  merger_.clear();
+}
+
+}  // namespace sparsewire

@@ -1,0 +1,34 @@
+#include "exchange/messages.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace sparsewire {
+
+std::size_t write_message(Codec& codec, const SparseVector& sent, const StepTrailer& trailer,
+                          std::vector<float>& received, Message& message) {
+  received.clear();
+  message.clear();
+  if (!trailer.failed) codec.encode(sent, message, codec.rounds() ? &received : nullptr);
+  const std::size_t frame_size = message.size();
+  append(message, trailer);
+  return frame_size;
+}
+
+std::optional<Failure> decode_from(std::span<const std::byte> frame, int from, std::uint64_t dim,
+                                   SparseVector& vector) {
+  const DecodeStatus status = decode(frame, vector);
+  if (status != DecodeStatus::ok) {
+    return Failure{Failure::Kind::unreadable, from, static_cast<std::uint64_t>(status)};
+  }
+  if (vector.dim != dim) return Failure{Failure::Kind::unreadable, from, Failure::kOtherDim};
+  return std::nullopt;
+}
+
+std::optional<std::uint64_t> find_overflow(const SparseVector& total) noexcept {
+  const auto bad = std::find_if(total.values.begin(), total.values.end(), [](float v) { return !std::isfinite(v); });
+  if (bad == total.values.end()) return std::nullopt;
+  return total.index(static_cast<std::size_t>(bad - total.values.begin()));
+}
+
+}  // namespace sparsewire
