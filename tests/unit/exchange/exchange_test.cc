@@ -1,0 +1,344 @@
+// What holds for all workers together, over every exchange, with ranks as threads: replicas agree, the update is the
+// one of the rules, and nothing is lost.
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+#include "exchange/simulation.h"
+#include "unit/bits.h"
+#include "unit/exchange_cases.h"
+
+namespace sparsewire::exchange_test {
+namespace {
+
+using bodies::ExchangeCase;
+using bodies::kRanks;
+using bodies::kSlowBuild;
+using bodies::Numbers;
+using bodies::Plan;
+using bodies::Runner;
+
+INSTANTIATE_TEST_SUITE_P(All, EveryExchangeCase, every_spec_and_case(), spec_and_case_as_name);
+
+// Codecs take turns, so that each meets many ways.
+std::string codec_in_turn(int turn, bool is_all_reduce) {
+  static const std::vector<std::string> all = {
+      "auto",   "auto:values=bf16", "auto:values=int8",  "golomb:values=f16",        "auto:values=int4,block=64",
+      "bitmap", "auto:values=int2", "raw32:values=bf16", "runs:values=int8,block=16"};
+  if (is_all_reduce) return turn % 2 == 0 ? "auto" : "auto:values=bf16";
+  return all[static_cast<std::size_t>(turn) % all.size()];
+}
+
+TEST_P(EveryExchangeCase, KeepsReplicasEqual) {
+  int turn = static_cast<int>(spec().size() + exchange_case().name().size());
+  for (const int ranks : kRanks) {
+    Plan plan = EveryExchangeCase::plan(codec_in_turn(turn++, is_all_reduce()));
+    plan.layout = 1001;
+    run_on_threads(ranks,
+                   [&](Transport& transport) { bodies::replicas_stay_equal(transport, plan, kSlowBuild ? 20 : 1000); });
+  }
+}
+
+TEST_P(EveryExchangeCase, LosesNothing) {
+  for (const char* values : {"f32", "bf16", "int4"}) {
+    if (is_all_reduce() && std::string(values) != "f32") continue;  // bf16 sums round on the way: nobody can keep that
+    for (const int ranks : {1, 3, 8}) {
+      Plan plan = EveryExchangeCase::plan("auto:values=" + std::string(values));
+      plan.layout = 701;
+      if (ranks == 8) plan.weights = {0, 1, 0.25, 7, 0, 1e-3};
+      run_on_threads(ranks,
+                     [&](Transport& transport) { bodies::nothing_is_lost(transport, plan, kSlowBuild ? 12 : 150); });
+    }
+  }
+}
+
+// Compares `steps` updates of all ranks with the simulation's, bit for bit, and the workers' memories.
+void check_simulation(const Plan& plan, int ranks, int steps, int votes = 0) {
+  SCOPED_TRACE(plan.name() + " on " + std::to_string(ranks) + " ranks");
+  Simulation simulation(plan, ranks);
+  std::vector<Numbers> updates;
+  for (int t = 0; t < steps; ++t) {
+    std::vector<Numbers> gradients(static_cast<std::size_t>(ranks), Numbers(plan.layout.dim()));
+    for (int r = 0; r < ranks; ++r) {
+      bodies::fill_gradient(gradients[static_cast<std::size_t>(r)], plan.seed, r, static_cast<std::uint64_t>(t));
+    }
+    updates.push_back(simulation.step(gradients));
+    for (float& number : updates.back()) number += 0.0F;  // of an update, -0 and 0 are the same
+  }
+  EXPECT_EQ(simulation.votes(), votes);
+  run_on_threads(ranks, [&](Transport& transport) {
+    Runner run(plan, transport);
+    for (std::size_t t = 0; t < updates.size(); ++t) {
+      run.step(t);
+      for (float& number : run.update) number += 0.0F;
+      ASSERT_TRUE(same_bits(std::span<const float>(updates[t]), run.update)) << "step " << t;
+    }
+    EXPECT_TRUE(same_bits(std::as_const(simulation.worker(transport.rank())).memory(), run.worker.memory()));
+  });
+}
+
+// The update, downlinks included, is what the rules say; so RegTop-k observed what really came back.
+TEST_P(EveryExchangeCase, AgreesWithASimulation) {
+  if (is_all_reduce() || exchange_case().exchange == "auto") GTEST_SKIP() << "the engine's order of summing is its own";
+  for (const char* values : {"f32", "f16", "bf16", "int8", "int4,block=16", "int2"}) {
+    for (const int ranks : kRanks) {
+      Plan plan = EveryExchangeCase::plan("auto:values=" + std::string(values));
+      plan.layout = 333;
+      ASSERT_NO_FATAL_FAILURE(check_simulation(plan, ranks, kSlowBuild ? 6 : 30));
+    }
+  }
+}
+
+TEST(Exchange, AgreesWithASimulationWhereModelsAreSmallerThanRanks) {
+  for (const char* sparsifier : {"topk:ratio=0.1", "topk:k=1", "randomk:ratio=0.5", "dense"}) {
+    for (const ExchangeCase& setup : {ExchangeCase{"allgather"}, {"server", true}, {"sharded"}, {"sharded", true}}) {
+      for (const std::uint64_t dim : {1U, 15U, 16U, 17U, 40U}) {
+        Plan plan = bodies::plan_of(sparsifier, setup);
+        plan.layout = dim;
+        for (const int ranks : {2, 5}) ASSERT_NO_FATAL_FAILURE(check_simulation(plan, ranks, 5));
+      }
+    }
+  }
+}
+
+TEST(Exchange, AgreesWithASimulationLayerByLayerAndWithEachFeedback) {
+  const Layout layout({{"a", 100}, {"b", 3}, {"c", 0}, {"d", 500}, {"e", 64}});
+  for (const char* feedback : {"ef:decay=0.9", "none", "momentum:m=0.9", "momentum:m=0.5,clip=1"}) {
+    for (const ExchangeCase& setup : {ExchangeCase{"allgather"}, {"server", true}, {"sharded", true}}) {
+      Plan plan = bodies::plan_of("topk:ratio=0.05,dense_below=10", setup, "auto:values=bf16");
+      plan.config.scope = Scope::layer;
+      plan.config.feedback = feedback;
+      plan.config.downlink = setup.downlink ? "topk:k=50" : "";
+      plan.config.downlink_codec = setup.downlink ? "raw32" : "";
+      plan.layout = layout;
+      ASSERT_NO_FATAL_FAILURE(check_simulation(plan, 3, 20));
+    }
+  }
+}
+
+TEST(Exchange, GivesTheSameBitsOverEveryWayWithoutDownlink) {
+  for (const std::string& spec : example_specs()) {
+    for (const char* codec : {"auto", "auto:values=f16", "auto:values=bf16"}) {
+      for (const int ranks : kRanks) {
+        std::map<std::string, std::uint64_t> sums;
+        for (const char* exchange : {"allgather", "server", "sharded"}) {
+          const Plan plan = bodies::plan_of(spec, {exchange}, codec);
+          run_on_threads(ranks, [&](Transport& transport) {
+            const std::uint64_t sum = bodies::replicas_stay_equal(transport, plan, 15);
+            if (transport.rank() == 0) sums[exchange] = sum;
+          });
+        }
+        EXPECT_EQ(sums["allgather"], sums["server"]) << spec << codec << ranks;
+        EXPECT_EQ(sums["allgather"], sums["sharded"]) << spec << codec << ranks;
+      }
+    }
+  }
+}
+
+TEST(Exchange, GivesTheSameBitsByGatherAndByServerForIntegers) {
+  for (const char* codec : {"auto:values=int8", "auto:values=int4", "auto:values=int2,block=16"}) {
+    std::vector<std::uint64_t> sums;
+    for (const char* exchange : {"allgather", "server"}) {
+      const Plan plan = bodies::plan_of("topk:ratio=0.1", {exchange}, codec);
+      run_on_threads(5, [&](Transport& transport) {
+        const std::uint64_t sum = bodies::replicas_stay_equal(transport, plan, 15);
+        if (transport.rank() == 0) sums.push_back(sum);
+      });
+    }
+    EXPECT_EQ(sums[0], sums[1]) << codec;
+  }
+}
+
+// The simulation's median is found by sorting; other thresholds would send other entries.
+TEST(ThresholdOfAllRanks, IsTheMedianOfTheirs) {
+  for (const ExchangeCase& setup :
+       {ExchangeCase{"allgather"}, {"server"}, {"server", true}, {"sharded"}, {"sharded", true}}) {
+    for (const int ranks : kRanks) {
+      Plan plan = bodies::plan_of("threshold:ratio=0.05,calibrate=7", setup);
+      plan.layout = 2003;
+      if (setup.downlink) plan.config.downlink = "threshold:ratio=0.04,calibrate=12";
+      ASSERT_NO_FATAL_FAILURE(check_simulation(plan, ranks, 40, setup.downlink ? 2 : 1));
+    }
+  }
+}
+
+TEST(ThresholdOfAllRanks, IsVotedOnWhereSomeRegionsAreEmpty) {
+  Plan plan = bodies::plan_of("threshold:ratio=0.5,calibrate=3", {"sharded", true});
+  plan.layout = 40;
+  run_on_threads(8, [&](Transport& transport) { bodies::replicas_stay_equal(transport, plan, 20); });
+}
+
+TEST(Exchange, WorksOnAnEmptyModel) {
+  for (const ExchangeCase& setup : bodies::every_exchange_case()) {
+    SCOPED_TRACE(setup.name());
+    Plan plan = bodies::plan_of("topk:ratio=0.1", setup);
+    plan.layout = 0;
+    run_on_threads(3, [&](Transport& transport) {
+      Runner run(plan, transport);
+      for (std::uint64_t t = 0; t < 3; ++t) EXPECT_EQ(run.step(t).entries_total, 0U);
+    });
+  }
+}
+
+TEST(Exchange, GivesTheUpdateAlsoWithoutItsZeros) {
+  for (const ExchangeCase& setup : bodies::every_exchange_case()) {
+    for (const char* codec : {"auto", "auto:values=bf16"}) {
+      SCOPED_TRACE(setup.name());
+      Plan plan = bodies::plan_of("topk:ratio=0.1", setup, codec);
+      run_on_threads(4, [&](Transport& transport) {
+        Runner run(plan, transport);
+        for (std::uint64_t t = 0; t < 5; ++t) {
+          const StepStats& stats = run.step(t);
+          const SparseVector& update = run.worker.update();
+          ASSERT_TRUE(update.is_valid());
+          EXPECT_EQ(stats.entries_total, update.size());
+          Numbers dense(run.update.size());
+          for (std::size_t i = 0; i < update.size(); ++i) dense[update.index(i)] = update.values[i];
+          ASSERT_TRUE(same_bits(std::span<const float>(run.update), dense));
+        }
+      });
+    }
+  }
+}
+
+TEST_P(EveryExchangeCase, WorksInPlace) {
+  const Plan plan = EveryExchangeCase::plan("auto:values=bf16");
+  run_on_threads(3, [&](Transport& transport) {
+    Runner apart(plan, transport);
+    Runner in_place(plan, transport);
+    for (std::uint64_t t = 0; t < 6; ++t) {
+      apart.step(t);
+      plan.fill(in_place.gradient, plan.seed, transport.rank(), t);
+      in_place.worker.step(in_place.gradient, in_place.gradient);
+      ASSERT_TRUE(same_bits(std::span<const float>(apart.update), in_place.gradient)) << plan.name() << ", step " << t;
+    }
+  });
+}
+
+TEST(Exchange, TellsAllRanksTheFlagsOfAll) {
+  for (const ExchangeCase& setup : bodies::every_exchange_case()) {
+    SCOPED_TRACE(setup.name());
+    const Plan plan = bodies::plan_of("topk:ratio=0.1", setup);
+    run_on_threads(3, [&](Transport& transport) {
+      Runner run(plan, transport);
+      const auto mine = static_cast<std::uint8_t>(1U << transport.rank());
+      EXPECT_EQ(run.worker.step(run.gradient, run.update, {.flags = mine}).flags, 7);
+      EXPECT_EQ(run.worker.step(run.gradient, run.update).flags, 0);
+    });
+  }
+}
+
+TEST(Exchange, TellsAllRanksTheMeanLossOfAll) {
+  for (const ExchangeCase& setup : bodies::every_exchange_case()) {
+    SCOPED_TRACE(setup.name());
+    Plan plan = bodies::plan_of("topk:ratio=0.1", setup);
+    plan.weights = {2, 1, 1};
+    run_on_threads(3, [&](Transport& transport) {
+      Runner run(plan, transport);
+      const double mine = transport.rank() == 0 ? -3 : transport.rank() * 1e6;
+      EXPECT_EQ(run.worker.step(run.gradient, run.update, {.loss = mine}).loss, 0.5 * -3 + 0.25 * 1e6 + 0.25 * 2e6);
+      EXPECT_EQ(run.worker.step(run.gradient, run.update).loss, 0);
+    });
+  }
+}
+
+// The update of `auto` that goes dense is the mean of all that was owed.
+TEST(AutoExchange, SendsEverythingWhenItGoesDense) {
+  for (const char* sparsifier : {"topk:ratio=0.9", "randomk:ratio=0.9", "rtopk:ratio=0.8,r=1.1", "regtopk:ratio=0.9"}) {
+    for (const char* feedback : {"ef", "momentum:m=0.5", "ef:decay=0.5"}) {
+      Plan plan = bodies::plan_of(sparsifier, {"auto"}, "auto:values=bf16");
+      plan.config.feedback = feedback;
+      plan.weights = {1, 1};
+      run_on_threads(2, [&](Transport& transport) {
+        Plan dense = plan;
+        dense.config.exchange = "dense";
+        dense.config.sparsifier = "dense";
+        Runner run(plan, transport);
+        Runner twin(dense, transport);
+        for (std::uint64_t t = 0; t < 5; ++t) {
+          EXPECT_TRUE(run.step(t).went_dense);
+          twin.step(t);
+          EXPECT_TRUE(same_bits(std::span<const float>(run.update), twin.update)) << plan.name() << ", step " << t;
+        }
+      });
+    }
+  }
+}
+
+TEST(AutoExchange, SaysWhetherItWentDense) {
+  for (const auto& [spec, goes_dense] :
+       {std::pair{"dense", true}, {"topk:ratio=1", true}, {"topk:ratio=0.01", false}}) {
+    const Plan plan = bodies::plan_of(spec, {"auto"});
+    run_on_threads(3, [&, goes = goes_dense](Transport& transport) {
+      Runner run(plan, transport);
+      const StepStats& stats = run.step(0);
+      EXPECT_EQ(stats.went_dense, goes) << plan.name();
+    });
+  }
+}
+
+// A constant threshold may be worth it in one step and not in the next.
+TEST(AutoExchange, GoesDenseAndBackAgain) {
+  for (const char* codec : {"auto", "auto:values=bf16"}) {
+    for (const char* downlink : {"", "topk:ratio=0.1", "dense"}) {
+      for (const char* feedback : {"ef", "none", "momentum:m=0.5"}) {
+        for (const int ranks : {1, 3, 8}) {
+          Plan plan = bodies::plan_of("threshold:lambda=12", {"auto"}, codec);
+          plan.config.downlink = downlink;
+          plan.config.feedback = feedback;
+          plan.fill = bodies::fill_swinging_gradient;
+          run_on_threads(ranks, [&](Transport& transport) {
+            bodies::replicas_stay_equal(transport, plan, 30);
+            if (plan.config.feedback == "ef" && plan.config.codec == "auto") {
+              bodies::nothing_is_lost(transport, plan, 30);
+            }
+            Runner run(plan, transport);
+            int dense = 0;
+            for (std::uint64_t t = 0; t < 16; ++t) {
+              if (!run.step(t).went_dense) continue;
+              ++dense;
+              for (const float number : run.worker.memory()) {  // what rounding took may stay
+                bodies::require(number == 0 || plan.config.codec != "auto", run.at(t) + ": the memory was not flushed");
+              }
+            }
+            const bool pays = plan.config.downlink == "topk:ratio=0.1";  // never is a full vector as short
+            EXPECT_EQ(dense == 0, pays) << plan.name();
+            EXPECT_LT(dense, 16) << plan.name();
+          });
+        }
+      }
+    }
+  }
+}
+
+// Many entries are sent again and again, so that what was observed of them decides.
+TEST(RegTopKOverAnExchange, ObservesWhatTheWorkersReallyReceived) {
+  for (const char* sparsifier : {"regtopk:ratio=0.3,mu=1", "regtopk:ratio=0.3,mu=0.5,form=b"}) {
+    for (const ExchangeCase& setup :
+         {ExchangeCase{"allgather"}, {"server"}, {"server", true}, {"sharded"}, {"sharded", true}}) {
+      for (const char* codec : {"auto", "auto:values=bf16", "auto:values=int4"}) {
+        Plan plan = bodies::plan_of(sparsifier, setup, codec);
+        plan.config.downlink = setup.downlink ? "topk:ratio=0.2" : "";
+        plan.layout = 333;
+        ASSERT_NO_FATAL_FAILURE(check_simulation(plan, 3, kSlowBuild ? 10 : 40));
+      }
+    }
+  }
+}
+
+// RegTop-k sends other entries once it has observed; so without this the simulation would prove nothing.
+TEST(RegTopKOverAnExchange, DependsOnWhatItObserves) {
+  std::vector<std::uint64_t> sums;
+  for (const char* sparsifier : {"regtopk:ratio=0.05,mu=4", "topk:ratio=0.05"}) {
+    Plan plan = bodies::plan_of(sparsifier, {"sharded", true});
+    plan.config.downlink = "topk:ratio=0.05";
+    run_on_threads(3, [&](Transport& transport) {
+      const std::uint64_t sum = bodies::replicas_stay_equal(transport, plan, 10);
+      if (transport.rank() == 0) sums.push_back(sum);
+    });
+  }
+  EXPECT_NE(sums[0], sums[1]);
+}
+
+}  // namespace
+}  // namespace sparsewire::exchange_test

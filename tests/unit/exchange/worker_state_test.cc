@@ -1,0 +1,458 @@
+// Workers that go on where others left off, as many or another number, ranks as threads.
+#include <gtest/gtest.h>
+
+#include "core/crc32c.h"
+#include "unit/bits.h"
+#include "unit/exchange_cases.h"
+
+namespace sparsewire::worker_state_test {
+namespace {
+
+using bodies::Bytes;
+using bodies::ExchangeCase;
+using bodies::kRanks;
+using bodies::kSlowBuild;
+using bodies::Numbers;
+using bodies::Plan;
+using bodies::Runner;
+
+// What some workers leave behind.
+struct Saved {
+  std::vector<Bytes> states;
+  std::vector<double> owed;
+  std::vector<double> size;  // of what owed is the sum of
+};
+
+// |w_i e_i| summed over the workers, and |E|: what roundings are relative to.
+std::vector<double> size_of_owed(Transport& transport, const Plan& plan, const Worker& worker) {
+  std::vector<double> mine(plan.layout.dim());
+  worker.add_server_memory(mine);
+  for (double& number : mine) number = std::fabs(number);
+  const float share = plan.shares(transport.size())[static_cast<std::size_t>(transport.rank())];
+  for (std::size_t i = 0; i < mine.size(); ++i) mine[i] += double{share} * std::fabs(double{worker.memory()[i]});
+  std::vector<double> sum(mine.size());
+  for (const auto& one : bodies::from_all(transport, std::span<const double>(mine))) {
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += one[i];
+  }
+  return sum;
+}
+
+Saved run_and_save(const Plan& plan, int ranks, std::uint64_t steps) {
+  Saved saved;
+  saved.states.resize(static_cast<std::size_t>(ranks));
+  run_on_threads(ranks, [&](Transport& transport) {
+    Runner run(plan, transport);
+    for (std::uint64_t t = 0; t < steps; ++t) run.step(t);
+    saved.states[static_cast<std::size_t>(transport.rank())] = run.worker.save();
+    const std::vector<double> owed = bodies::owed(transport, plan, run.worker);
+    const std::vector<double> size = size_of_owed(transport, plan, run.worker);
+    if (transport.rank() == 0) saved.owed = owed, saved.size = size;
+  });
+  return saved;
+}
+
+// Saved in the middle, and also while a threshold is still being measured.
+TEST_P(EveryExchangeCase, GoesOnBitForBitWithAsManyWorkers) {
+  for (const char* feedback : {"ef", "none", "momentum:m=0.9"}) {
+    for (const int ranks : {1, 3}) {
+      for (const std::uint64_t half : {5U, kSlowBuild ? 9U : 110U}) {
+        Plan plan = EveryExchangeCase::plan("auto:values=bf16");
+        plan.config.feedback = feedback;
+        plan.layout = 301;
+        const Saved saved = run_and_save(plan, ranks, half);
+        run_on_threads(ranks, [&](Transport& transport) {
+          Runner whole(plan, transport);
+          Runner second(plan, transport);
+          for (std::uint64_t t = 0; t < half; ++t) whole.step(t);
+          if (half == 5) second.step(99);  // whatever it did before is forgotten
+          second.worker.load(saved.states);
+          EXPECT_EQ(second.worker.save(), saved.states[static_cast<std::size_t>(transport.rank())]);
+          for (std::uint64_t t = half; t < half + 12; ++t) {
+            EXPECT_EQ(whole.step(t).step, second.step(t).step);
+            ASSERT_TRUE(same_bits(std::span<const float>(whole.update), second.update)) << plan.name() << " " << t;
+          }
+          EXPECT_EQ(whole.worker.stats().total_error, second.worker.stats().total_error);
+          EXPECT_EQ(whole.worker.save(), second.worker.save());
+        });
+      }
+    }
+  }
+}
+
+// Other workers take over; what is owed is the same, the steps go on, and replicas agree.
+void check_taken_over(const Saved& saved, const Plan& plan, int ranks, std::uint64_t steps) {
+  run_on_threads(ranks, [&](Transport& transport) {
+    Runner run(plan, transport);
+    run.worker.load(saved.states);
+    const std::vector<double> owed = bodies::owed(transport, plan, run.worker);
+    for (std::size_t i = 0; i < owed.size(); ++i) {
+      ASSERT_NEAR(owed[i], saved.owed[i], 0x1p-22 * saved.size[i] + 1e-30) << i << " " << run.at(steps);
+    }
+    for (std::uint64_t t = steps; t < steps + 4; ++t) {
+      bodies::require_equal(t + 1, run.step(t).step, run.at(t) + ": steps done");
+    }
+    bodies::require_same_everywhere(transport, std::span<const float>(run.weights), run.at(steps));
+  });
+}
+
+TEST_P(EveryExchangeCase, OwesTheSameWithAnyOtherNumberOfWorkers) {
+  const std::vector<int> all(kRanks.begin(), kRanks.end());
+  const std::vector<int> numbers = bodies::kSlowBuild ? std::vector{1, 3, 8} : all;
+  for (const char* feedback : {"ef", "momentum:m=0.9"}) {
+    for (const int before : numbers) {
+      Plan plan = EveryExchangeCase::plan();
+      plan.layout = 301;
+      plan.config.feedback = feedback;
+      const std::uint64_t steps = 6;
+      const Saved saved = run_and_save(plan, before, steps);
+      for (const int after : numbers) {
+        Plan next = plan;
+        if (after != before) next.weights = {0.5, 4, 1, 1, 2, 0, 1};
+        ASSERT_NO_FATAL_FAILURE(check_taken_over(saved, next, after, steps)) << before << " to " << after;
+      }
+    }
+  }
+}
+
+TEST(SavedWorkers, OweTheSameOverAnotherExchange) {
+  const std::vector<ExchangeCase> ways = bodies::every_exchange_case();
+  for (const char* spec : {"topk:ratio=0.05", "threshold:ratio=0.05,calibrate=3", "randomk:ratio=0.1"}) {
+    for (const ExchangeCase& from : ways) {
+      for (const ExchangeCase& to : ways) {
+        for (const auto& [before, after] : {std::pair{3, 3}, {3, 5}, {5, 2}, {1, 3}, {3, 1}}) {
+          if (bodies::kSlowBuild && before == after) continue;  // the others show it too
+          SCOPED_TRACE(std::string(spec) + " " + from.name() + " to " + to.name());
+          Plan plan = bodies::plan_of(spec, from);
+          plan.layout = 301;
+          const Saved saved = run_and_save(plan, before, 5);
+          Plan next = bodies::plan_of(spec, to);
+          next.layout = 301;
+          ASSERT_NO_FATAL_FAILURE(check_taken_over(saved, next, after, 5));
+        }
+      }
+    }
+  }
+}
+
+TEST(SavedWorkers, OweTheSameWithAnotherDownlink) {
+  Plan plan = bodies::plan_of("topk:ratio=0.05", {"sharded", true});
+  plan.layout = 301;
+  const Saved saved = run_and_save(plan, 3, 5);
+  for (const char* downlink : {"randomk:ratio=0.1", "threshold:ratio=0.1,calibrate=2", "dense", "topk:k=7"}) {
+    for (const char* exchange : {"server", "sharded"}) {
+      for (const int after : {1, 3, 8}) {
+        Plan next = plan;
+        next.config.exchange = exchange;
+        next.config.downlink = downlink;
+        ASSERT_NO_FATAL_FAILURE(check_taken_over(saved, next, after, 5)) << downlink << exchange << after;
+      }
+    }
+  }
+}
+
+TEST(SavedWorkers, OweTheSameWithOtherWeights) {
+  for (const ExchangeCase& setup : bodies::every_exchange_case()) {
+    Plan plan = bodies::plan_of("topk:ratio=0.05", setup);
+    plan.layout = 301;
+    const Saved saved = run_and_save(plan, 3, 5);
+    Plan next = plan;
+    next.weights = {1, 8, 1};
+    ASSERT_NO_FATAL_FAILURE(check_taken_over(saved, next, 3, 5)) << setup.name();
+  }
+}
+
+// Also which way `auto` is about to go.
+TEST(SavedWorkers, GoOnBitForBitWhereAutoGoesDenseAndBack) {
+  for (const char* downlink : {"", "dense"}) {
+    for (std::uint64_t half = 1; half < 6; ++half) {
+      Plan plan = bodies::plan_of("threshold:lambda=12", {"auto"});
+      plan.config.downlink = downlink;
+      plan.layout = 301;
+      plan.fill = bodies::fill_swinging_gradient;
+      const Saved saved = run_and_save(plan, 3, half);
+      run_on_threads(3, [&](Transport& transport) {
+        Runner whole(plan, transport);
+        Runner second(plan, transport);
+        for (std::uint64_t t = 0; t < half; ++t) whole.step(t);
+        second.worker.load(saved.states);
+        for (std::uint64_t t = half; t < half + 8; ++t) {
+          whole.step(t), second.step(t);
+          ASSERT_TRUE(same_bits(std::span<const float>(whole.update), second.update)) << plan.name() << " " << t;
+        }
+      });
+      for (const int after : {1, 2, 5}) ASSERT_NO_FATAL_FAILURE(check_taken_over(saved, plan, after, half));
+    }
+  }
+}
+
+// A lambda that was measured once holds for whoever comes later.
+TEST(SavedWorkers, KeepTheMeasuredThreshold) {
+  for (const ExchangeCase& setup : {ExchangeCase{"allgather"}, {"server", true}, {"sharded", true}}) {
+    Plan plan = bodies::plan_of("threshold:ratio=0.05,calibrate=4", setup);
+    plan.layout = 2003;
+    const Saved saved = run_and_save(plan, 3, 30);
+    run_on_threads(5, [&](Transport& transport) {
+      Runner run(plan, transport);
+      run.worker.load(saved.states);
+      Runner fresh(plan, transport);
+      for (std::uint64_t t = 30; t < 34; ++t) {
+        const std::uint64_t kept = run.step(t).entries_sent;
+        const std::uint64_t calibrating = fresh.step(t).entries_sent;
+        EXPECT_EQ(calibrating, 100U);  // Top-k, while it measures
+        EXPECT_TRUE(t == 30 || kept != 100) << setup.name();
+        if (setup.downlink) {  // so does the servers'
+          EXPECT_TRUE(t == 30 || run.worker.stats().entries_total != fresh.worker.stats().entries_total)
+              << setup.name();
+        }
+      }
+    });
+  }
+}
+
+TEST(SavedWorkers, AreFoundByTheNamesOfTheirTensors) {
+  Plan plan = bodies::plan_of("topk:ratio=0.05", {"allgather"});
+  plan.layout = Layout({{"a", 100}, {"b", 200}, {"c", 33}});
+  const Saved saved = run_and_save(plan, 3, 5);
+  Plan next = plan;
+  next.layout = Layout({{"c", 33}, {"a", 100}, {"b", 200}});
+  std::vector<double> expected(saved.owed.end() - 33, saved.owed.end());
+  expected.insert(expected.end(), saved.owed.begin(), saved.owed.end() - 33);
+  for (const int after : {2, 3}) {
+    run_on_threads(after, [&](Transport& transport) {
+      Runner run(next, transport);
+      run.worker.load(saved.states);
+      const std::vector<double> owed = bodies::owed(transport, next, run.worker);
+      for (std::size_t i = 0; i < owed.size(); ++i) ASSERT_NEAR(owed[i], expected[i], 1e-5) << i << " " << after;
+    });
+  }
+}
+
+// With servers the entries of a region move with the tensors, or the states are refused; never silently mixed up.
+TEST(SavedWorkers, OweTheSameOrAreRefusedInAnotherOrderOfTensorsWithADownlink) {
+  for (const char* exchange : {"server", "sharded"}) {
+    Plan plan = bodies::plan_of("topk:ratio=0.05", {exchange, true});
+    plan.layout = Layout({{"a", 100}, {"b", 200}, {"c", 33}});
+    const Saved saved = run_and_save(plan, 3, 5);
+    Plan next = plan;
+    next.layout = Layout({{"c", 33}, {"a", 100}, {"b", 200}});
+    std::vector<double> expected(saved.owed.end() - 33, saved.owed.end());
+    expected.insert(expected.end(), saved.owed.begin(), saved.owed.end() - 33);
+    for (const int after : {2, 3}) {
+      run_on_threads(after, [&](Transport& transport) {
+        Runner run(next, transport);
+        try {
+          run.worker.load(saved.states);
+        } catch (const UsageError&) {
+          return;
+        }
+        const std::vector<double> owed = bodies::owed(transport, next, run.worker);
+        for (std::size_t i = 0; i < owed.size(); ++i) {
+          ASSERT_NEAR(owed[i], expected[i], 1e-5) << i << " " << exchange << after;
+        }
+      });
+    }
+  }
+}
+
+// The entries of a tensor that is gone are gone; for the others nothing changes, be it in a worker's memory or a
+// server's.
+TEST(SavedWorkers, OweTheSameForSomeOfTheirTensorsWithADownlink) {
+  for (const char* exchange : {"server", "sharded"}) {
+    Plan plan = bodies::plan_of("topk:ratio=0.05", {exchange, true});
+    plan.layout = Layout({{"a", 100}, {"b", 200}, {"c", 33}});
+    const Saved saved = run_and_save(plan, 3, 5);
+    Plan next = plan;
+    next.layout = Layout({{"b", 200}});
+    for (const int after : {1, 2, 3}) {
+      run_on_threads(after, [&](Transport& transport) {
+        Runner run(next, transport);
+        run.worker.load(saved.states);
+        const std::vector<double> owed = bodies::owed(transport, next, run.worker);
+        for (std::size_t i = 0; i < owed.size(); ++i) {
+          ASSERT_NEAR(owed[i], saved.owed[100 + i], 1e-5) << i << " " << exchange << after;
+        }
+      });
+    }
+  }
+}
+
+// ---- What is refused ----
+
+struct Broken {
+  std::string name;
+  std::function<void(std::vector<Bytes>&)> break_it;
+};
+
+std::vector<Broken> every_break() {
+  return {
+      {"none", [](auto& states) { states.clear(); }},
+      {"the first is missing", [](auto& states) { states.erase(states.begin()); }},
+      {"the last is missing", [](auto& states) { states.pop_back(); }},
+      {"one is there twice", [](auto& states) { states[1] = states[0]; }},
+      {"one too many", [](auto& states) { states.push_back(states[0]); }},
+      {"two are swapped", [](auto& states) { std::swap(states[0], states[2]); }},
+      {"one is empty", [](auto& states) { states[2].clear(); }},
+      {"one is cut off", [](auto& states) { states[2].resize(states[2].size() / 2); }},
+      {"one lacks a byte", [](auto& states) { states[0].pop_back(); }},
+      {"one has a byte more", [](auto& states) { states[0].push_back(std::byte{0}); }},
+      {"a bit in the first", [](auto& states) { states[0][states[0].size() / 2] ^= std::byte{4}; }},
+      {"a bit in the last", [](auto& states) { states[2][states[2].size() / 3] ^= std::byte{1}; }},
+      {"rubbish", [](auto& states) { states[1].assign(1000, std::byte{0x5A}); }},
+  };
+}
+
+// The state with other data in a field, and a good checksum (docs/state_format.md).
+Bytes with_field(const Bytes& state, std::string_view field, std::span<const std::byte> data) {
+  const std::string old(reinterpret_cast<const char*>(state.data()), state.size());
+  const auto as_text = [](const auto& number) {
+    return std::string(reinterpret_cast<const char*>(&number), sizeof number);
+  };
+  std::string fields;
+  bool found = false;
+  for (std::size_t at = 16; at + 4 < old.size();) {
+    const std::string name = old.substr(at + 1, static_cast<unsigned char>(old[at]));
+    std::uint64_t size = 0;
+    std::memcpy(&size, &old[at + 1 + name.size()], 8);
+    std::string body = old.substr(at + 9 + name.size(), size);
+    if (name == field) {
+      body.assign(reinterpret_cast<const char*>(data.data()), data.size());
+      found = true;
+    }
+    fields += old[at] + name + as_text(std::uint64_t{body.size()}) + body;
+    at += 9 + name.size() + size;
+  }
+  EXPECT_TRUE(found) << field;
+  std::string changed = old.substr(0, 8) + as_text(std::uint64_t{fields.size()}) + fields;
+  changed += as_text(crc32c(std::as_bytes(std::span(changed))));
+  const auto bytes = std::as_bytes(std::span(changed));
+  return {bytes.begin(), bytes.end()};
+}
+
+template <class Number>
+Bytes with_field(const Bytes& state, std::string_view field, const Number& number) {
+  return with_field(state, field, std::as_bytes(std::span(&number, 1)));
+}
+
+// `load` is refused by every rank, which then is as it was: the same state, and the same next steps.
+void check_refused(const Plan& plan, int ranks, const std::vector<Bytes>& states, const std::string& what) {
+  run_on_threads(ranks, [&](Transport& transport) {
+    Runner run(plan, transport);
+    Runner twin(plan, transport);
+    for (std::uint64_t t = 50; t < 53; ++t) run.step(t), twin.step(t);
+    const Bytes before = run.worker.save();
+    EXPECT_THROW(run.worker.load(states), UsageError) << what << ", rank " << transport.rank() << " of " << ranks;
+    EXPECT_EQ(run.worker.save(), before) << what;
+    for (std::uint64_t t = 53; t < 56; ++t) run.step(t), twin.step(t);
+    EXPECT_EQ(run.sum, twin.sum) << what;
+  });
+}
+
+TEST(SavedWorkers, AreRefusedIfBrokenMissingOrShuffled) {
+  for (const ExchangeCase& setup : bodies::every_exchange_case()) {
+    Plan plan = bodies::plan_of("topk:ratio=0.05", setup);
+    plan.layout = 101;
+    const Saved saved = run_and_save(plan, 3, 4);
+    for (const Broken& broken : every_break()) {
+      std::vector<Bytes> states = saved.states;
+      broken.break_it(states);
+      for (const int ranks : {1, 3, 4}) {
+        ASSERT_NO_FATAL_FAILURE(check_refused(plan, ranks, states, setup.name() + ", " + broken.name));
+      }
+    }
+  }
+}
+
+TEST(SavedWorkers, AreRefusedIfTheyAreOfDifferentSteps) {
+  for (const ExchangeCase& setup : {ExchangeCase{"allgather"}, {"sharded", true}}) {
+    Plan plan = bodies::plan_of("topk:ratio=0.05", setup);
+    plan.layout = 101;
+    std::vector<Bytes> states = run_and_save(plan, 3, 4).states;
+    states[2] = run_and_save(plan, 3, 6).states[2];
+    for (const int ranks : {2, 3})
+      ASSERT_NO_FATAL_FAILURE(check_refused(plan, ranks, states, setup.name() + ", mixed"));
+  }
+}
+
+// States with good checksums that no worker saved: refused before memory is taken for what they announce.
+TEST(SavedWorkers, AreRefusedIfMadeUp) {
+  for (const ExchangeCase& setup : {ExchangeCase{"allgather"}, {"sharded", true}}) {
+    Plan plan = bodies::plan_of("topk:ratio=0.05", setup);
+    plan.layout = 101;
+    const std::vector<Bytes> good = run_and_save(plan, 2, 4).states;
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    for (const float weight : {nan, -1.0F, 2.0F, 0.9F, std::numeric_limits<float>::infinity()}) {
+      std::vector<Bytes> states = good;
+      states[1] = with_field(states[1], "worker_weight", weight);
+      for (const int ranks : {1, 2}) ASSERT_NO_FATAL_FAILURE(check_refused(plan, ranks, states, "a weight"));
+    }
+    std::vector<Bytes> states = good;
+    for (Bytes& state : states) state = with_field(state, "worker_step", std::uint64_t{5});
+    for (const int ranks : {1, 2}) ASSERT_NO_FATAL_FAILURE(check_refused(plan, ranks, states, "a step"));
+    states = good;
+    for (Bytes& state : states) state = with_field(state, "tensor_sizes", std::uint64_t{4'000'000'000});
+    for (const int ranks : {1, 2}) ASSERT_NO_FATAL_FAILURE(check_refused(plan, ranks, states, "a size"));
+  }
+}
+
+// Only what rank 2 served is broken, and only rank 2 of three looks into it; what it had loaded by then is taken back.
+TEST(SavedWorkers, AreRefusedIfOnlyAServersPartIsBroken) {
+  Plan plan = bodies::plan_of("topk:ratio=0.05", {"sharded", true});
+  plan.layout = 101;
+  std::vector<Bytes> states = run_and_save(plan, 3, 4).states;
+  states[2] = with_field(states[2], "server", std::span<const std::byte>(Bytes(400)));
+  run_on_threads(3, [&](Transport& transport) {
+    Runner run(plan, transport);
+    run.step(0);
+    const Bytes before = run.worker.save();
+    if (transport.rank() == 2) {
+      EXPECT_THROW(run.worker.load(states), UsageError);
+      EXPECT_EQ(run.worker.save(), before);
+    } else {
+      EXPECT_NO_THROW(run.worker.load(states));
+    }
+  });
+  ASSERT_NO_FATAL_FAILURE(check_refused(plan, 2, states, "a server's part"));
+}
+
+// Where `auto` goes dense depends on the number of workers; what they saved is for all of them.
+TEST(SavedWorkers, OweTheSameWhereAutoGoesDenseForOneOfThem) {
+  for (const char* sparsifier : {"topk:ratio=0.15", "regtopk:ratio=0.15", "threshold:ratio=0.15,calibrate=3"}) {
+    for (const auto& [before, after] : {std::pair{1, 8}, {8, 1}, {2, 8}, {8, 3}}) {
+      Plan plan = bodies::plan_of(sparsifier, {"auto"}, "auto:values=bf16");
+      plan.layout = 301;
+      const Saved saved = run_and_save(plan, before, 6);
+      ASSERT_NO_FATAL_FAILURE(check_taken_over(saved, plan, after, 6)) << before << " to " << after;
+    }
+  }
+  // Otherwise the above would show nothing.
+  for (const auto& [ranks, dense] : {std::pair{1, false}, {8, true}}) {
+    run_on_threads(ranks, [&, goes = dense](Transport& transport) {
+      Plan plan = bodies::plan_of("topk:ratio=0.15", {"auto"}, "auto:values=bf16");
+      plan.layout = 301;
+      Runner run(plan, transport);
+      EXPECT_EQ(run.step(0).went_dense, goes);
+    });
+  }
+}
+
+TEST(SavedWorkers, AreRefusedUnderAnotherPlan) {
+  for (const ExchangeCase& setup : {ExchangeCase{"allgather"}, {"sharded", true}}) {
+    Plan plan = bodies::plan_of("topk:ratio=0.05", setup);
+    plan.layout = 101;
+    const std::vector<Bytes> states = run_and_save(plan, 3, 4).states;
+    for (const int ranks : {2, 3}) {
+      Plan other = plan;
+      other.config.sparsifier = "topk:ratio=0.06";
+      ASSERT_NO_FATAL_FAILURE(check_refused(other, ranks, states, "another ratio"));
+      other = plan;
+      other.config.feedback = "none";
+      ASSERT_NO_FATAL_FAILURE(check_refused(other, ranks, states, "another feedback"));
+      other = plan;
+      other.layout = 102;
+      ASSERT_NO_FATAL_FAILURE(check_refused(other, ranks, states, "another layout"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sparsewire::worker_state_test

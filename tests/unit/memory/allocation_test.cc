@@ -1,0 +1,108 @@
+// In the steady state a step allocates nothing: every operator new of this program is counted. With and without a Pool.
+#include <gtest/gtest.h>
+
+#include "unit/memory/counted_memory.h"
+#include "unit/sifters.h"
+#include "unit/specs.h"
+#include "unit/walk.h"
+
+namespace sparsewire::allocation_test {
+namespace {
+
+constexpr std::size_t kSize = 300007;
+constexpr int kWarmUp = 30;
+constexpr int kMeasured = 30;
+
+// A part that drifts slowly and fresh noise, made in place.
+class Gradients {
+ public:
+  Gradients()
+      : drift_(reference::input("normal").make(kSize, 0, 41)),
+        noise_(reference::input("normal").make(kSize + kShifts, 1, 41)),
+        now_(kSize) {}
+
+  Gradient at(int step) {
+    const std::size_t shift = static_cast<std::size_t>(step) * 7919 % kShifts;
+    const float turn = 0.2F * (1 - 0.001F * static_cast<float>(step));
+    for (std::size_t i = 0; i < kSize; ++i) now_[i] = turn * drift_[i] + noise_[i + shift];
+    return Gradient(now_);
+  }
+
+ private:
+  static constexpr std::size_t kShifts = 10007;
+  Numbers drift_;
+  Numbers noise_;
+  Numbers now_;
+};
+
+long allocations_of(const std::string& spec, const std::string& feedback, int threads) {
+  Gradients gradients;
+  Sifter sifter(spec, feedback, {.layout = kSize, .ranks = 4, .pool = pool_of(threads)});
+  SparseVector sent;
+  Numbers update(kSize);
+  long before = 0;
+  for (int step = 0; step < kWarmUp + kMeasured; ++step) {
+    if (step == kWarmUp) before = counted_memory.allocations.load();
+    sifter.sift(gradients.at(step), sent);
+    for (std::size_t i = 0; i < sent.size(); ++i) update[i] = 0.25F * sent.values[i];
+    sifter.observe(sent, std::span(update).first(sent.size()));
+  }
+  return counted_memory.allocations.load() - before;
+}
+
+class Allocations : public ::testing::TestWithParam<std::string> {};  // of this sparsifier
+
+INSTANTIATE_TEST_SUITE_P(Specs, Allocations, ::testing::ValuesIn(every_spec()), spec_as_name);
+
+TEST(AllocationCount, Counts) {
+  const long before = counted_memory.allocations.load();
+  void* const memory = ::operator new(100);  // called by name: a compiler may leave out what a vector would allocate
+  EXPECT_EQ(counted_memory.allocations.load(), before + 1);
+  ::operator delete(memory);
+}
+
+TEST_P(Allocations, AreNoneInTheSteadyState) {
+  EXPECT_EQ(allocations_of(GetParam(), "ef", 1), 0) << "one thread";
+  EXPECT_EQ(allocations_of(GetParam(), "ef:decay=0.95,scale=lr", 3), 0) << "three threads";
+}
+
+// Every allocation of a first step fails once: what was in the memory is still there, to rounding, and the step can be
+// done again.
+TEST_P(Allocations, ThatFailLoseNothing) {
+  Gradients gradients;
+  const Gradient gradient = gradients.at(0);
+  const Numbers owed = reference::input("normal").make(kSize, 2, 43);
+  for (const char* const feedback : {"ef", "momentum:m=0.9"}) {
+    SCOPED_TRACE(feedback);
+    int failures = 0;
+    for (bool failed = true; failed;) {
+      Sifter sifter(GetParam(), feedback, {.layout = layout_of({5, 100000, 200002}), .ranks = 4, .pool = pool_of(2)});
+      std::copy(owed.begin(), owed.end(), sifter.memory().begin());
+      SparseVector sent;
+      counted_memory.left_until_failure = failures;
+      try {
+        sifter.sift(gradient, sent);
+        failed = false;
+      } catch (const std::bad_alloc&) {
+        ++failures;
+      }
+      counted_memory.left_until_failure = -1;
+      if (!failed) break;
+      ASSERT_EQ(sent.size(), 0U);
+      ASSERT_EQ(sifter.stats().step, 0U);
+      for (std::size_t i = 0; i < kSize; ++i) ASSERT_NEAR(sifter.memory()[i], owed[i], 2e-6) << i << ", " << failures;
+      sifter.sift(gradient, sent);
+      ASSERT_EQ(sifter.stats().step, 1U);
+    }
+    EXPECT_GT(failures, 0);
+  }
+}
+
+TEST(AllocationsOfFeedback, AreNoneInTheSteadyState) {
+  for (const std::string& feedback : every_feedback()) {
+    EXPECT_EQ(allocations_of("topk:ratio=0.01", feedback, 1), 0) << feedback;
+  }
+}
+
+}  // namespace
+}  // namespace sparsewire::allocation_test

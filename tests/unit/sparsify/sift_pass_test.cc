@@ -1,0 +1,73 @@
+// What a look ahead may not do: a sample that overestimates must cost a second pass, never an entry.
+#include "sparsify/sift_pass.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+#include "sparsewire/sifter.h"
+
+namespace sparsewire::sift_pass_test {
+namespace {
+
+constexpr std::size_t kSize = 300'000;
+constexpr std::size_t kTop = 100;
+constexpr std::size_t kOverflow = 32'768;  // entries that fill the list of candidates for k = 100, in whole pieces
+
+// The entries after the overflow, which the look ahead samples.
+Unit ahead() {
+  const Unit whole = make_units(Layout(kSize), {}).front();
+  Unit rest;
+  rest.blocks.push_back({kOverflow, kBlock - kOverflow});
+  rest.blocks.insert(rest.blocks.end(), whole.blocks.begin() + 1, whole.blocks.end());
+  rest.size = kSize - kOverflow;
+  return rest;
+}
+
+// Which of the entries [begin, end) a sample of `unit` looks at, found by marking one at a time. The sample answers
+// with the fifth largest magnitude for k = 1, and four marks stand elsewhere: it is a mark if the one under test is
+// sampled.
+std::vector<std::size_t> sampled(SiftPass& pass, const Unit& unit, std::size_t begin, std::size_t end) {
+  constexpr std::size_t kStretch = 64;  // one position is sampled in each
+  std::vector<float> memory(kSize);
+  std::fill_n(memory.begin() + kOverflow, 4 * kStretch, 1.0F);
+  std::vector<std::size_t> found;
+  for (std::size_t i = begin; i < end; ++i) {
+    memory[i] = 1.0F;
+    if (pass.sample(unit, nullptr, memory.data(), 1) == kernels::key_of(1.0F)) found.push_back(i);
+    memory[i] = 0.0F;
+  }
+  return found;
+}
+
+TEST(SiftPass, FindsWhatAMisleadingSampleHides) {
+  SiftPass pass(nullptr);
+  const std::vector<std::size_t> traps = sampled(pass, ahead(), 100'000, 101'600);
+  ASSERT_GE(traps.size(), 20U);
+  ASSERT_LT(traps.size(), kTop);
+
+  // A first step whose own sample is spoiled by nothing gives a guess far below what the second step holds.
+  Sifter sifter("topk:k=100", "ef", {.layout = kSize});
+  std::vector<float> gradient(kSize, 0.001F);
+  SparseVector sent;
+  sifter.sift(gradient, sent);
+  // Then every entry is a candidate until the list overflows, the sample ahead sees only the traps, and the entries
+  // between them and the rest are those it hides.
+  std::fill(sifter.memory().begin(), sifter.memory().end(), 0.0F);
+  std::fill(gradient.begin(), gradient.end(), 1.0F);
+  for (const std::size_t trap : traps) gradient[trap] = 100.0F;
+  std::vector<std::uint32_t> expected(traps.begin(), traps.end());
+  for (std::size_t i = 200'000; expected.size() < kTop; ++i) {
+    if (!sampled(pass, ahead(), i, i + 1).empty()) continue;
+    gradient[i] = 10.0F;
+    expected.push_back(static_cast<std::uint32_t>(i));
+  }
+  std::sort(expected.begin(), expected.end());
+  sifter.sift(gradient, sent);
+  EXPECT_EQ(sent.indices, expected);
+}
+
+}  // namespace
+}  // namespace sparsewire::sift_pass_test

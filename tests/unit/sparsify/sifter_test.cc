@@ -1,0 +1,301 @@
+// A sparsifier with its memory: the feedbacks, the stats, rounding losses, and taking a step back. Uses a Pool too.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "reference/feedback.h"
+#include "sparsewire/errors.h"
+#include "unit/sifters.h"
+#include "unit/specs.h"
+#include "unit/walk.h"
+
+namespace sparsewire::sifter_test {
+namespace {
+
+constexpr std::size_t kSize = 3001;
+constexpr int kSteps = 8;
+
+SifterContext somewhere(std::size_t n, int threads = 1) {
+  return {.layout = n, .rank = 1, .ranks = 4, .seed = 6, .pool = pool_of(threads)};
+}
+
+float lr_of(int step) { return step < 3 ? 0.5F : 0.125F; }
+
+class EveryFeedback : public ::testing::TestWithParam<std::string> {};  // of this sparsifier
+
+INSTANTIATE_TEST_SUITE_P(Specs, EveryFeedback, ::testing::ValuesIn(every_spec()), spec_as_name);
+
+void expect_books(const reference::Totals& expected, const SiftStats& stats, double accumulated_norm2) {
+  EXPECT_EQ(stats.step, expected.step);
+  EXPECT_EQ(stats.entries, expected.entries);
+  EXPECT_NEAR(stats.sent_norm2, expected.sent_norm2, 1e-12 * expected.sent_norm2);
+  EXPECT_NEAR(stats.memory_norm2, expected.memory_norm2, 1e-11 * accumulated_norm2);
+  EXPECT_GE(stats.memory_norm2, 0);
+  if (expected.memory_norm2 == 0) {
+    EXPECT_EQ(stats.memory_norm2, 0);
+  }
+  EXPECT_NEAR(stats.total_error, expected.total_error, 1e-10 * expected.total_error + 1e-11 * accumulated_norm2);
+}
+
+void expect_reference(const std::string& spec, const std::string& feedback, const reference::Input& input,
+                      const SifterContext& context) {
+  const std::size_t n = context.layout.dim();
+  SCOPED_TRACE(feedback + " on " + input.name + ", n " + std::to_string(n));
+  Sifter sifter(spec, feedback, context);
+  reference::Feedback slow(spec, feedback, plain(context));
+  SparseVector sent;
+  for (int step = 0; step < kSteps; ++step) {
+    SCOPED_TRACE("step " + std::to_string(step));
+    const Numbers gradient = input.make(n, step, 21);
+    sifter.sift(Gradient(gradient), sent, lr_of(step));
+    const reference::Round expected = slow.sift(gradient, lr_of(step));
+    ASSERT_TRUE(same_bits(expected.out, sent));
+    ASSERT_TRUE(same_bits(slow.memory(), sifter.memory()));
+    ASSERT_TRUE(same_bits(slow.velocity(), sifter.velocity()));
+    expect_books(slow.totals(), sifter.stats(), expected.accumulated_norm2);
+  }
+}
+
+TEST_P(EveryFeedback, AgreesWithTheReference) {
+  for (const std::string& feedback : every_feedback()) {
+    for (const char* kind : {"normal", "exact", "few_non_zeros"}) {
+      ASSERT_NO_FATAL_FAILURE(expect_reference(GetParam(), feedback, reference::input(kind), somewhere(kSize)));
+    }
+  }
+}
+
+TEST(Sifter, AgreesWithTheReferenceOnSeveralThreads) {
+  for (const std::string& feedback : every_feedback()) {
+    for (const char* spec : {"topk:ratio=0.01", "randomk:ratio=0.3", "dense"}) {
+      const SifterContext context = somewhere(140001, 3);
+      ASSERT_NO_FATAL_FAILURE(expect_reference(spec, feedback, reference::input("exact"), context));
+    }
+  }
+}
+
+TEST_P(EveryFeedback, TakesAStepBackToRounding) {
+  for (const std::string& feedback : every_feedback()) {
+    Sifter sifter(GetParam(), feedback, somewhere(kSize));
+    SparseVector sent;
+    for (int step = 0; step < kSteps; ++step) {
+      SCOPED_TRACE(feedback + ", step " + std::to_string(step));
+      const Numbers memory = copy(sifter.memory());
+      const Numbers velocity = copy(sifter.velocity());
+      const SiftStats stats = sifter.stats();
+      const Numbers gradient = reference::input("normal").make(kSize, step, 22);
+      sifter.sift(Gradient(gradient), sent, 0.5F);
+      const std::size_t count = sent.size();
+      sifter.undo(Gradient(gradient), sent, 0.5F);
+
+      Numbers moved = gradient;
+      for (std::size_t i = 0; i < velocity.size(); ++i) moved[i] = std::fabs(moved[i]) + std::fabs(velocity[i]);
+      ASSERT_TRUE(same_to_rounding(memory, sifter.memory(), moved, 0x1p-20));
+      ASSERT_TRUE(same_to_rounding(velocity, sifter.velocity(), moved, 0x1p-20));
+      EXPECT_EQ(sifter.stats().step, stats.step);
+      EXPECT_NEAR(sifter.stats().total_error, stats.total_error, 1e-9 * (1 + stats.total_error));
+
+      sifter.sift(Gradient(gradient), sent, 0.5F);
+      EXPECT_EQ(sent.size(), count) << "the step did not count";
+      EXPECT_EQ(sifter.stats().step, stats.step + 1);
+    }
+  }
+}
+
+TEST(Sifter, IgnoresTheScaleOfItsGradient) {
+  Sifter sifter("topk:k=1", "ef", {.layout = 2});
+  const Numbers numbers = {3, 2};
+  Gradient gradient(numbers);
+  gradient.scale = 10;
+  gradient.decay = 0.1F;
+  SparseVector sent;
+  sifter.sift(gradient, sent, 7);
+  EXPECT_EQ(sent.values, (Numbers{3}));
+  sifter.sift(gradient, sent, 7);
+  EXPECT_EQ(sent.values, (Numbers{4}));
+}
+
+TEST(Sifter, HoldsLearningRateTimesGradientWhenTold) {
+  Sifter sifter("topk:k=1", "ef:scale=lr", {.layout = 2});
+  const Numbers gradient = {4, 2};
+  SparseVector sent;
+  sifter.sift(Gradient(gradient), sent, 0.5F);
+  EXPECT_EQ(sent.values, (Numbers{2}));
+  sifter.sift(Gradient(gradient), sent, 0.25F);  // 1 and 1 + 0.5
+  EXPECT_EQ(sent.indices, (std::vector<std::uint32_t>{1}));
+  EXPECT_EQ(sent.values, (Numbers{1.5F}));
+}
+
+TEST(Sifter, MeasuresTheRuleInUnitsOfTheFirstLearningRate) {
+  Sifter sifter("threshold:ratio=0.04,rule=sqrt", "ef:scale=lr", {.layout = 100});  // k = 4: lambda = lr/4
+  Numbers gradient(100);
+  gradient[3] = 0.25F;
+  gradient[4] = 0.249F;
+  SparseVector sent;
+  sifter.sift(Gradient(gradient), sent, 0.5F);
+  EXPECT_EQ(sent.indices, (std::vector<std::uint32_t>{3}));
+  Sifter raw("threshold:ratio=0.04,rule=sqrt", "ef", {.layout = 100});
+  raw.sift(Gradient(gradient), sent, 0.5F);
+  EXPECT_EQ(sent.indices, (std::vector<std::uint32_t>{3})) << "the memory holds the gradient";
+}
+
+TEST(Sifter, KeepsWhatRoundingTook) {
+  Sifter sifter("topk:k=2", "ef", {.layout = 4});
+  const Numbers gradient = {1, 3.25F, -5.5F, 2};
+  SparseVector sent;
+  sifter.sift(Gradient(gradient), sent);
+  sifter.keep_rounding_loss(sent, Numbers{3, -6});
+  EXPECT_EQ(copy(sifter.memory()), (Numbers{1, 0.25F, 0.5F, 2}));
+  sifter.keep_rounding_loss(sent, sent.values);
+  EXPECT_EQ(copy(sifter.memory()), (Numbers{1, 0.25F, 0.5F, 2}));
+}
+
+TEST(Sifter, KeepsWhatRoundingTookOfAFullVector) {
+  Sifter sifter("dense", "ef", {.layout = 3});
+  const Numbers gradient = {1.5F, -2.25F, 3};
+  SparseVector sent;
+  sifter.sift(Gradient(gradient), sent);
+  ASSERT_TRUE(sent.is_full());
+  sifter.keep_rounding_loss(sent, Numbers{1, -2, 3});
+  EXPECT_EQ(copy(sifter.memory()), (Numbers{0.5F, -0.25F, 0}));
+}
+
+TEST(Sifter, DropsRoundingLossesWithoutFeedback) {
+  Sifter sifter("topk:k=1", "none", {.layout = 2});
+  const Numbers gradient = {1, 2.5F};
+  SparseVector sent;
+  sifter.sift(Gradient(gradient), sent);
+  sifter.keep_rounding_loss(sent, Numbers{2});
+  EXPECT_EQ(copy(sifter.memory()), (Numbers{0, 0}));
+}
+
+TEST(Sifter, ShowsTheMemoryOfATensorByItsName) {
+  Sifter sifter("topk:k=1", "ef", {.layout = layout_of({2, 0, 3})});
+  const Numbers gradient = {1, 2, 3, 4, 9};
+  SparseVector sent;
+  sifter.sift(Gradient(gradient), sent);
+  EXPECT_EQ(copy(sifter.memory("t0")), (Numbers{1, 2}));
+  EXPECT_EQ(copy(sifter.memory("t1")), (Numbers{}));
+  EXPECT_EQ(copy(sifter.memory("t2")), (Numbers{3, 4, 0}));
+  EXPECT_EQ(sifter.memory("t2").data(), sifter.memory().data() + 2);
+  EXPECT_THROW(sifter.memory("t3"), UsageError);
+  EXPECT_EQ(sifter.layout().dim(), 5U);
+  EXPECT_TRUE(sifter.velocity().empty());
+}
+
+TEST(Sifter, ObservesForItsSparsifier) {
+  Sifter sifter("regtopk:k=1,mu=1", "ef", {.layout = 2, .ranks = 2});
+  const Numbers gradient = {10, 1};
+  SparseVector sent;
+  sifter.sift(Gradient(gradient), sent);
+  sifter.observe(sent, Numbers{0});
+  sifter.sift(Gradient(gradient), sent);
+  EXPECT_EQ(sent.indices, (std::vector<std::uint32_t>{1}));
+}
+
+TEST(Sifter, PutsTheVoteOfItsSparsifierForward) {
+  Sifter sifter("threshold:ratio=0.5,calibrate=1", "none", {.layout = 4});
+  const Numbers gradient = {4, 3, 2, 1};
+  SparseVector sent;
+  sifter.sift(Gradient(gradient), sent);
+  ASSERT_TRUE(sifter.vote());
+  EXPECT_EQ(*sifter.vote(), 3.0F);
+  sifter.set_vote(1.5F);
+  sifter.sift(Gradient(gradient), sent);
+  EXPECT_EQ(sent.size(), 3U);
+}
+
+TEST(Sifter, RefusesSizesThatDiffer) {
+  for (const char* feedback : {"ef", "none", "momentum:m=0.9,clip=1"}) {
+    Sifter sifter("topk:k=1", feedback, {.layout = 10});
+    SparseVector sent;
+    EXPECT_THROW(sifter.sift(Gradient(Numbers(9, 1.0F)), sent), UsageError);
+    EXPECT_THROW(sifter.sift(Gradient(Numbers(11, 1.0F)), sent), UsageError);
+    EXPECT_EQ(copy(sifter.memory()), Numbers(10));
+    EXPECT_EQ(sifter.stats().step, 0U);
+  }
+}
+
+TEST(Sifter, CanBeMovedWithAllItHolds) {
+  Sifter first("topk:k=1", "ef", {.layout = 2});
+  const Numbers gradient = {3, 2};
+  SparseVector sent;
+  first.sift(Gradient(gradient), sent);
+  Sifter second = std::move(first);
+  EXPECT_EQ(copy(second.memory()), (Numbers{0, 2}));
+  EXPECT_EQ(second.stats().step, 1U);
+}
+
+// Sum of what was sent plus what stays == sum of what came in, with numbers that add without rounding.
+TEST_P(EveryFeedback, LosesNothingOverManySteps) {
+  Sifter sifter(GetParam(), "ef", somewhere(kSize));
+  Numbers came(kSize);
+  Numbers sent_in_all(kSize);
+  SparseVector sent;
+  for (int step = 0; step < 30; ++step) {
+    const Numbers gradient = reference::exact_numbers(kSize, step, 23);
+    sifter.sift(Gradient(gradient), sent);
+    for (std::size_t i = 0; i < kSize; ++i) came[i] += gradient[i];
+    for (std::size_t i = 0; i < sent.size(); ++i) sent_in_all[sent.index(i)] += sent.values[i];
+    sifter.observe(sent, made_up_update(sent, somewhere(kSize)));
+  }
+  for (std::size_t i = 0; i < kSize; ++i) sent_in_all[i] += sifter.memory()[i];
+  EXPECT_EQ(sent_in_all, came);
+}
+
+TEST(Sifter, UndoesTheLastStepAndNoOther) {
+  for (const char* const spec : {"topk:k=1", "dense"}) {
+    Sifter sifter(spec, "ef", {.layout = 4, .first_step = 10});
+    const Numbers gradient = {1, 2, 3, 4};
+    const Numbers broken = {1, 2, NAN, 4};
+    SparseVector sent;
+    EXPECT_THROW(sifter.undo(gradient, sent), UsageError) << "no step yet";
+    sifter.sift(gradient, sent);
+    const SparseVector first = sent;
+    sifter.undo(gradient, first);
+    EXPECT_THROW(sifter.undo(gradient, first), UsageError) << "twice";
+    sifter.sift(gradient, sent);
+    EXPECT_THROW(sifter.sift(broken, sent), BadGradient);
+    EXPECT_THROW(sifter.undo(gradient, first), UsageError) << "after a step that was refused";
+    EXPECT_EQ(sifter.stats().step, 11U);
+  }
+}
+
+TEST(Sifter, RefusesVectorsThatAreNotOfItsModel) {
+  Sifter sifter("regtopk:k=1,mu=1", "ef", {.layout = 4});
+  const Numbers one = {1};
+  const SparseVector outside{400, {300}, {1}};
+  const SparseVector beyond{4, {4}, {1}};
+  const SparseVector torn{4, {1}, {1, 2}};
+  const SparseVector turned{4, {2, 1}, {1, 1}};
+  for (const SparseVector* const vector : {&outside, &beyond, &torn, &turned}) {
+    EXPECT_THROW(sifter.keep_rounding_loss(*vector, vector->values), UsageError);
+    EXPECT_THROW(sifter.observe(*vector, Numbers(vector->size(), 1.0F)), UsageError);
+  }
+  EXPECT_THROW(sifter.keep_rounding_loss({4, {1}, {1}}, Numbers{INFINITY}), UsageError);
+  EXPECT_THROW(sifter.keep_rounding_loss({4, {1}, {1}}, Numbers{1, 2}), UsageError);
+  EXPECT_EQ(std::count(sifter.memory().begin(), sifter.memory().end(), 0.0F), 4);
+  EXPECT_THROW(sifter.observe({4, {1}, {1}}, {}), UsageError);
+}
+
+TEST(Sifter, RefusesALearningRateThatIsNone) {
+  Sifter sifter("topk:k=1", "ef:scale=lr", {.layout = 1});
+  const Numbers gradient = {1};
+  SparseVector sent;
+  EXPECT_THROW(sifter.sift(gradient, sent, NAN), UsageError);
+  EXPECT_THROW(sifter.sift(gradient, sent, INFINITY), UsageError);
+  EXPECT_EQ(sifter.stats().step, 0U);
+}
+
+TEST(Sifter, WaitsForTheFirstLearningRateThatIsNotZero) {
+  Sifter sifter("threshold:ratio=0.25,rule=sqrt", "ef:scale=lr", {.layout = 4});
+  const Numbers gradient = {1, 0.4F, 0.1F, 0.1F};
+  SparseVector sent;
+  sifter.sift(gradient, sent, 0.0F);
+  EXPECT_EQ(sent.size(), 0U);
+  sifter.sift(gradient, sent, 0.5F);  // lambda is 0.5 * 1/2
+  EXPECT_EQ(sent.indices, (std::vector<std::uint32_t>{0}));
+}
+
+}  // namespace
+}  // namespace sparsewire::sifter_test

@@ -1,0 +1,205 @@
+// The hard threshold: its bound, its three ways to lambda, and what it is for - the least total error for a budget.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <sstream>
+
+#include "unit/one_sift.h"
+#include "unit/walk.h"
+
+namespace sparsewire::threshold_test {
+namespace {
+
+constexpr std::size_t kSize = 400;
+constexpr int kSteps = 30;
+
+TEST(Threshold, IncludesItsBound) {
+  const float below = std::nextafter(0.5F, 0.0F);
+  EXPECT_EQ(sent_once("threshold:lambda=0.5", {0.5F, below, -0.5F, -below, 7, 0}), (Indices{0, 2, 4}));
+}
+
+TEST(Threshold, SendsEveryNonZeroWhenLambdaIsZero) {
+  EXPECT_EQ(sent_once("threshold:lambda=0", {0, -0.0F, 1e-45F, -1}), (Indices{2, 3}));
+}
+
+TEST(Threshold, SendsWhatHasGrownToTheBound) {
+  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier("threshold:lambda=3", {.layout = 2});
+  Numbers memory(2);
+  SparseVector out;
+  const Numbers gradient = {1, -2};
+  for (const Indices& sent : {Indices{}, Indices{1}, Indices{0}, Indices{1}}) {
+    sparsifier->sift(Gradient(gradient), memory, out);
+    EXPECT_EQ(out.indices, sent);
+  }
+}
+
+TEST(Threshold, FollowsTheRuleOfOneOverTwiceTheRootOfK) {
+  // k = 4 of 400: lambda = 1/4 of the first scale, whatever comes later.
+  for (const float first : {1.0F, 0.5F}) {
+    SCOPED_TRACE(first);
+    const float lambda = 0.25F * first;
+    Numbers gradient(kSize);
+    gradient[7] = lambda;
+    gradient[8] = std::nextafter(lambda, 0.0F);
+    const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier("threshold:ratio=0.01,rule=sqrt", {.layout = kSize});
+    Numbers memory(kSize);
+    SparseVector out;
+    for (const float scale : {first, 4.0F, 0.125F}) {
+      Numbers scaled = gradient;
+      for (float& x : scaled) x /= scale;
+      Gradient given(scaled);
+      given.scale = scale;
+      std::fill(memory.begin(), memory.end(), 0.0F);
+      sparsifier->sift(given, memory, out);
+      EXPECT_EQ(out.indices, (Indices{7})) << "scale " << scale;
+    }
+  }
+}
+
+TEST(Threshold, MeasuresLambdaOverTheFirstStepsAndHoldsIt) {
+  for (const char* spec :
+       {"threshold:ratio=0.05,calibrate=1", "threshold:ratio=0.05,calibrate=7", "threshold:ratio=0.05,calibrate=20",
+        "threshold:ratio=0.05,calibrate=31", "threshold:ratio=0.05"}) {
+    for (const char* kind : {"drifting", "few_values", "few_non_zeros", "sign_flips"}) {
+      ASSERT_NO_FATAL_FAILURE(check_input(spec, reference::input(kind), {.layout = kSize}, 40));
+    }
+  }
+}
+
+TEST(Threshold, CalibratesForOneOverTheRatioUnlessToldOtherwise) {
+  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier("threshold:ratio=0.07", {.layout = 100});
+  const Numbers gradient = reference::input("normal").make(100, 0, 1);
+  int steps = 0;
+  while (!sparsifier->vote() && steps < 100) {
+    EXPECT_EQ(sift_afresh(*sparsifier, gradient).size(), 7U);
+    ++steps;
+  }
+  EXPECT_EQ(steps, 15);
+}
+
+TEST(Threshold, PutsItsMeasuredLambdaToTheVoteOnce) {
+  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier("threshold:ratio=0.5,calibrate=3", {.layout = 4});
+  const Numbers gradient = {4, 3, 2, 1};
+  for (int step = 0; step < 6; ++step) {
+    SCOPED_TRACE(step);
+    const SparseVector out = sift_afresh(*sparsifier, gradient);
+    EXPECT_EQ(out.size(), step < 3 ? 2U : 1U);
+    const auto lambda = sparsifier->vote();
+    ASSERT_EQ(lambda.has_value(), step == 2);
+    if (!lambda) continue;
+    EXPECT_EQ(*lambda, 3.0F);
+    sparsifier->set_vote(3.5F);  // what the ranks agreed on
+  }
+  EXPECT_FALSE(make_sparsifier("threshold:lambda=1", {.layout = 4})->vote());
+  EXPECT_FALSE(make_sparsifier("topk:k=1", {.layout = 4})->vote());
+}
+
+TEST(Threshold, DoesNotDependOnTheScope) {
+  const Layout layout = layout_of({100, 1, 299});
+  const Numbers gradient = reference::input("normal").make(kSize, 0, 3);
+  for (const char* spec : {"threshold:lambda=1", "threshold:ratio=0.1,calibrate=5", "threshold:ratio=0.01,rule=sqrt"}) {
+    EXPECT_EQ(sent_once(spec, gradient, {.layout = layout, .scope = Scope::layer}), sent_once(spec, gradient)) << spec;
+  }
+}
+
+struct Budget {
+  double total_error = 0;   // the sum over all steps of the squared norm of what was not sent
+  std::size_t entries = 0;  // sent in all steps together
+};
+
+Budget spend(const std::string& spec, const std::vector<Numbers>& recorded) {
+  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(spec, {.layout = kSize});
+  Budget spent;
+  for (const Numbers& p : recorded) {
+    Numbers memory(kSize);
+    SparseVector out;
+    sparsifier->sift(Gradient(p), memory, out);
+    spent.total_error += reference::norm2(memory);
+    spent.entries += out.size();
+  }
+  return spent;
+}
+
+// p_t as they came in a run of error feedback with that sparsifier.
+std::vector<Numbers> recorded_by(const std::string& spec, const reference::Input& input, std::uint64_t seed) {
+  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(spec, {.layout = kSize});
+  Numbers memory(kSize);
+  SparseVector out;
+  std::vector<Numbers> recorded;
+  for (int step = 0; step < kSteps; ++step) {
+    const Numbers gradient = input.make(kSize, step, seed);
+    recorded.push_back(reference::accumulated(memory, gradient, 1, 1));
+    sparsifier->sift(Gradient(gradient), memory, out);
+  }
+  return recorded;
+}
+
+// The least that any choice of `entries` over all steps can leave.
+double least_error(const std::vector<Numbers>& recorded, std::size_t entries) {
+  Numbers all;
+  for (const Numbers& p : recorded) all.insert(all.end(), p.begin(), p.end());
+  std::sort(all.begin(), all.end(), [](float x, float y) { return std::fabs(x) > std::fabs(y); });
+  return reference::norm2(std::span(all).subspan(entries));
+}
+
+double error_of_a_random_choice(const std::vector<Numbers>& recorded, std::size_t entries, reference::Random& random) {
+  Numbers all;
+  for (const Numbers& p : recorded) all.insert(all.end(), p.begin(), p.end());
+  for (std::size_t i = 0; i < entries; ++i) std::swap(all[i], all[i + random.below(all.size() - i)]);
+  return reference::norm2(std::span(all).subspan(entries));
+}
+
+TEST(Threshold, HasTheLeastTotalErrorOfAllChoicesOfTheSameCount) {
+  reference::Random random(2021);
+  for (const char* source : {"threshold:lambda=4", "topk:ratio=0.02", "dense"}) {
+    for (const char* kind : {"normal", "heavy_tailed", "drifting", "few_values"}) {
+      SCOPED_TRACE(std::string(source) + " on " + kind);
+      const std::vector<Numbers> recorded = recorded_by(source, reference::input(kind), 4);
+      const Budget spent = spend("threshold:lambda=2", recorded);
+      ASSERT_GT(spent.entries, 0U);
+      const double tiny = 1e-12 * least_error(recorded, 0);
+      EXPECT_NEAR(spent.total_error, least_error(recorded, spent.entries), tiny);
+
+      for (int trial = 0; trial < 5; ++trial) {
+        EXPECT_LE(spent.total_error, error_of_a_random_choice(recorded, spent.entries, random) + tiny);
+      }
+    }
+  }
+}
+
+// Top-k and a threshold that send exactly as many: lambda is set to the K-th largest magnitude of all steps.
+TEST(Threshold, LeavesLessThanTopKForExactlyTheSameCount) {
+  for (const char* kind : {"normal", "heavy_tailed", "drifting"}) {
+    SCOPED_TRACE(kind);
+    const std::vector<Numbers> recorded = recorded_by("topk:k=8", reference::input(kind), 6);
+    const Budget by_topk = spend("topk:k=8", recorded);
+    Numbers sizes;
+    for (const Numbers& p : recorded) {
+      for (const float x : p) sizes.push_back(std::fabs(x));
+    }
+    std::sort(sizes.begin(), sizes.end(), std::greater<>());
+    std::ostringstream spec;
+    spec.precision(std::numeric_limits<float>::max_digits10);
+    spec << "threshold:lambda=" << sizes[by_topk.entries - 1];
+    const Budget by_threshold = spend(spec.str(), recorded);
+    EXPECT_EQ(by_threshold.entries, by_topk.entries);
+    EXPECT_LT(by_threshold.total_error, by_topk.total_error);
+  }
+}
+
+TEST(Threshold, BoundsTheMemoryByItself) {
+  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier("threshold:lambda=2", {.layout = kSize});
+  Numbers memory(kSize);
+  SparseVector out;
+  for (int step = 0; step < kSteps; ++step) {
+    const Numbers gradient = reference::input("heavy_tailed").make(kSize, step, 8);
+    sparsifier->sift(Gradient(gradient), memory, out);
+    for (const float x : memory) ASSERT_LT(std::fabs(x), 2.0F);
+  }
+}
+
+}  // namespace
+}  // namespace sparsewire::threshold_test

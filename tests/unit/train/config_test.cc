@@ -1,0 +1,144 @@
+// Options: from text, from JSON, and back.
+#include "train/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "sparsewire/errors.h"
+#include "unit/folder.h"
+
+namespace sparsewire::train::config_test {
+namespace {
+
+using ::testing::HasSubstr;
+
+const Setting& setting(std::string_view name) {
+  for (const Setting& one : settings()) {
+    if (one.option.name == name) return one;
+  }
+  ADD_FAILURE() << name;
+  return settings()[0];
+}
+
+template <class Work>
+std::string error_of(Work work) {
+  try {
+    work();
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+std::string text_error(std::string_view name, const std::string& given) {
+  TrainConfig config;
+  return error_of([&] { set_from_text(config, setting(name), given); });
+}
+
+std::string json_error(const std::string& json) {
+  TrainConfig config;
+  return error_of([&] { set_from_object(config, Json::parse(json)); });
+}
+
+// Another value than the default, for each kind.
+TrainConfig all_changed() {
+  TrainConfig config;
+  for (const Setting& one : settings()) {
+    if (one.string != nullptr) config.*one.string = one.option.words.empty() ? "other" : one.option.words.back();
+    if (one.integer != nullptr) config.*one.integer += 7;
+    if (one.number != nullptr) config.*one.number += 0.1;
+    if (one.flag != nullptr) config.*one.flag = true;
+  }
+  return config;
+}
+
+TEST(Config, SurvivesJson) {
+  TrainConfig plain;
+  plain.workers = 4;  // 0 stands for "not given", which nobody can give
+  for (const TrainConfig& config : {plain, all_changed()}) {
+    TrainConfig back;
+    set_from_object(back, Json::parse(to_json(config).dump()));
+    EXPECT_EQ(to_json(back), to_json(config));
+  }
+  EXPECT_NE(to_json(all_changed()), to_json(TrainConfig{}));
+}
+
+TEST(Config, SurvivesText) {
+  const TrainConfig config = all_changed();
+  TrainConfig back;
+  for (const Setting& one : settings()) {
+    const Json value = value_of(config, one);
+    set_from_text(back, one, value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  EXPECT_EQ(to_json(back), to_json(config));
+}
+
+TEST(Config, ReadsFilesWithDashesUnderscoresAndComments) {
+  const Folder folder;
+  folder.write("c.json", "{\"local-steps\": 3, // of each worker\n \"eval_every\": 4, \"lr\": 1, \"resume\": true}");
+  TrainConfig config;
+  set_from_file(config, folder / "c.json");
+  EXPECT_EQ(config.local_steps, 3U);
+  EXPECT_EQ(config.eval_every, 4U);
+  EXPECT_EQ(config.lr, 1.0);
+  EXPECT_TRUE(config.resume);
+  folder.write("bad.json", "{\"lr\": }");
+  EXPECT_THAT(error_of([&] { set_from_file(config, folder / "bad.json"); }), HasSubstr("bad.json': "));
+  folder.write("other.json", "{\"ratio\": 1}");
+  EXPECT_THAT(error_of([&] { set_from_file(config, folder / "other.json"); }),
+              HasSubstr("other.json': 'ratio' is not"));
+  EXPECT_THAT(error_of([&] { set_from_file(config, folder / "none.json"); }), HasSubstr("No such file"));
+}
+
+TEST(Config, NamesWhatIsWrong) {
+  EXPECT_EQ(text_error("lr", "fast"), "--lr fast is not a number in (0, 3e+38]");
+  EXPECT_EQ(text_error("lr", "0"), "--lr 0 is not a number in (0, 3e+38]");
+  for (const char* given : {"nan", "inf", "-1", "", "1x", " 1", "1e39"}) {
+    EXPECT_THAT(text_error("lr", given), HasSubstr("--lr")) << given;
+  }
+  for (const char* given : {"-1", "1.5", "", "0x10", "1e3", "99999999999999999999"}) {
+    EXPECT_THAT(text_error("local_steps", given), HasSubstr("--local-steps")) << given;
+  }
+  EXPECT_EQ(text_error("keep", "0"), "--keep 0 is not a whole number in [1, 1000000]");
+  EXPECT_EQ(text_error("transport", "pigeons"), "--transport 'pigeons' is not threads or mpi");
+  EXPECT_EQ(text_error("scope", "tensor"), "--scope 'tensor' is not model or layer");
+  EXPECT_EQ(text_error("steps", "0010"), "none");
+  EXPECT_THAT(json_error("[1]"), HasSubstr("not a JSON object"));
+  EXPECT_THAT(json_error("{\"steps\": \"10\"}"), HasSubstr("--steps \"10\" is not a whole number"));
+  EXPECT_THAT(json_error("{\"steps\": 1.5}"), HasSubstr("--steps 1.5"));
+  EXPECT_THAT(json_error("{\"steps\": -1}"), HasSubstr("--steps -1"));
+  EXPECT_THAT(json_error("{\"lr\": \"0.1\"}"), HasSubstr("--lr \"0.1\" is not a number"));
+  EXPECT_THAT(json_error("{\"quiet\": 1}"), HasSubstr("--quiet 1 is not true or false"));
+  EXPECT_THAT(json_error("{\"problem\": null}"), HasSubstr("--problem null is not a string"));
+  EXPECT_THAT(json_error("{\"eval-every\": 1, \"eval_every\": 2}"), HasSubstr("'eval_every' is given twice"));
+}
+
+// What decides the bits is listed, what does not is left out.
+TEST(Config, SaysWhatDiffers) {
+  const TrainConfig config;
+  EXPECT_EQ(difference(config, config), "");
+  for (const Setting& one : settings()) {
+    TrainConfig other = config;
+    const TrainConfig changed = all_changed();
+    if (one.string != nullptr) other.*one.string = changed.*one.string;
+    if (one.integer != nullptr) other.*one.integer = changed.*one.integer;
+    if (one.number != nullptr) other.*one.number = changed.*one.number;
+    if (one.flag != nullptr) other.*one.flag = changed.*one.flag;
+    EXPECT_EQ(difference(config, other).empty(), one.option.may_change) << one.option.name;
+  }
+  TrainConfig other = config;
+  other.sparsifier = "dense";
+  other.lr = 0.2;
+  other.steps = 9;
+  EXPECT_EQ(difference(config, other),
+            "--sparsifier was \"topk:ratio=0.01\" and is \"dense\", --lr was 0.1 and is 0.2");
+  for (const char* name : {"problem", "sparsifier", "feedback", "exchange", "downlink", "codec", "downlink_codec",
+                           "scope", "optimiser", "lr", "schedule", "clip", "local_steps", "seed"}) {
+    EXPECT_FALSE(setting(name).option.may_change) << name;
+  }
+}
+
+}  // namespace
+}  // namespace sparsewire::train::config_test

@@ -1,0 +1,318 @@
+// The training loop against a few lines that do the same with nothing of it, and what it does when things go wrong.
+#include "train/loop.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "core/crc32c.h"
+#include "sparsewire/errors.h"
+#include "train/optimiser.h"
+#include "train/problem.h"
+#include "train/run_or_fail.h"
+#include "train/schedule.h"
+#include "unit/folder.h"
+
+namespace sparsewire::train::loop_test {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Runs with a problem of its own; what rank 0 got.
+Result run(
+    const TrainConfig& config, Problem& problem, const std::function<void(Run&)>& change = [](Run&) {}) {
+  Result result;
+  run_on_threads(static_cast<int>(config.workers), [&](Transport& transport) {
+    Run one{.config = config, .problem = problem, .transport = transport};
+    change(one);
+    const Result mine = train(one);
+    if (transport.rank() == 0) result = mine;
+  });
+  return result;
+}
+
+Result run(
+    const TrainConfig& config, const std::function<void(Run&)>& change = [](Run&) {}) {
+  const auto problem =
+      make_problem(config.problem, {.workers = static_cast<int>(config.workers), .seed = config.seed, .data = {}});
+  return run(config, *problem, change);
+}
+
+std::string error_of(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const SharedError& error) {
+    return (error.is_usage() ? "usage: " : "failed: ") + std::string(error.what());
+  }
+  return "none";
+}
+
+TrainConfig small() {
+  TrainConfig config;
+  config.problem = "downlink_toy:dim=40";
+  config.workers = 3;
+  config.sparsifier = "topk:k=4";
+  config.exchange = "allgather";
+  config.steps = 25;
+  config.seed = 5;
+  return config;
+}
+
+std::uint32_t checksum(const std::vector<float>& weights) { return crc32c(std::as_bytes(std::span(weights))); }
+
+// Dense workers without an engine: the mean of their gradients in rank order, as rules say: sum of fl(w_r * g_r).
+std::vector<float> mean(const std::vector<std::vector<float>>& all) {
+  std::vector<float> sum(all[0].size());
+  const float weight = 1.0F / static_cast<float>(all.size());
+  for (const auto& one : all) {
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += weight * one[i];
+  }
+  return sum;
+}
+
+void cut(std::vector<float>& gradient, double to) {
+  double norm2 = 0;
+  for (const float g : gradient) norm2 += double{g} * double{g};
+  if (to == 0 || std::sqrt(norm2) <= to) return;
+  for (float& g : gradient) g = static_cast<float>(double{g} * (to / std::sqrt(norm2)));
+}
+
+std::uint32_t by_hand(const TrainConfig& config) {
+  const int workers = static_cast<int>(config.workers);
+  const auto problem = make_problem(config.problem, {.workers = workers, .seed = config.seed, .data = {}});
+  const auto dim = problem->layout().dim();
+  const Schedule schedule = make_schedule(config.schedule, config.lr, config.steps);
+  std::vector<std::unique_ptr<Optimiser>> optimisers;
+  for (int r = 0; r < workers; ++r) optimisers.push_back(make_optimiser(config.optimiser, dim));
+  std::vector<float> weights(dim);
+  problem->initial_weights(weights);
+  for (std::uint64_t step = 0; step < config.steps; ++step) {
+    const double lr = schedule.lr(step);
+    std::vector<std::vector<float>> sent;
+    for (int r = 0; r < workers; ++r) {
+      std::vector<float> local = weights;
+      std::vector<float> gradient(dim);
+      for (std::uint64_t h = 0; h < config.local_steps; ++h) {
+        problem->gradient(r, step * config.local_steps + h, local, gradient);
+        cut(gradient, config.clip);
+        if (config.local_steps > 1) optimisers[static_cast<std::size_t>(r)]->apply(gradient, {.lr = lr}, local);
+      }
+      if (config.local_steps > 1) {
+        for (std::size_t i = 0; i < dim; ++i) gradient[i] = weights[i] - local[i];
+      }
+      sent.push_back(gradient);
+    }
+    const std::vector<float> update = mean(sent);
+    if (config.local_steps > 1) {
+      for (std::size_t i = 0; i < dim; ++i) weights[i] -= update[i];
+    } else {
+      optimisers[0]->apply(update, {.lr = lr}, weights);
+    }
+  }
+  return checksum(weights);
+}
+
+// `dense` over allgather sums in rank order, as by_hand() does.
+TEST(Loop, DoesWhatAFewLinesDo) {
+  for (const char* optimiser :
+       {"sgd", "sgd:momentum=0.9", "sgd:momentum=0.5,nesterov=true", "adam", "adamw:weight_decay=0.1"}) {
+    for (const std::uint64_t local_steps : {std::uint64_t{1}, std::uint64_t{3}}) {
+      for (const char* schedule : {"constant", "cosine:warmup=3"}) {
+        for (const double clip : {0.0, 7.5}) {
+          SCOPED_TRACE(testing::Message() << optimiser << ' ' << local_steps << ' ' << schedule << ' ' << clip);
+          TrainConfig config = small();
+          config.sparsifier = "dense";
+          config.optimiser = optimiser;
+          config.local_steps = local_steps;
+          config.schedule = schedule;
+          config.clip = clip;
+          const Result result = run(config);
+          EXPECT_EQ(result.weights_crc32c, by_hand(config));
+          EXPECT_TRUE(result.finished);
+        }
+      }
+    }
+  }
+}
+
+TEST(Loop, TakesMemoriesThatHoldTheLearningRate) {
+  TrainConfig config = small();
+  config.sparsifier = "dense";
+  config.lr = 0.25;  // so that lr*mean and mean of lr*g are the same bits
+  config.workers = 2;
+  const std::uint32_t plain = run(config).weights_crc32c;
+  config.feedback = "ef:scale=lr";
+  EXPECT_EQ(run(config).weights_crc32c, plain);
+}
+
+TEST(Loop, ComesCloserWithEverySparsifierAndExchange) {
+  for (const char* exchange : {"allgather", "server", "sharded", "auto"}) {
+    for (const char* sparsifier : {"topk:k=4", "randomk:k=4", "rtopk:k=4", "threshold:lambda=3", "regtopk:k=4"}) {
+      SCOPED_TRACE(testing::Message() << exchange << ' ' << sparsifier);
+      TrainConfig config = small();
+      config.exchange = exchange;
+      config.sparsifier = sparsifier;
+      config.lr = 0.03;
+      config.steps = 1;
+      const double before = run(config).evaluation->loss;
+      config.steps = 60;
+      EXPECT_LT(run(config).evaluation->loss, before / 2);
+    }
+  }
+}
+
+TEST(Loop, ReportsEveryStepAndEvaluatesEverySoOften) {
+  TrainConfig config = small();
+  config.eval_every = 10;
+  std::vector<std::uint64_t> steps;
+  std::vector<std::uint64_t> evaluated;
+  const Result result = run(config, [&](auto& one) {
+    if (one.transport.rank() != 0) return;
+    one.on_step = [&](const StepReport& report) {
+      steps.push_back(report.step);
+      if (report.evaluation) evaluated.push_back(report.step);
+    };
+  });
+  EXPECT_EQ(steps.size(), 25U);
+  EXPECT_EQ(steps.back(), 25U);
+  EXPECT_EQ(evaluated, (std::vector<std::uint64_t>{10, 20, 25}));
+  EXPECT_GT(result.totals.bytes_up, 0U);
+  EXPECT_GT(result.totals.bytes_down, 0U);
+}
+
+TEST(Loop, DoesNothingInNoSteps) {
+  TrainConfig config = small();
+  config.steps = 0;
+  const Result result = run(config);
+  EXPECT_TRUE(result.finished);
+  EXPECT_TRUE(std::isnan(result.totals.loss));
+  EXPECT_TRUE(result.evaluation.has_value());
+}
+
+TEST(Loop, RefusesWhatDoesNotGoTogether) {
+  const auto refuses = [](const std::function<void(TrainConfig&)>& change, const std::string& says) {
+    TrainConfig config = small();
+    change(config);
+    const std::string error = error_of([&] { run(config); });
+    EXPECT_THAT(error, HasSubstr("usage: "));
+    EXPECT_THAT(error, HasSubstr(says));
+  };
+  refuses([](auto& c) { c.feedback = "ef:scale=lr", c.optimiser = "adam"; }, "plain sgd");
+  refuses([](auto& c) { c.feedback = "ef:scale=lr", c.optimiser = "sgd:momentum=0.9"; }, "plain sgd");
+  refuses([](auto& c) { c.feedback = "ef:scale=lr", c.local_steps = 2; }, "--local-steps 2");
+  refuses([](auto& c) { c.feedback = "momentum", c.optimiser = "sgd:momentum=0.9"; }, "momentum twice");
+  refuses([](auto& c) { c.sparsifier = "topk:ratio=7"; }, "ratio=7");
+  refuses([](auto& c) { c.sparsifier = "topk:k=41"; }, "41");
+  refuses([](auto& c) { c.optimiser = "nosuch"; }, "nosuch");
+  refuses([](auto& c) { c.schedule = "nosuch"; }, "nosuch");
+  refuses([](auto& c) { c.exchange = "nosuch"; }, "nosuch");
+  refuses([](auto& c) { c.resume = true; }, "--checkpoint-dir");
+}
+
+// A problem that breaks on one worker at one step.
+class Breaks final : public Problem {
+ public:
+  Breaks(int worker, std::uint64_t step, double loss, float gradient)
+      : worker_(worker), step_(step), loss_(loss), gradient_(gradient) {}
+
+  const Layout& layout() const noexcept override { return layout_; }
+  void initial_weights(std::span<float> weights) const override { std::fill(weights.begin(), weights.end(), 1.0F); }
+  double gradient(int worker, std::uint64_t step, std::span<const float> weights, std::span<float> gradient) override {
+    std::copy(weights.begin(), weights.end(), gradient.begin());
+    if (worker != worker_ || step != step_) return 1;
+    gradient[3] = gradient_;
+    return loss_;
+  }
+  Evaluation evaluate(std::span<const float> /*weights*/) override { return {.loss = evaluated, .metric = 0}; }
+  std::string_view metric() const noexcept override { return {}; }
+
+  double evaluated = 1;
+
+ private:
+  Layout layout_ = 8;
+  int worker_;
+  std::uint64_t step_;
+  double loss_;
+  float gradient_;
+};
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+TEST(Loop, StopsWhereItDivergesAndNamesStepAndRank) {
+  TrainConfig config = small();
+  config.sparsifier = "topk:k=1";
+  const auto error = [&](Breaks problem) { return error_of([&] { run(config, problem); }); };
+  EXPECT_EQ(error({2, 6, kNan, 1}), "failed: diverged in step 7: the loss of rank 2 is nan; there is no checkpoint");
+  EXPECT_EQ(error({0, 0, kInfinity, 1}),
+            "failed: diverged in step 1: the loss of rank 0 is inf; there is no checkpoint");
+  EXPECT_EQ(
+      error({1, 6, 1, static_cast<float>(kNan)}),
+      "failed: diverged in step 7: the gradient of rank 1 is not finite at index 3, or a sum with it is not; there "
+      "is no checkpoint");
+  Breaks late(0, 99, 1, 1);
+  late.evaluated = kNan;
+  EXPECT_THAT(error_of([&] { run(config, late); }), HasSubstr("diverged in step 25: the loss is nan"));
+}
+
+TEST(Loop, NamesTheLastCheckpointWhereItDiverges) {
+  const Folder folder;
+  TrainConfig config = small();
+  config.sparsifier = "topk:k=1";
+  config.checkpoint_dir = folder / "c";
+  config.checkpoint_every = 5;
+  Breaks problem(2, 13, kNan, 1);
+  EXPECT_THAT(error_of([&] { run(config, problem); }),
+              HasSubstr("the last checkpoint is '" + (folder / "c/step-00000010'")));
+}
+
+TEST(Loop, ReportsTheMeanLossOfAllWorkers) {
+  TrainConfig config = small();
+  config.sparsifier = "topk:k=1";
+  Breaks problem(2, 24, 4, 1);                             // in the last step 1, 1 and 4
+  EXPECT_NEAR(run(config, problem).totals.loss, 2, 1e-6);  // weights of workers are floats
+}
+
+// The wish comes on one rank, and all stop at the same step.
+TEST(Loop, StopsOnAllRanksWhereOneIsAskedTo) {
+  for (const int asked : {0, 1, 2}) {
+    const Folder folder;
+    TrainConfig config = small();
+    const Result whole = run(config);
+    config.checkpoint_dir = folder / "c";
+    config.resume = true;
+    std::atomic<int> calls = 0;
+    const Result stopped = run(config, [&](auto& one) {
+      if (one.transport.rank() == asked) one.stop_requested = [&] { return ++calls == 8; };
+    });
+    EXPECT_FALSE(stopped.finished);
+    EXPECT_EQ(stopped.step, 8U);
+    EXPECT_THAT(stopped.checkpoint.value(), HasSubstr("step-00000008"));
+    const Result resumed = run(config);
+    EXPECT_TRUE(resumed.finished);
+    EXPECT_EQ(resumed.first_step, 8U);
+    EXPECT_EQ(resumed.weights_crc32c, whole.weights_crc32c);
+    EXPECT_EQ(resumed.totals.bytes_up, whole.totals.bytes_up);
+    EXPECT_EQ(resumed.totals.bytes_down, whole.totals.bytes_down);
+    EXPECT_EQ(resumed.totals.total_error, whole.totals.total_error);
+  }
+}
+
+TEST(Loop, StopsWhereMetricsCannotBeWritten) {
+  TrainConfig config = small();
+  config.metrics = "/dev/full";
+  EXPECT_EQ(error_of([&] { run(config); }), "failed: cannot write '/dev/full': No space left on device");
+  config.steps = 1;  // nobody is told in a next step
+  EXPECT_EQ(error_of([&] { run(config); }), "failed: cannot write '/dev/full': No space left on device");
+  config.metrics = "/nonexistent/m.jsonl";
+  EXPECT_THAT(error_of([&] { run(config); }), HasSubstr("'/nonexistent/m.jsonl': No such file"));
+}
+
+}  // namespace
+}  // namespace sparsewire::train::loop_test

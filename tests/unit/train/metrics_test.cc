@@ -1,0 +1,85 @@
+// The metrics file: what a line holds, and how it is cut back.
+#include "train/metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "unit/folder.h"
+
+namespace sparsewire::train::metrics_test {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string lines(std::uint64_t from, std::uint64_t to) {
+  std::string all;
+  for (std::uint64_t step = from; step <= to; ++step) all += "{\"step\":" + std::to_string(step) + ",\"loss\":1.5}\n";
+  return all;
+}
+
+TEST(Metrics, HoldEveryFieldOfAStep) {
+  StepStats stats;
+  stats.bytes_up = 7;
+  stats.went_dense = true;
+  StepReport report{.step = 3, .loss = 0.1, .lr = 0.5, .stats = stats};
+  const Json plain = step_json(report);
+  for (const char* key :
+       {"step",       "loss",       "lr",           "entries_sent", "entries_total", "density",     "dense_bytes",
+        "bytes_up",   "bytes_down", "bytes_served", "sent_norm2",   "memory_norm2",  "total_error", "flags",
+        "went_dense", "ns_sift",    "ns_encode",    "ns_exchange",  "ns_decode",     "ns_merge",    "ns_apply"}) {
+    EXPECT_TRUE(plain.contains(key)) << key;
+  }
+  EXPECT_EQ(plain.size(), 21U);
+  EXPECT_EQ(plain["bytes_up"], 7);
+  EXPECT_EQ(plain["went_dense"], true);
+  report.evaluation = Evaluation{.loss = 2, .metric = 0.75};
+  report.metric = "accuracy";
+  const Json evaluated = step_json(report);
+  EXPECT_EQ(evaluated["test_loss"], 2.0);
+  EXPECT_EQ(evaluated["accuracy"], 0.75);
+  report.metric = {};
+  EXPECT_EQ(step_json(report).size(), 22U);
+  report.loss = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(Json::parse(step_json(report).dump())["loss"], nullptr);  // JSON has no NaN
+}
+
+TEST(Metrics, AreCutBackToAStep) {
+  const std::string all = lines(1, 12);
+  EXPECT_EQ(bytes_until(all, 0), 0U);
+  EXPECT_EQ(bytes_until(all, 5), lines(1, 5).size());
+  EXPECT_EQ(bytes_until(all, 12), all.size());
+  EXPECT_EQ(bytes_until(all, 99), all.size());
+  EXPECT_EQ(bytes_until("", 5), 0U);
+  for (std::size_t cut = 0; cut <= all.size(); ++cut) {  // a kill at any byte
+    const std::size_t kept = bytes_until(std::string_view(all).substr(0, cut), 5);
+    EXPECT_LE(kept, cut);
+    EXPECT_TRUE(kept == 0 || all[kept - 1] == '\n');
+    EXPECT_LE(kept, lines(1, 5).size());
+    EXPECT_TRUE(cut < lines(1, 5).size() || kept == lines(1, 5).size());
+  }
+  EXPECT_EQ(bytes_until(lines(1, 2) + "nonsense\n" + lines(3, 4), 9), lines(1, 2).size());
+  EXPECT_EQ(bytes_until(lines(1, 2) + "[3]\n{}\n", 9), lines(1, 2).size());
+}
+
+TEST(Metrics, GoOnBehindWhatIsKept) {
+  const Folder folder;
+  folder.write("m.jsonl", lines(1, 9) + "{\"step\":1");
+  const StepStats stats;
+  const auto write = [&](std::uint64_t keep, std::uint64_t step) {
+    MetricsFile(folder / "m.jsonl", keep).write({.step = step, .loss = 0, .lr = 0, .stats = stats});
+  };
+  write(4, 5);
+  const std::string kept = folder.read("m.jsonl");
+  EXPECT_TRUE(kept.starts_with(lines(1, 4) + "{\"step\":5,\"loss\":0.0"));
+  EXPECT_TRUE(kept.ends_with("}\n"));
+  write(0, 1);
+  EXPECT_TRUE(folder.read("m.jsonl").starts_with("{\"step\":1,\"loss\":0.0"));
+  EXPECT_THROW(MetricsFile(folder / "none/m.jsonl", 0), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace sparsewire::train::metrics_test
