@@ -154,9 +154,9 @@ Numbers exact_numbers(std::size_t n, int step, std::uint64_t seed) {
 Numbers drifting(std::size_t n, int step, std::uint64_t seed) {
   Random random = random_of(seed, step);
   return fill(n, [&](std::size_t i) {
-    const double context = static_cast<double>(i * 2654435761U % 1000) / 1000;
-    const double scale = std::exp(4 * context - 2);
-    return scale * (0.2 * std::sin(6.28 * context + 0.01 * step) + random.normal());
+    const double phase = static_cast<double>(i * 2654435761U % 1000) / 1000;
+    const double scale = std::exp(4 * phase - 2);
+    return scale * (0.2 * std::sin(6.28 * phase + 0.01 * step) + random.normal());
   });
 }
 

@@ -185,6 +185,32 @@ TEST_P(BadGradients, LeaveTheMemoryAsItWasToRounding) {
   }
 }
 
+// The bound that errors.h states.
+TEST_P(BadGradients, RestoreTheMemoryWithinTheDocumentedBound) {
+  constexpr std::size_t kSize = 5003;
+  constexpr double kSmallest = 0x1p-149;  // a rounding of subnormal numbers
+  const Numbers before = reference::input("normal").make(kSize, 0, 9);
+  Numbers bad = reference::input("spread_scales").make(kSize, 1, 9);
+  bad[4000] = kNaN;
+  for (const float scale : {1.0F, 0.3F}) {
+    for (const float decay : {1.0F, 0.5F, 1e-3F, 1e-6F}) {
+      SCOPED_TRACE(::testing::Message() << "scale " << scale << ", decay " << decay);
+      const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(GetParam(), context_of(kSize, 1));
+      Gradient gradient(bad);
+      gradient.scale = scale;
+      gradient.decay = decay;
+      Numbers memory = before;
+      SparseVector out;
+      ASSERT_TRUE(thrown_by([&] { sparsifier->sift(gradient, memory, out); }).has_value());
+      for (std::size_t i = 0; i < kSize; ++i) {
+        if (i == 4000) continue;
+        const double bound = 3e-7 * std::fabs(double{before[i]}) + 1e-7 * std::fabs(double{scale} * bad[i]) + kSmallest;
+        ASSERT_NEAR(memory[i], before[i], bound) << "at " << i << ", gradient " << bad[i];
+      }
+    }
+  }
+}
+
 TEST_P(BadGradients, AreFoundAtEverySimdLevel) {
   for (const std::string& level : kernels::simd_levels()) {
     SCOPED_TRACE(level);
