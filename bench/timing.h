@@ -2,8 +2,7 @@
 //
 // It does not use UseManualTime or Iterations: both add a suffix to the name of a bench, and the names are fixed.
 // Instead it pauses the timer (which costs a microsecond, for steps of milliseconds), and one repetition is one batch
-// of steps, if
-// --benchmark_min_time does not ask for more.
+// of steps, unless --benchmark_min_time asks for more.
 #pragma once
 
 #include <benchmark/benchmark.h>

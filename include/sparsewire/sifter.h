@@ -47,7 +47,8 @@ struct SiftStats {
   std::uint64_t entries = 0;  // sent in this step
   double sent_norm2 = 0;      // ||sent||^2
   double memory_norm2 = 0;    // ||what was not sent||^2
-  double total_error = 0;  // sum of memory_norm2 over all steps; a threshold minimises it for a given number of entries
+  // The sum of memory_norm2 over all steps. Of all ways to send as many entries in total, a threshold minimises it.
+  double total_error = 0;
 };
 
 // THREADS: one caller at a time.

@@ -72,8 +72,8 @@ class Sparsifier {
   virtual void observe(const SparseVector& /*sent*/, std::span<const float> /*update_at_sent*/) {}
 
   // A number that all ranks have to agree on before the next sift (a measured threshold). The code that connects the
-  // ranks collects the votes and calls set_vote() on each with their median. std::nullopt, which is almost always the
-  // case: there is nothing to agree on.
+  // ranks collects the votes and calls set_vote() on each with their median. std::nullopt if there is nothing to
+  // agree on, which is almost always the case.
   virtual std::optional<float> vote() const noexcept { return std::nullopt; }
   virtual void set_vote(float /*agreed*/) {}
 

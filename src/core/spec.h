@@ -52,7 +52,7 @@ class Spec {
   // Throws if a key was given but never read; the message lists the valid keys.
   void finish() const;
 
-  // "[topk] " + message, thrown.
+  // Throws UsageError("[topk] " + message).
   [[noreturn]] void fail(const std::string& message) const;
 
  private:

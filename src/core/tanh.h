@@ -7,7 +7,7 @@
 
 namespace sparsewire {
 
-// ENSURES: within 1e-15 of tanh(x), monotone to rounding; 1 from x = 20 on. REQUIRES: x >= 0 (NaN gives 1).
+// ENSURES: within 1e-15 of tanh(x), monotone up to rounding; 1 for x >= 20. REQUIRES: x >= 0 (NaN gives 1).
 inline double portable_tanh(double x) noexcept {
   if (!(x < 20.0)) return 1.0;
   // expm1(2x) = 2^n * expm1(r) + (2^n - 1) with 2x = n*ln2 + r, |r| <= ln2/2; ln2 in two parts keeps r exact.

@@ -81,7 +81,7 @@ constexpr Doubles kDoubles;
 constexpr HalfFloats kHalfFloats;
 constexpr std::size_t kWidth = hn::MaxLanes(kFloats);
 constexpr std::size_t kDoubleWidth = hn::MaxLanes(kDoubles);
-constexpr std::size_t kVectors = kLanes / kWidth;  // vectors to a group of kLanes entries
+constexpr std::size_t kVectors = kLanes / kWidth;  // SIMD vectors in a group of kLanes entries
 
 HWY_INLINE Float load(const float* at) { return hn::LoadU(kFloats, at); }
 

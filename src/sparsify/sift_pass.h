@@ -22,14 +22,14 @@ class SiftPass {
  public:
   explicit SiftPass(Pool* pool);
 
-  // Accumulates the unit and takes out every entry at or above `threshold`.
+  // Adds the gradient to the unit and takes out every entry at or above `threshold`.
   // Returns the lowest index at which a sum is not finite; then the unit is as it was, up to rounding.
   std::optional<std::size_t> take_all(const Unit& unit, const Gradient& gradient, float* memory,
                                       std::uint32_t threshold, Candidates& found);
 
-  // The same, but keeps only entries that can be among the k best by `score`: when it finds many more than k, it raises
-  // the threshold by an estimate. `threshold` returns the highest estimate used: an entry at or above it that is not in
-  // `found` is worse than k entries that are.
+  // The same, but keeps only entries that can be among the k best by `score`: when a list is full, it raises its
+  // threshold, once to an estimate from a sample. `threshold` returns the highest threshold that was only estimated: an
+  // entry at or above it that is not in `found` is worse than k entries that are.
   std::optional<std::size_t> take_best(const Unit& unit, const Gradient& gradient, float* memory, std::size_t k,
                                        const Score& score, std::uint32_t& threshold, Candidates& found);
 
@@ -38,7 +38,8 @@ class SiftPass {
   void take_more(const Unit& unit, float* memory, std::size_t k, const Score& score, std::uint32_t threshold,
                  Candidates& found);
 
-  // Accumulates the unit and takes out the entries at `positions` (ascending numbers of entries within the unit).
+  // Adds the gradient to the unit and takes out the entries at `positions` (ascending numbers of entries within the
+  // unit).
   std::optional<std::size_t> take_at(const Unit& unit, const Gradient& gradient, float* memory,
                                      std::span<const std::uint32_t> positions, Candidates& found);
 

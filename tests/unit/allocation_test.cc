@@ -1,4 +1,5 @@
-// In the steady state a step allocates nothing: every operator new of this program is counted. With and without a Pool.
+// In the steady state a step allocates nothing, with and without a Pool. This program counts every call of operator
+// new.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -12,7 +13,7 @@
 namespace {
 
 std::atomic<long> allocations{0};
-std::atomic<long> left_until_failure{-1};  // counts down; the one at zero fails, negative ones do not
+std::atomic<long> left_until_failure{-1};  // counts down; the allocation at zero fails; negative: none fails
 
 void* counted(std::size_t size, std::size_t alignment) {
   ++allocations;
@@ -25,7 +26,7 @@ void* counted(std::size_t size, std::size_t alignment) {
 
 }  // namespace
 
-// The array and nothrow forms call these. Not inlined: g++ would see aligned_alloc meet delete, and warn.
+// The array and nothrow forms call these. Not inlined: g++ would warn about aligned_alloc paired with delete.
 [[gnu::noinline]] void* operator new(std::size_t size) { return counted(size, alignof(std::max_align_t)); }
 [[gnu::noinline]] void* operator new(std::size_t size, std::align_val_t alignment) {
   return counted(size, static_cast<std::size_t>(alignment));
@@ -42,7 +43,7 @@ constexpr std::size_t kSize = 300007;
 constexpr int kWarmUp = 30;
 constexpr int kMeasured = 30;
 
-// A part that drifts slowly and fresh noise, made in place.
+// Gradients with a part that drifts slowly and new noise in each step, computed in place.
 class Gradients {
  public:
   Gradients()
@@ -79,13 +80,13 @@ long allocations_of(const std::string& spec, const std::string& feedback, int th
   return allocations.load() - before;
 }
 
-class Allocations : public ::testing::TestWithParam<std::string> {};  // of this sparsifier
+class Allocations : public ::testing::TestWithParam<std::string> {};  // the spec of a sparsifier
 
 INSTANTIATE_TEST_SUITE_P(Specs, Allocations, ::testing::ValuesIn(every_spec()), spec_as_name);
 
 TEST(AllocationCount, Counts) {
   const long before = allocations.load();
-  void* const memory = ::operator new(100);  // called by name: a compiler may leave out what a vector would allocate
+  void* const memory = ::operator new(100);  // called directly: a compiler may optimise away the allocation of a vector
   EXPECT_EQ(allocations.load(), before + 1);
   ::operator delete(memory);
 }
@@ -95,8 +96,8 @@ TEST_P(Allocations, AreNoneInTheSteadyState) {
   EXPECT_EQ(allocations_of(GetParam(), "ef:decay=0.95,scale=lr", 3), 0) << "three threads";
 }
 
-// Every allocation of a first step fails once: what was in the memory is still there, to rounding, and the step can be
-// done again.
+// Every allocation of a first step fails once: then the memory is as it was, up to rounding, and the step can be
+// repeated.
 TEST_P(Allocations, ThatFailLoseNothing) {
   Gradients gradients;
   const Gradient gradient = gradients.at(0);

@@ -1,4 +1,5 @@
-// Every operator new of the program that includes this is counted, in bytes: one file of a program only.
+// Counts every allocation by operator new, and its bytes. Include it in one file of a program only: it replaces
+// operator new.
 #pragma once
 
 #include <atomic>
@@ -8,7 +9,7 @@
 
 namespace sparsewire {
 
-// Since the last reset.
+// Counted since the last reset.
 struct CountedMemory {
   std::atomic<long> allocations{0};
   std::atomic<std::size_t> live{0};
@@ -23,7 +24,7 @@ struct CountedMemory {
 
 inline CountedMemory counted_memory;
 
-// The size lies in front of what is handed out.
+// Stores the size in front of the memory that it returns.
 inline void* counted_new(std::size_t size, std::size_t alignment) {
   const std::size_t rounded = (size + alignment - 1) / alignment * alignment;
   auto* const memory = static_cast<std::byte*>(std::aligned_alloc(alignment, alignment + rounded));
@@ -39,13 +40,14 @@ inline void counted_delete(void* memory, std::size_t alignment) noexcept {
   if (memory == nullptr) return;
   std::byte* const begin = static_cast<std::byte*>(memory) - alignment;
   const std::size_t size = *reinterpret_cast<const std::size_t*>(begin);
-  counted_memory.live -= size < counted_memory.live ? size : counted_memory.live.load();  // older than the reset
+  counted_memory.live -=
+      size < counted_memory.live ? size : counted_memory.live.load();  // may have been allocated before the reset
   std::free(begin);
 }
 
 }  // namespace sparsewire
 
-// The array and nothrow forms call these. Not inlined: g++ would see aligned_alloc meet delete, and warn.
+// The array and nothrow forms call these. Not inlined: g++ would warn about aligned_alloc paired with delete.
 [[gnu::noinline]] void* operator new(std::size_t size) {
   return sparsewire::counted_new(size, alignof(std::max_align_t));
 }
