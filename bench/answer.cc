@@ -18,25 +18,25 @@ std::vector<float> sums(const Answer& answer) {
   return sums;
 }
 
-// The rank-th largest magnitude, rank from 1.
+// The rank-th largest magnitude; ranks start at 1.
 float magnitude_of_rank(const std::vector<float>& sums, std::size_t rank) {
   std::vector<float> magnitudes(sums.size());
   std::transform(sums.begin(), sums.end(), magnitudes.begin(), [](float sum) { return std::abs(sum); });
-  const auto context = magnitudes.begin() + static_cast<std::ptrdiff_t>(rank - 1);
-  std::nth_element(magnitudes.begin(), context, magnitudes.end(), std::greater<>());
-  return *context;
+  const auto kth = magnitudes.begin() + static_cast<std::ptrdiff_t>(rank - 1);
+  std::nth_element(magnitudes.begin(), kth, magnitudes.end(), std::greater<>());
+  return *kth;
 }
 
-// Per coordinate: what was there plus what came in is sent, or stays; indices ascend.
+// Checks that each sum of memory and gradient is either sent or stays in the memory, and that indices ascend.
 std::string fault_in_mass(const Answer& answer, const std::vector<float>& sums) {
   const SparseVector& sent = answer.sent;
-  if (!sent.is_full() && sent.indices.size() != sent.values.size()) return "as many indices as values are due";
+  if (!sent.is_full() && sent.indices.size() != sent.values.size()) return "the numbers of indices and values differ";
   std::size_t next = 0;
   for (std::size_t i = 0; i < sums.size(); ++i) {
     const bool is_sent = next < sent.size() && sent.index(next) == i;
     const float value = is_sent ? sent.values[next++] : 0.0F;
     if (value != (is_sent ? sums[i] : 0.0F) || answer.after[i] != (is_sent ? 0.0F : sums[i])) {
-      return fmt::format("entry {}: {} came in, {} is sent, {} stays", i, sums[i], value, answer.after[i]);
+      return fmt::format("entry {}: the sum is {}, but {} is sent and {} stays", i, sums[i], value, answer.after[i]);
     }
   }
   return next == sent.size() ? "" : fmt::format("indices do not ascend at {}", next);
@@ -77,7 +77,7 @@ std::string fault_in_count(const Answer& answer) {
   return fmt::format("{} entries sent, {} expected", answer.sent.size(), answer.k);
 }
 
-// All that is sent belongs to the r largest.
+// Checks that every entry sent is among the r largest.
 std::string fault_in_rtopk(const Answer& answer, const std::vector<float>& sums) {
   const float least = magnitude_of_rank(sums, answer.r);
   for (const float value : answer.sent.values) {
@@ -115,7 +115,7 @@ std::string fault(const Answer& answer) {
   if (name == "regtopk") return fault_in_regtopk(answer);
   if (name == "randomk") return fault_in_count(answer);
   if (name == "dense") return answer.sent.is_full() ? "" : "not every entry is sent";
-  return fmt::format("nobody knows what {} should send", name);
+  return fmt::format("the bench has no check for {}", name);
 }
 
 }  // namespace sparsewire::bench

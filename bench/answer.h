@@ -1,4 +1,4 @@
-// Whether a step did what its sparsifier promises: plain loops and std::nth_element, nothing of the library's kernels.
+// Checks the result of a step with plain loops and std::nth_element, without the library's kernels.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,8 @@ struct Answer {
   std::span<const std::uint32_t> sent_last_step;  // for regtopk
 };
 
-// What is wrong with it; empty when nothing is. COST: two arrays of the size of the gradient, about a second for 25
-// million entries.
+// Describes what is wrong with the answer; empty if it is right. COST: two arrays of the size of the gradient, about a
+// second for 25 million entries.
 std::string fault(const Answer& answer);
 
 }  // namespace sparsewire::bench

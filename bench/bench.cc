@@ -30,7 +30,7 @@ bool on_terminal() {
   return terminal;
 }
 
-void write_over(const std::string& line) { fmt::print(stderr, "\r\033[K{}", line); }
+void overwrite_line(const std::string& line) { fmt::print(stderr, "\r\033[K{}", line); }
 
 }  // namespace
 
@@ -50,8 +50,8 @@ std::span<float> Bench::floor_memory() {
 }
 
 const Warm& Bench::warm(double ratio) {
-  const auto [context, is_new] = warm_.try_emplace(ratio);
-  Warm& warm = context->second;
+  const auto [entry, is_new] = warm_.try_emplace(ratio);
+  Warm& warm = entry->second;
   if (!is_new) return warm;
 
   Sifter sifter(fmt::format("topk:ratio={}", ratio), "ef", {.layout = n(), .pool = pool(2)});
@@ -64,21 +64,21 @@ const Warm& Bench::warm(double ratio) {
     sifter.sift(Gradient(gradient()), sent);
     thresholds.push_back(smallest_magnitude(sent.values));
   }
-  quiet();
+  clear_progress();
   warm.memory.assign(sifter.memory().begin(), sifter.memory().end());
   warm.threshold = median(std::span(thresholds).last((thresholds.size() + 9) / 10));
   return warm;
 }
 
 const SparseVector& Bench::sent(double ratio) {
-  const auto [context, is_new] = sent_.try_emplace(ratio);
-  if (!is_new) return context->second;
+  const auto [entry, is_new] = sent_.try_emplace(ratio);
+  if (!is_new) return entry->second;
   const Warm& memory = warm(ratio);
   Sifter sifter(fmt::format("topk:ratio={}", ratio), "ef", {.layout = n(), .pool = pool(2)});
   std::copy(memory.memory.begin(), memory.memory.end(), sifter.memory().begin());
   fill_gradient(memory.step, gradient());
-  sifter.sift(Gradient(gradient()), context->second);
-  return context->second;
+  sifter.sift(Gradient(gradient()), entry->second);
+  return entry->second;
 }
 
 Pool* Bench::pool(int threads) {
@@ -90,18 +90,18 @@ Pool* Bench::pool(int threads) {
 
 void Bench::progress(const std::string& what, int done, int steps) {
   if (on_terminal()) {
-    write_over(fmt::format("{}: {}/{} steps", what, done, steps));
+    overwrite_line(fmt::format("{}: {}/{} steps", what, done, steps));
   } else if (done == 0) {
     fmt::print(stderr, "{}: {} steps\n", what, steps);
   }
 }
 
 void Bench::running(const std::string& name) {
-  if (on_terminal()) write_over(name);
+  if (on_terminal()) overwrite_line(name);
 }
 
-void Bench::quiet() {
-  if (on_terminal()) write_over("");
+void Bench::clear_progress() {
+  if (on_terminal()) overwrite_line("");
 }
 
 }  // namespace sparsewire::bench

@@ -1,8 +1,8 @@
-// What the benches of one run share: the size, one gradient, the threads, and memories that really carried over many
+// The data that the benches of one run share: the size, one gradient, the threads, and error memories after many real
 // steps. Everything is made at its first use, so that a filter that selects one bench pays for no other.
 //
-// The floor's memory is allocated as a Sifter's is, on large pages where the system has them; the gradient, which is
-// the trainer's, is a std::vector.
+// The memory of floor/add is allocated like that of a Sifter, on huge pages where the system has them; the gradient,
+// which belongs to the training code, is a std::vector.
 #pragma once
 
 #include <cstddef>
@@ -43,32 +43,32 @@ class Bench {
   std::size_t n() const noexcept { return settings_.n; }
   int warmup_steps() const noexcept { return settings_.warmup_steps; }
 
-  // One for all: who needs it fills it first.
+  // Shared by all benches: each fills it before use.
   std::span<float> gradient();
-  // What floor/add adds to and floor/memcpy copies to.
+  // The destination of floor/add and floor/memcpy.
   std::span<float> floor_memory();
-  // Warmed up at the first call for this ratio.
+  // The memory for this ratio; its steps are run at the first call.
   const Warm& warm(double ratio);
-  // What Top-k sends in the next step from there.
+  // What Top-k sends in the next step after warm(ratio).
   const SparseVector& sent(double ratio);
-  // Null for one thread, which is a Sifter's default.
+  // Null for one thread, as is the default of a Sifter.
   Pool* pool(int threads);
 
-  // Tells who waits what is going on, on stderr: on a terminal one line that is written over ("warming topk 0.001:
-  // 120/300 steps"), elsewhere a plain line when something begins (done = 0).
+  // Reports progress on stderr: on a terminal as one line that is overwritten ("warming topk 0.001: 120/300 steps"),
+  // elsewhere as a plain line when a task starts (done = 0).
   void progress(const std::string& what, int done, int steps);
-  // Which bench runs now; only on a terminal.
+  // Shows the name of the bench that is running; only on a terminal.
   void running(const std::string& name);
-  // Clears the line.
-  void quiet();
+  // Clears the line of progress.
+  void clear_progress();
 
-  // What was wrong with an answer, by the name of the bench. A run with an entry here is no measurement.
+  // What was wrong with the answer of a bench, by its name. Times of such a bench are not reported.
   std::map<std::string, std::string> failures;
 
  private:
   Settings settings_;
   std::vector<float> gradient_;
-  LongVector floor_memory_;  // as a Sifter's memory is
+  LongVector floor_memory_;  // the type of a Sifter's memory
   std::map<double, Warm> warm_;
   std::map<double, SparseVector> sent_;
   std::map<int, std::unique_ptr<Pool>> pools_;

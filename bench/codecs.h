@@ -1,4 +1,4 @@
-// Frames, timed: what a Top-k step sends, encoded and decoded, for codecs of both kinds.
+// Times the encoding and decoding of what a Top-k step sends, for index codecs and value formats.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -13,7 +13,7 @@
 
 namespace sparsewire::bench {
 
-// "codec/encode/golomb:values=f32/ratio:0.01/n:25000000", or with decode.
+// The name of a bench: "codec/encode/golomb:values=f32/ratio:0.01/n:25000000", or with decode.
 std::string codec_name(const char* what, const std::string& spec, double ratio, std::size_t n);
 
 class CodecBench {
@@ -34,14 +34,14 @@ class CodecBench {
   bool prepared_ = false;
   Codec codec_;
   const SparseVector* sent_ = nullptr;
-  SparseVector fresh_;  // a copy, just written when it is encoded, as a sift leaves its entries
+  SparseVector fresh_;  // a copy made just before encoding, so that it is in the cache as after a sift
   std::vector<std::byte> frame_;
-  std::vector<std::byte> arrived_;  // likewise
+  std::vector<std::byte> arrived_;  // a copy made just before decoding
   std::vector<float> received_;
   SparseVector decoded_;
 };
 
-// Keep the result until the run is over; `bench` likewise.
+// The result and `bench` must outlive the run.
 std::vector<std::unique_ptr<CodecBench>> register_codecs(Bench& bench);
 
 }  // namespace sparsewire::bench

@@ -1,5 +1,5 @@
-// One loop makes a gradient: integers up to the last line, so that it vectorises well and no compiler can round it
-// otherwise than another.
+// One loop computes a gradient, with integers up to the last line: so it vectorises well, and all compilers give the
+// same bits.
 #include "data.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ constexpr double kOneStep = 8'388'608;  // 2^23: adding it to the bits of a floa
 
 // The sum of four bytes is nearly normal: mean 510, standard deviation 147.8.
 constexpr double kDeviation = 147.8;
-constexpr int kFixedPoint = 14;  // noise is an integer; the drift needs digits below it
+constexpr int kFixedPoint = 14;  // the drift is smaller than the noise and needs fractional bits
 constexpr auto kLogNormal =
     static_cast<std::int32_t>(1.4427 * kOneStep / kDeviation);  // sigma 1 in the bits of a float
 
@@ -25,8 +25,8 @@ constexpr std::int32_t normal(std::uint32_t hash) noexcept {
   return static_cast<std::int32_t>((pairs & 0xffffU) + (pairs >> 16)) - 510;
 }
 
-// The bits of the float that turns fixed-point noise into a gradient, before the entry's own scale: adding to them
-// multiplies, to 6 %, which is near enough to a log-normal number and far cheaper.
+// The bits of the float that converts fixed-point noise into a gradient, before the entry's own scale. Adding to these
+// bits multiplies the float, to within 6 %: close enough to a log-normal number, and far cheaper.
 std::int32_t layer_scale(std::size_t layer) {
   const double log2_scale = 3 * (uniform(mix(static_cast<std::uint32_t>(layer) + 77)) - 0.5);
   return static_cast<std::int32_t>((127 + log2_scale - std::log2(kDeviation) - kFixedPoint) * kOneStep);
@@ -34,12 +34,12 @@ std::int32_t layer_scale(std::size_t layer) {
 
 }  // namespace
 
-// Of external linkage, as its versions are chosen when the program starts.
+// Has external linkage, because its version (SPARSEWIRE_WIDE) is chosen when the program starts.
 SPARSEWIRE_WIDE void fill_layer(float* gradient, std::size_t count, std::uint32_t first, std::uint32_t step,
                                 std::uint32_t key, std::int32_t scale_bits) noexcept {
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint32_t entry = mix(first + static_cast<std::uint32_t>(i));
-    // A triangle wave; each entry has a phase of its own and a period of 680 to 2,000 steps.
+    // A triangle wave; each entry has its own phase and a period of 680 to 2,000 steps.
     const auto phase = static_cast<std::int32_t>(entry * 0x9e3779b1U + step * (0x200000U + (entry >> 10)));
     const std::int32_t drift = ((phase ^ (phase >> 31)) - (1 << 30)) >> 11;
     const std::int32_t noise = normal(mix(entry ^ key)) * (1 << kFixedPoint);
@@ -68,8 +68,8 @@ void fill_sparse(std::uint64_t step, std::size_t count, std::span<float> numbers
   const std::uint32_t key = mix(static_cast<std::uint32_t>(step) + 54'321);
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint32_t hash = mix(static_cast<std::uint32_t>(i) ^ key);
-    const auto context = static_cast<std::size_t>(uniform(hash) * static_cast<double>(numbers.size()));
-    numbers[context] = static_cast<float>(uniform(mix(hash)) - 0.5);
+    const auto index = static_cast<std::size_t>(uniform(hash) * static_cast<double>(numbers.size()));
+    numbers[index] = static_cast<float>(uniform(mix(hash)) - 0.5);
   }
 }
 

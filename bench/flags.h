@@ -1,4 +1,4 @@
-// Numbers on the command lines of the benches.
+// Parses the numeric flags of the benches.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 
 namespace sparsewire::bench {
 
-// Throws UsageError unless `value` is a number in [least, most], and nothing else.
+// Throws UsageError unless all of `value` is a number in [least, most].
 template <class Number>
 Number parse_flag(std::string_view flag, std::string_view value, Number least, Number most) {
   Number number{};

@@ -1,4 +1,4 @@
-// What no step can beat, and what a step is compared with.
+// The reference times: lower bounds that no step can beat (floor/...), and other algorithms (yardstick/...).
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace sparsewire::bench {
 
-// "floor/add", or "floor/add/threads:2": memory += gradient, 12 bytes an entry through the memory system.
+// "floor/add", or "floor/add/threads:2": memory += gradient, which moves 12 bytes per entry.
 std::string floor_add_name(int threads);
-// "floor/memcpy", or "floor/memcpy/threads:2": gradient to memory, 8 bytes an entry.
+// "floor/memcpy", or "floor/memcpy/threads:2": copies gradient to memory, which moves 8 bytes per entry.
 std::string floor_memcpy_name(int threads);
 // "yardstick/nth_element" at the first of kRatios, "yardstick/nth_element/ratio:R" at the others: the standard
-// library's selection of the k-th magnitude alone, without the addition before and the moves after it.
+// library's selection of the k-th magnitude alone, without the addition before it and the moves after it.
 std::string nth_element_name(double ratio);
 
 // `bench` must outlive the run.

@@ -7,11 +7,11 @@
 namespace sparsewire::bench {
 namespace {
 
-// Labels come first, and verdicts have no head.
+// The first column is the label, and columns without a header are verdicts; all others are numbers.
 bool is_number(const Cells& cells, std::size_t column) { return column > 0 && !cells.front()[column].empty(); }
 
 std::string aligned(const Cells& cells, std::size_t row, std::size_t column) {
-  std::size_t width = 3;  // of the shortest rule in Markdown
+  std::size_t width = 3;  // of the shortest separator in Markdown
   for (const auto& other : cells) width = std::max(width, other[column].size());
   const std::string& cell = cells[row][column];
   return is_number(cells, column) ? fmt::format("{:>{}}", cell, width) : fmt::format("{:<{}}", cell, width);
@@ -23,7 +23,7 @@ std::string without_trailing_spaces(const std::string& line) { return line.subst
 
 std::string held(bool is_held) { return is_held ? "held" : "MISSED"; }
 
-// Markdown is aligned too, so that it reads as text.
+// Markdown is aligned too, so that it is readable as text.
 std::string grid(const Cells& cells, Form form) {
   if (cells.size() < 2) return "";  // nothing was measured
   const bool markdown = form == Form::markdown;

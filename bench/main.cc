@@ -1,5 +1,4 @@
-// sparsewire_bench: what a step costs, beside what no step can beat. Google Benchmark with names, defaults and a table
-// of our own.
+// sparsewire_bench: times a step beside a lower bound for it. Google Benchmark with its own names, defaults and table.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
@@ -29,26 +28,27 @@ namespace {
 
 constexpr const char* kHelp = R"(sparsewire_bench: times one step of every sparsifier beside memory += gradient.
 
-  --table             time what the table of docs/benchmarks.md needs, and print it (a few minutes, 3 GB of memory)
-  --wire              print how long frames are, in bits; times nothing (seconds)
+  --table             time and print the table of docs/benchmarks.md (a few minutes, 3 GB of memory)
+  --wire              print the lengths of frames in bits; times nothing (seconds)
   --table-md, --wire-md    the same, as Markdown
   --n=N               entries of the gradient; default 25000000
-  --warmup-steps=N    steps of error feedback behind every memory before it is timed; default 300
-  --export DIR        write warmed memories and gradients as .npy files for bench/torch_step.py, time nothing
-  --help              this
+  --warmup-steps=N    steps of error feedback that make the memories, before anything is timed; default 300
+  --export DIR        write these memories and gradients as .npy files for bench/torch_step.py; times nothing
+  --help              print this help
 
 Benches are named
   floor/add[/threads:2]    floor/memcpy[/threads:2]    yardstick/nth_element[/ratio:0.01]
   step/SPARSIFIER/ratio:R/case:steady|first|jump|equal|sparse|sorted/threads:T/n:N
   codec/encode/CODEC/ratio:R/n:N    codec/decode/CODEC/ratio:R/n:N
-Every answer is checked at full size before it is timed; a wrong one is an error, not a number, and the exit code is 1.
+Every answer is checked at full size before it is timed. A wrong answer is reported instead of a time, and the exit code
+is 1.
 
 All flags of Google Benchmark work too, for example
   --benchmark_list_tests
   --benchmark_filter='floor/add|step/topk/ratio:0.001/case:steady/threads:1'
   --benchmark_format=json  --benchmark_out=FILE
-Our defaults for them: --benchmark_repetitions=15 --benchmark_enable_random_interleaving=true
---benchmark_display_aggregates_only=true, and one batch of 4 steps a repetition (--benchmark_min_time=0.000001).
+Defaults of sparsewire_bench for them: --benchmark_repetitions=15 --benchmark_enable_random_interleaving=true
+--benchmark_display_aggregates_only=true, and one batch of 4 steps per repetition (--benchmark_min_time=0.000001).
 SPARSEWIRE_SIMD=avx2 (or another level) forces the instruction set of the kernels.
 
 )";
@@ -96,8 +96,8 @@ Options parse(char* program, const std::vector<std::string>& arguments) {
   return options;
 }
 
-// Our defaults go first, so that those of the user win; a variable of the environment (BENCHMARK_REPETITIONS) counts as
-// the user's.
+// The defaults of this program come first, so that the user's flags override them. A default is left out if the user
+// set the environment variable of that flag (BENCHMARK_REPETITIONS).
 void initialize(const Options& options) {
   std::vector<std::pair<std::string, std::string>> defaults = {{"benchmark_repetitions", "15"},
                                                                {"benchmark_enable_random_interleaving", "true"},
@@ -147,7 +147,7 @@ int run(const Options& options) {
   } else {
     matches = benchmark::RunSpecifiedBenchmarks();
   }
-  benchmark::Shutdown();  // before what the benches refer to is gone
+  benchmark::Shutdown();  // the registered benches refer to `bench`, `steps` and `codecs`
   for (const auto& [name, failure] : bench.failures) fmt::print(stderr, "{}: {}\n", name, failure);
   return matches > 0 && bench.failures.empty() ? 0 : 1;
 }

@@ -15,11 +15,11 @@ namespace {
 
 constexpr int kWorkers = 8;  // RegTop-k's weight is 1/8
 
-// The memory that a Top-k run of hundreds of steps left is given to every sparsifier; after so many of its own it is
-// the sparsifier's. The entries near the threshold, on which the cost depends, turn over within a few steps.
+// Every sparsifier starts with the memory of a Top-k run of hundreds of steps and then does this many steps of its own
+// before it is timed. The cost depends on the entries near the threshold, which are replaced within a few steps.
 constexpr int kOwnSteps = 40;
 
-const char* word(Case situation) {
+const char* name_of(Case situation) {
   switch (situation) {
     case Case::steady:
       return "steady";
@@ -38,9 +38,9 @@ const char* word(Case situation) {
 }
 
 bool starts_warm(const StepName& name) {
-  const bool about_the_memory =
+  const bool has_special_memory =
       name.situation == Case::equal || name.situation == Case::sparse || name.situation == Case::sorted;
-  return !about_the_memory && name.sparsifier != "dense";
+  return !has_special_memory && name.sparsifier != "dense";
 }
 
 std::string spec(const StepName& name, Bench& bench) {
@@ -50,8 +50,8 @@ std::string spec(const StepName& name, Bench& bench) {
   return fmt::format("{}:ratio={}{}", name.sparsifier, name.ratio, more);
 }
 
-// The update of kWorkers workers at the entries that this one sent: its own part, and at a quarter of them something
-// from the others, which may cancel it or add to it.
+// A made-up update of kWorkers workers at the entries that this one sent: its own part and, at a quarter of the
+// entries, a part of the others, which may cancel it or add to it.
 void fill_update(const SparseVector& sent, std::vector<float>& update) {
   update.resize(sent.size());
   for (std::size_t i = 0; i < sent.size(); ++i) {
@@ -64,7 +64,7 @@ void fill_update(const SparseVector& sent, std::vector<float>& update) {
 }  // namespace
 
 std::string StepName::text(std::size_t n) const {
-  return fmt::format("step/{}/ratio:{}/case:{}/threads:{}/n:{}", sparsifier, ratio, word(situation), threads, n);
+  return fmt::format("step/{}/ratio:{}/case:{}/threads:{}/n:{}", sparsifier, ratio, name_of(situation), threads, n);
 }
 
 Step::Step(Bench& bench, StepName name) : bench_(bench), name_(std::move(name)), text_(name_.text(bench.n())) {}
@@ -85,11 +85,11 @@ void Step::run(benchmark::State& state) {
       state, kStepsPerRepetition, [&] { set_up(); }, [&] { sift(); },
       [&] {
         entries_sent += static_cast<double>(sent_.size());
-        put_away();
+        tear_down();
       });
   state.counters["sent"] = benchmark::Counter(entries_sent, benchmark::Counter::kAvgIterations);
   if (name_.situation == Case::first) sifter_.reset();
-  bench_.quiet();
+  bench_.clear_progress();
 }
 
 void Step::prepare() {
@@ -98,14 +98,14 @@ void Step::prepare() {
                         : name_.situation == Case::steady ? kOwnSteps
                                                           : kStepsPerRepetition;
   for (int step = 0; step < own_steps; ++step) {
-    bench_.progress(fmt::format("settling {}", text_), step, own_steps);
+    bench_.progress(fmt::format("preparing {}", text_), step, own_steps);
     set_up();
     sift();
-    put_away();
+    tear_down();
   }
-  // Twice: case:jump comes in two kinds.
+  // Twice: case:jump alternates between up and down.
   for (int step = 0; step < 2 && !bench_.failures.contains(text_); ++step) check();
-  bench_.quiet();
+  bench_.clear_progress();
 }
 
 void Step::check() {
@@ -124,7 +124,7 @@ void Step::check() {
              .sent = sent_,
              .sent_last_step = sent_last_step_});
   if (!wrong.empty()) bench_.failures[text_] = wrong;
-  put_away();
+  tear_down();
 }
 
 void Step::make_sifter() {
@@ -143,12 +143,12 @@ void Step::set_up() {
     case Case::steady:
       return fill_gradient(step, bench_.gradient());
     case Case::first:
-      sifter_.reset();  // two memories at a time would be one too many
+      sifter_.reset();  // first, so that there is only one memory at a time
       sent_ = {};
       make_sifter();
       return fill_gradient(step, bench_.gradient());
     case Case::jump:
-      // On the way down the memory goes along: it would hide the jump for as long as it holds the larger numbers.
+      // On the way down the memory is scaled too: otherwise its larger numbers would hide the jump for many steps.
       jump_up_ = !jump_up_;
       if (!jump_up_) multiply(0.01F, sifter_->memory());
       fill_gradient(step, bench_.gradient());
@@ -167,7 +167,7 @@ void Step::set_up() {
 
 void Step::sift() { sifter_->sift(Gradient(bench_.gradient()), sent_); }
 
-void Step::put_away() {
+void Step::tear_down() {
   if (name_.sparsifier != "regtopk") return;
   fill_update(sent_, update_);
   sifter_->observe(sent_, update_);

@@ -1,4 +1,4 @@
-// One step of error feedback, timed: Sifter::sift with feedback `ef`, for each sparsifier and each kind of day.
+// Times one step of error feedback: Sifter::sift with feedback `ef`, for each sparsifier and several cases of input.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -15,14 +15,14 @@
 
 namespace sparsewire::bench {
 
-// What a step finds.
+// The input of a step.
 //
 //   steady    the next step after hundreds
-//   first     the same memory and gradient, with a sparsifier that has seen nothing yet
-//   jump      100 times as large as the step before, then 100 times smaller, and so on
-//   equal     all magnitudes the same
-//   sparse    half as many numbers as could be sent, the rest zeros
-//   sorted    magnitudes ascending with the index
+//   first     the same memory and gradient, with a new sparsifier that has no guess of the threshold yet
+//   jump      100 times as large as in the step before, then 100 times smaller, and so on
+//   equal     all magnitudes are the same
+//   sparse    half as many non-zero numbers as could be sent
+//   sorted    magnitudes ascend with the index
 enum class Case : std::uint8_t { steady, first, jump, equal, sparse, sorted };
 
 struct StepName {
@@ -39,7 +39,7 @@ class Step {
  public:
   Step(Bench& bench, StepName name);
 
-  // Prepares at the first call, which includes a check of the answer at full size; then times.
+  // The first call prepares the step and checks its answer at full size. Each call times some steps.
   void run(benchmark::State& state);
 
  private:
@@ -47,9 +47,9 @@ class Step {
   void check();
   void make_sifter();
 
-  void set_up();    // gradient, and the memory where the case is about it
-  void sift();      // the timed part
-  void put_away();  // what follows a step on a real worker
+  void set_up();     // sets the gradient, and the memory if the case needs a special one
+  void sift();       // the timed part
+  void tear_down();  // what a worker does after the sift: observe()
 
   Bench& bench_;
   const StepName name_;
@@ -63,7 +63,7 @@ class Step {
   bool jump_up_ = false;
 };
 
-// Keep the result until the run is over; `bench` likewise.
+// The result and `bench` must outlive the run.
 std::vector<std::unique_ptr<Step>> register_steps(Bench& bench);
 
 }  // namespace sparsewire::bench

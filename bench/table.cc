@@ -13,14 +13,14 @@
 namespace sparsewire::bench {
 namespace {
 
-struct Bar {
+struct Target {
   const char* label;
   StepName step;
-  double times_add;  // 0: none, for reference
+  double times_add;  // the largest allowed multiple of floor/add; 0: no limit, for reference
 };
 
-const std::vector<Bar>& bars() {
-  static const std::vector<Bar> all = {
+const std::vector<Target>& targets() {
+  static const std::vector<Target> all = {
       {"threshold, 0.1 %", {"threshold", 0.001}, 1.1},
       {"threshold, 1 %", {"threshold", 0.01}, 1.25},
       {"topk, 0.1 %", {"topk", 0.001}, 1.25},
@@ -44,24 +44,24 @@ const std::vector<Bar>& bars() {
   return all;
 }
 
-constexpr double kSpeedUpBar = 1.5;
-constexpr double kAlmost = 0.95;  // of what `memory += gradient` gains: within the noise
+constexpr double kLeastSpeedUp = 1.5;
+constexpr double kAlmost = 0.95;  // of the speed-up of `memory += gradient`: within the noise
 
 struct Pair {
   std::string label;
   std::string one;
   std::string two;
-  bool has_bar;
+  bool has_target;
 };
 
 std::vector<Pair> thread_pairs(std::size_t n) {
   std::vector<Pair> pairs = {{"memory += gradient", floor_add_name(1), floor_add_name(2), false}};
-  for (const Bar& bar : bars()) {
-    const bool is_timed_twice = bar.step.sparsifier == "topk" || bar.step.sparsifier == "threshold";
-    if (!is_timed_twice || bar.step.situation != Case::steady) continue;
-    StepName two = bar.step;
+  for (const Target& target : targets()) {
+    const bool is_timed_twice = target.step.sparsifier == "topk" || target.step.sparsifier == "threshold";
+    if (!is_timed_twice || target.step.situation != Case::steady) continue;
+    StepName two = target.step;
     two.threads = 2;
-    pairs.push_back({bar.label, bar.step.text(n), two.text(n), true});
+    pairs.push_back({target.label, target.step.text(n), two.text(n), true});
   }
   return pairs;
 }
@@ -81,57 +81,58 @@ Cells floor_cells(const Times& times) {
   return cells;
 }
 
-Cells bar_cells(const Times& times, const Bench& bench) {
+Cells step_cells(const Times& times, const Bench& bench) {
   Cells cells = {{"step", "at most", "measured, ms", "times memory += gradient", ""}};
   const std::optional<double> add = times.median(floor_add_name(1));
-  for (const Bar& bar : bars()) {
-    const std::string limit = bar.times_add > 0 ? fmt::format("{:.2f}", bar.times_add) : "";
-    const std::string name = bar.step.text(bench.n());
+  for (const Target& target : targets()) {
+    const std::string limit = target.times_add > 0 ? fmt::format("{:.2f}", target.times_add) : "";
+    const std::string name = target.step.text(bench.n());
     if (const auto failure = bench.failures.find(name); failure != bench.failures.end()) {
-      cells.push_back({bar.label, limit, "-", "-", "WRONG ANSWER: " + failure->second});
+      cells.push_back({target.label, limit, "-", "-", "WRONG ANSWER: " + failure->second});
     } else if (const std::optional<double> time = times.median(name); time && add) {
       const double ratio = *time / *add;
-      cells.push_back({bar.label, limit, fmt::format("{:.2f}", *time), fmt::format("{:.2f}", ratio),
-                       bar.times_add > 0 ? held(ratio <= bar.times_add) : ""});
+      cells.push_back({target.label, limit, fmt::format("{:.2f}", *time), fmt::format("{:.2f}", ratio),
+                       target.times_add > 0 ? held(ratio <= target.times_add) : ""});
     }
   }
   return cells;
 }
 
-struct CodecBar {
+struct CodecTarget {
   std::string spec;
   double ratio;
-  double times_add;  // 0: none, for reference
+  double times_add;  // the largest allowed multiple of floor/add; 0: no limit, for reference
 };
 
-std::vector<CodecBar> codec_bars() {
-  std::vector<CodecBar> bars = {{"golomb:values=f32", 0.001, 0}, {"golomb:values=f32", 0.01, 0.25}};
-  for (const CodecInfo& format : value_formats()) bars.push_back({fmt::format("auto:values={}", format.name), 0.01, 0});
-  return bars;
+std::vector<CodecTarget> codec_targets() {
+  std::vector<CodecTarget> targets = {{"golomb:values=f32", 0.001, 0}, {"golomb:values=f32", 0.01, 0.25}};
+  for (const CodecInfo& format : value_formats())
+    targets.push_back({fmt::format("auto:values={}", format.name), 0.01, 0});
+  return targets;
 }
 
 Cells codec_cells(const Times& times, const Bench& bench) {
   Cells cells = {{"codec", "encode, ms", "decode, ms", "both, times memory += gradient", "at most", ""}};
   const std::optional<double> add = times.median(floor_add_name(1));
-  for (const CodecBar& bar : codec_bars()) {
-    const std::string label = fmt::format("{}, {:g} %", bar.spec, 100 * bar.ratio);
-    const std::string encode_name = codec_name("encode", bar.spec, bar.ratio, bench.n());
+  for (const CodecTarget& target : codec_targets()) {
+    const std::string label = fmt::format("{}, {:g} %", target.spec, 100 * target.ratio);
+    const std::string encode_name = codec_name("encode", target.spec, target.ratio, bench.n());
     const std::optional<double> encode = times.median(encode_name);
-    const std::optional<double> decode = times.median(codec_name("decode", bar.spec, bar.ratio, bench.n()));
+    const std::optional<double> decode = times.median(codec_name("decode", target.spec, target.ratio, bench.n()));
     if (const auto failure = bench.failures.find(encode_name); failure != bench.failures.end()) {
       cells.push_back({label, "-", "-", "-", "", "WRONG ANSWER: " + failure->second});
     } else if (encode && decode && add) {
       const double ratio = (*encode + *decode) / *add;
-      const bool has_bar = bar.times_add > 0;
+      const bool has_target = target.times_add > 0;
       cells.push_back({label, fmt::format("{:.2f}", *encode), fmt::format("{:.2f}", *decode),
-                       fmt::format("{:.3f}", ratio), has_bar ? fmt::format("{:.2f}", bar.times_add) : "",
-                       has_bar ? held(ratio <= bar.times_add) : ""});
+                       fmt::format("{:.3f}", ratio), has_target ? fmt::format("{:.2f}", target.times_add) : "",
+                       has_target ? held(ratio <= target.times_add) : ""});
     }
   }
   return cells;
 }
 
-// A step cannot gain more from a second thread than the memory system gives `memory += gradient`.
+// A step cannot gain more from a second thread than `memory += gradient` does, which is limited by memory bandwidth.
 Cells thread_cells(const Times& times, std::size_t n) {
   Cells cells = {{"with 2 threads", "1 thread, ms", "2 threads, ms", "times faster", "at least", ""}};
   double limit = 0;
@@ -140,12 +141,12 @@ Cells thread_cells(const Times& times, std::size_t n) {
     const std::optional<double> two = times.median(pair.two);
     if (!one || !two) continue;
     const double gain = *one / *two;
-    if (!pair.has_bar) limit = gain;
-    const char* const outcome = gain >= kSpeedUpBar       ? "held"
+    if (!pair.has_target) limit = gain;
+    const char* const outcome = gain >= kLeastSpeedUp     ? "held"
                                 : gain >= kAlmost * limit ? "as far as the memory allows"
                                                           : "MISSED";
     cells.push_back({pair.label, fmt::format("{:.2f}", *one), fmt::format("{:.2f}", *two), fmt::format("{:.2f}", gain),
-                     pair.has_bar ? fmt::format("{:.2f}", kSpeedUpBar) : "", pair.has_bar ? outcome : ""});
+                     pair.has_target ? fmt::format("{:.2f}", kLeastSpeedUp) : "", pair.has_target ? outcome : ""});
   }
   return cells;
 }
@@ -203,16 +204,17 @@ std::size_t Times::repetitions() const {
 std::string table_filter(std::size_t n) {
   std::string names = floor_memcpy_name(1);
   for (const double ratio : kRatios) names += "|" + nth_element_name(ratio);
-  for (const Bar& bar : bars()) names += "|" + bar.step.text(n);
-  for (const CodecBar& bar : codec_bars()) {
-    names += "|" + codec_name("encode", bar.spec, bar.ratio, n) + "|" + codec_name("decode", bar.spec, bar.ratio, n);
+  for (const Target& target : targets()) names += "|" + target.step.text(n);
+  for (const CodecTarget& target : codec_targets()) {
+    names += "|" + codec_name("encode", target.spec, target.ratio, n) + "|" +
+             codec_name("decode", target.spec, target.ratio, n);
   }
   for (const Pair& pair : thread_pairs(n)) names += "|" + pair.one + "|" + pair.two;
   return "^(" + names + ")$";
 }
 
 std::string table(const Times& times, const Bench& bench, Form form) {
-  return machine(times, bench) + grid(floor_cells(times), form) + grid(bar_cells(times, bench), form) +
+  return machine(times, bench) + grid(floor_cells(times), form) + grid(step_cells(times, bench), form) +
          grid(codec_cells(times, bench), form) + grid(thread_cells(times, bench.n()), form);
 }
 

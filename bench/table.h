@@ -1,4 +1,4 @@
-// The bars of a step and of a frame, in times `memory += gradient`, and whether this machine held them in this run.
+// The table of target times for steps and frames, as multiples of `memory += gradient`, and whether this run met them.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -13,15 +13,15 @@
 
 namespace sparsewire::bench {
 
-// Collects the times of every repetition, prints nothing.
+// Collects the times of all repetitions; prints nothing.
 class Times : public benchmark::BenchmarkReporter {
  public:
   bool ReportContext(const Context& context) override;
   void ReportRuns(const std::vector<Run>& runs) override;
 
-  // In milliseconds; none if the bench did not run.
+  // The median time in milliseconds; nothing if the bench did not run.
   std::optional<double> median(const std::string& name) const;
-  // The most that any bench had.
+  // The largest number of repetitions of any bench.
   std::size_t repetitions() const;
 
  private:
@@ -31,7 +31,7 @@ class Times : public benchmark::BenchmarkReporter {
 // A regular expression for the benches that the table needs.
 std::string table_filter(std::size_t n);
 
-// The machine, the floors, the bars, and what a second thread gives.
+// The machine, the reference times, the targets, and the speed-up by a second thread.
 std::string table(const Times& times, const Bench& bench, Form form);
 
 }  // namespace sparsewire::bench

@@ -1,15 +1,15 @@
-// The loop of every bench: what is set up and put away around the timed part is not counted.
+// The loop of every bench. The set-up before and the tear-down after the timed part are not counted.
 //
-// Neither UseManualTime nor Iterations: both would add their word to the name of a bench, and the names are fixed. So
-// the clock is stopped by hand (a microsecond, of milliseconds), and one repetition is one batch of steps whatever
-// --benchmark_min_time says, if it asks for no more than that.
+// It does not use UseManualTime or Iterations: both add a suffix to the name of a bench, and the names are fixed.
+// Instead it pauses the timer (which costs a microsecond, for steps of milliseconds), and one repetition is one batch
+// of steps, unless --benchmark_min_time asks for more.
 #pragma once
 
 #include <benchmark/benchmark.h>
 
 namespace sparsewire::bench {
 
-// Even, as case:jump goes up and down in turn.
+// An even number, because case:jump alternates between up and down.
 inline constexpr int kStepsPerRepetition = 4;
 
 template <class Before, class Timed, class After>

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The Top-k step of error feedback in PyTorch, beside sparsewire's: one thread, the same data, the same session.
+"""Compares the Top-k step of error feedback in PyTorch with that of sparsewire: one thread, the same data, one session.
 
     bench/torch_step.py --bench build/release/bench/sparsewire_bench
 
-The data are a memory that carried over hundreds of steps and the gradients that come next, as `sparsewire_bench
---export DIR` writes them; with --data DIR an export is used that is there already. The PyTorch step is
+The data are an error memory after hundreds of steps and the gradients of the next steps, as `sparsewire_bench --export
+DIR` writes them; --data DIR uses an existing export. The PyTorch step is
 
     memory.add_(gradient); indices = memory.abs().topk(k).indices; values = memory[indices]; memory[indices] = 0
 
@@ -21,7 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
-BARS = {"0.001": 15, "0.01": 20}  # ratio: so many times faster than PyTorch, at least
+TARGETS = {"0.001": 15, "0.01": 20}  # ratio: how many times faster than PyTorch sparsewire must be
 LEAST_REPETITIONS = 15
 
 
@@ -30,7 +30,7 @@ def parse_arguments():
     parser.add_argument("--bench", required=True, type=Path, metavar="PATH", help="the program sparsewire_bench")
     parser.add_argument("--data", type=Path, metavar="DIR", help="an export of sparsewire_bench; default: a new one, removed afterwards")
     parser.add_argument("--n", type=int, default=25_000_000, help="entries of the gradient; default %(default)s")
-    parser.add_argument("--repetitions", type=int, default=LEAST_REPETITIONS, help="default and least: %(default)s")
+    parser.add_argument("--repetitions", type=int, default=LEAST_REPETITIONS, help="timed steps, at least the default; default %(default)s")
     arguments = parser.parse_args()
     if arguments.repetitions < LEAST_REPETITIONS:
         parser.error(f"--repetitions {arguments.repetitions} is less than {LEAST_REPETITIONS}")
@@ -75,7 +75,7 @@ def torch_step(memory, gradient, k):
 
 
 def time_torch(torch, memory, gradients, k, repetitions):
-    """Milliseconds of each repetition; two more before them warm up."""
+    """Milliseconds of each repetition, after two repetitions that are not timed."""
     check(torch, memory.clone(), gradients[0], k)
     times = []
     for repetition in range(-2, repetitions):
@@ -99,7 +99,7 @@ def check(torch, memory, gradient, k):
 
 def time_sparsewire(bench, n, repetitions):
     """Medians in milliseconds, by the name of the bench without its size."""
-    ratios = "|".join(BARS)
+    ratios = "|".join(TARGETS)
     wanted = f"^floor/add$|^step/topk/ratio:({ratios})/case:steady/threads:1/"
     flags = [f"--benchmark_filter={wanted}", f"--benchmark_repetitions={repetitions}", "--benchmark_format=json"]
     result = run([bench, f"--n={n}", *flags], stdout=subprocess.PIPE, text=True)
@@ -113,9 +113,9 @@ def time_sparsewire(bench, n, repetitions):
 def torch_medians(arguments, torch, numpy, folder):
     gradients = [load(torch, numpy, file) for file in sorted(folder.glob("gradient-*.npy"))]
     if not gradients or len(gradients[0]) != arguments.n:
-        sys.exit(f"torch_step.py: {folder} holds no export of {arguments.n} entries")
+        sys.exit(f"torch_step.py: {folder} is not an export of {arguments.n} entries")
     medians = {}
-    for ratio in BARS:
+    for ratio in TARGETS:
         print(f"timing PyTorch {torch.__version__} at ratio {ratio} ...", flush=True)
         k = max(1, math.floor(float(ratio) * arguments.n + 0.5))
         memory = load(torch, numpy, folder / f"memory-{ratio}.npy")
@@ -139,12 +139,12 @@ def main():
     print(f"\none thread, {arguments.n} floats, medians of {arguments.repetitions} repetitions; memory += gradient: {floor:.2f} ms\n")
     print("| Top-k step | PyTorch, ms | sparsewire, ms | times faster | at least |        |")
     print("| ---------- | ----------: | -------------: | -----------: | -------: | ------ |")
-    for ratio, bar in BARS.items():
+    for ratio, target in TARGETS.items():
         mine = ours[f"step/topk/ratio:{ratio}/case:steady/threads:1"]
         faster = in_torch[ratio] / mine
-        verdict = "held" if faster >= bar else "MISSED"
+        verdict = "held" if faster >= target else "MISSED"
         percent = f"{100 * float(ratio):g} %"
-        print(f"| {percent:<10} | {in_torch[ratio]:>11.1f} | {mine:>14.2f} | {faster:>12.1f} | {bar:>8} | {verdict:<6} |")
+        print(f"| {percent:<10} | {in_torch[ratio]:>11.1f} | {mine:>14.2f} | {faster:>12.1f} | {target:>8} | {verdict:<6} |")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-// SPARSEWIRE_WIDE before a plain loop: compiled once for each level of x86-64, and the widest the machine has is run.
-// SPARSEWIRE_HALF_WIDE: the same, with vectors of at most 32 bytes.
+// SPARSEWIRE_WIDE before a function: it is compiled for each level of x86-64, and the widest one that the machine
+// supports is run. SPARSEWIRE_HALF_WIDE: the same, with vectors of at most 32 bytes.
 //
-// Only g++ knows these names, and sanitizers cannot run before main, where the choice is made. Elsewhere: one version.
+// Only g++ supports these level names, and the choice happens before main, where sanitizers do not work yet. In other
+// builds there is one version.
 #pragma once
 
 #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__) && \

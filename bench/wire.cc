@@ -18,7 +18,7 @@ namespace {
 using Indices = std::vector<std::uint32_t>;
 using Random = std::mt19937_64;
 
-// Chooses entries until there are k: `more(random, choose)` chooses some.
+// A support of k entries: calls more(random, choose), which chooses some, until there are k.
 template <class More>
 Indices support(std::size_t n, std::size_t k, More more) {
   Random random(n + k);
@@ -51,7 +51,8 @@ Indices runs(std::size_t n, std::size_t k, std::size_t shortest, std::size_t lon
 
 constexpr std::size_t kRow = 768;
 
-// Rows of a table of which 30 % are chosen, as a word's embedding; the other rows stay cold.
+// Rows of a table with 30 % of their entries chosen, as in the gradient of a word embedding; no entry in the other
+// rows.
 Indices hot_rows(std::size_t n, std::size_t k) {
   return support(n, k, [&](Random& random, auto choose) {
     const std::size_t begin = random() % (n / kRow) * kRow;
@@ -61,7 +62,7 @@ Indices hot_rows(std::size_t n, std::size_t k) {
   });
 }
 
-// A column of the table, again and again.
+// All entries of some columns of the table.
 Indices hot_columns(std::size_t n, std::size_t k) {
   return support(n, k, [&](Random& random, auto choose) {
     const std::size_t column = random() % kRow;
@@ -70,8 +71,8 @@ Indices hot_columns(std::size_t n, std::size_t k) {
 }
 
 struct Size {
-  double all;      // bits an entry
-  double indices;  // and those that are not values: indices and header
+  double all;      // bits per entry of the whole frame
+  double indices;  // bits per entry of all that is not values: indices and header
   std::string codec;
 };
 
@@ -84,7 +85,7 @@ Size size_of(std::size_t n, Indices indices, const std::string& spec) {
   std::vector<std::byte> frame;
   Codec(spec).encode(vector, frame);
   FrameInfo info;
-  if (inspect(frame, info) != DecodeStatus::ok) throw std::runtime_error("a frame that cannot be read");
+  if (inspect(frame, info) != DecodeStatus::ok) throw std::runtime_error("the frame cannot be decoded");
   const auto bits = [&](std::size_t bytes) {
     return 8.0 * static_cast<double>(bytes) / static_cast<double>(info.count);
   };
@@ -93,20 +94,20 @@ Size size_of(std::size_t n, Indices indices, const std::string& spec) {
 }
 
 Cells random_cells(std::size_t n) {
-  constexpr double kBar = 1.02;
+  constexpr double kLimit = 1.02;
   Cells cells = {{"random support", "entropy, bits", "golomb, header included", "times entropy", "at most", ""}};
   for (const double ratio : {0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001}) {
     const std::size_t k = entries(ratio, n);
     const double bound = entropy_bound_index_bits(n, k);
     const double bits = size_of(n, random_support(n, k), "golomb").indices;
     cells.push_back({fmt::format("{:g} %", 100 * ratio), fmt::format("{:.3f}", bound), fmt::format("{:.3f}", bits),
-                     fmt::format("{:.4f}", bits / bound), fmt::format("{:.2f}", kBar), held(bits <= kBar * bound)});
+                     fmt::format("{:.4f}", bits / bound), fmt::format("{:.2f}", kLimit), held(bits <= kLimit * bound)});
   }
   return cells;
 }
 
 Cells clustered_cells(std::size_t n) {
-  constexpr double kBar = 1.005;
+  constexpr double kLimit = 1.005;
   const std::vector<std::pair<std::string, std::function<Indices(std::size_t)>>> kinds = {
       {"runs of 2 to 32", [&](std::size_t k) { return runs(n, k, 2, 32); }},
       {"runs of 2", [&](std::size_t k) { return runs(n, k, 2, 2); }},
@@ -123,8 +124,8 @@ Cells clustered_cells(std::size_t n) {
       const double golomb = size_of(n, indices, "golomb").indices;
       const Size shortest = size_of(n, indices, "auto");
       cells.push_back({fmt::format("{}, {:g} %", name, 100 * ratio), fmt::format("{:.3f}", golomb),
-                       fmt::format("{:.3f}", golomb / random), fmt::format("{:.3f}", kBar),
-                       held(golomb <= kBar * random && shortest.indices <= kBar * random),
+                       fmt::format("{:.3f}", golomb / random), fmt::format("{:.3f}", kLimit),
+                       held(golomb <= kLimit * random && shortest.indices <= kLimit * random),
                        fmt::format("{:.3f}", shortest.indices), fmt::format("{:.3f}", shortest.indices / random),
                        shortest.codec});
     }
@@ -133,15 +134,15 @@ Cells clustered_cells(std::size_t n) {
 }
 
 Cells format_cells(std::size_t n) {
-  constexpr double kBar = 9.7;
+  constexpr double kLimit = 9.7;
   const std::size_t k = n / 64;
   const Indices indices = random_support(n, k);
   Cells cells = {{"whole frame, density 1/64", "bits an entry", "at most", ""}};
   for (const CodecInfo& format : value_formats()) {
     const double bits = size_of(n, indices, fmt::format("auto:values={}", format.name)).all;
-    const bool has_bar = format.name == "int2";
-    cells.push_back({std::string(format.name), fmt::format("{:.3f}", bits), has_bar ? fmt::format("{:.1f}", kBar) : "",
-                     has_bar ? held(bits <= kBar) : ""});
+    const bool has_limit = format.name == "int2";
+    cells.push_back({std::string(format.name), fmt::format("{:.3f}", bits),
+                     has_limit ? fmt::format("{:.1f}", kLimit) : "", has_limit ? held(bits <= kLimit) : ""});
   }
   return cells;
 }

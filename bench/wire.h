@@ -1,4 +1,4 @@
-// How long frames are, in bits: no time, so the same on every machine.
+// The length of frames in bits. Nothing is timed, so the table is the same on every machine.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace sparsewire::bench {
 
-// Supports of many kinds and sizes beside the entropy of a random one, and what the bars allow.
+// The lengths for supports of many kinds and sizes, the entropy of a random support, and the allowed lengths.
 std::string wire_table(std::size_t n, Form form);
 
 }  // namespace sparsewire::bench

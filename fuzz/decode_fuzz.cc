@@ -1,7 +1,7 @@
-// Any bytes: decode() and the slow reader of tests/reference both refuse them, or give the same vector; memory stays
-// bounded; what was decoded can be encoded again.
+// Fuzzes decode(). For any bytes, decode() and the slow reader of tests/reference either both refuse them or return the
+// same vector; memory stays bounded; and a decoded vector can be encoded again.
 //
-// The checksum would stop almost every mutation, so the bytes are tried a second time with a good one.
+// The checksum would stop almost every mutation, so the bytes are tried a second time with a correct checksum.
 #include <sanitizer/allocator_interface.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace sparsewire {
 namespace {
 
-// Bytes that are allocated since watch(), and the most there were.
+// The bytes allocated while `watched` is set, and their peak.
 struct Memory {
   bool watched = false;
   std::size_t live = 0;
@@ -39,7 +39,7 @@ DecodeStatus watched_decode(std::span<const std::byte> bytes, SparseVector& vect
   memory = {.watched = true};
   const DecodeStatus status = decode(bytes, vector);
   memory.watched = false;
-  require(memory.peak <= 64 * bytes.size() + 4096, "64 bytes of memory for each byte of the frame");
+  require(memory.peak <= 64 * bytes.size() + 4096, "at most 64 bytes of memory for each byte of the frame");
   return status;
 }
 
@@ -48,7 +48,7 @@ void check_again(const SparseVector& vector) {
   reference::Bytes frame;
   std::vector<float> received;
   codec.encode(vector, frame, &received);
-  require(same_bits(vector.values, received), "f32 values arrive as they are");
+  require(same_bits(vector.values, received), "f32 values are not changed");
   SparseVector again;
   require(decode(frame, again) == DecodeStatus::ok, "what was encoded can be decoded");
   require(same_bits(vector, again), "encode, then decode is identity");
@@ -57,11 +57,11 @@ void check_again(const SparseVector& vector) {
 void check(std::span<const std::byte> bytes) {
   SparseVector vector;
   const DecodeStatus status = watched_decode(bytes, vector);
-  require(!describe(status).empty(), "a status has words");
+  require(!describe(status).empty(), "a status has a description");
   const auto slow = reference::read_frame(bytes);
-  require((status == DecodeStatus::ok) == slow.has_value(), "the reference takes and refuses the same");
+  require((status == DecodeStatus::ok) == slow.has_value(), "decode and the reference accept the same frames");
   FrameInfo info;
-  require(inspect(bytes, info) == status, "inspect says the same");
+  require(inspect(bytes, info) == status, "inspect and decode return the same status");
   if (status != DecodeStatus::ok) {
     require(vector.dim == 0 && vector.indices.empty() && vector.values.empty(), "refused: the vector is empty");
     return;
@@ -69,10 +69,10 @@ void check(std::span<const std::byte> bytes) {
   require(vector.is_valid(), "the vector is valid");
   require(std::all_of(vector.values.begin(), vector.values.end(), [](float x) { return std::isfinite(x); }),
           "values are finite");
-  require(same_bits(slow->vector, vector), "the reference reads the same");
+  require(same_bits(slow->vector, vector), "the reference reads the same vector");
   require(info.dim == vector.dim && info.count == vector.size() && info.value_bytes == slow->value_bytes &&
               info.header_bytes + info.value_bytes + info.index_bytes == bytes.size(),
-          "inspect counts right");
+          "inspect reports the right counts");
   check_again(vector);
 }
 

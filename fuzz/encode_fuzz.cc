@@ -1,5 +1,5 @@
-// Bytes become a vector and a spec: what is encoded and decoded is what `received` says, and the slow reader of
-// tests/reference reads the same.
+// Fuzzes Codec::encode(). The bytes choose a vector and a spec. After encoding and decoding, the vector has the values
+// that `received` announced, and the slow reader of tests/reference reads the same vector.
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ Choice choose(FuzzedDataProvider& from) {
   return choice;
 }
 
-// Gaps of about 2^bits, now and then another size.
+// Gaps up to 2^bits - 1, with a new choice of bits for every 64.
 void put_indices(FuzzedDataProvider& from, std::uint64_t most_dim, std::size_t count, SparseVector& vector) {
   std::uint64_t next = 0;
   std::uint32_t most_gap = 0;
@@ -115,13 +115,13 @@ void check(FuzzedDataProvider& from) {
   try {
     codec.encode(vector, frame, &expected.values);
   } catch (const UsageError&) {
-    require(!finite || (choice.codec == "seed" && !drawn), "a good vector is not refused");
+    require(!finite || (choice.codec == "seed" && !drawn), "a valid vector is not refused");
     return;
   }
   require(finite, "numbers that are not finite are refused");
   SparseVector decoded;
   require(decode(frame, decoded) == DecodeStatus::ok, "what was encoded can be decoded");
-  require(same_bits(expected, decoded), "decode gives what `received` says");
+  require(same_bits(expected, decoded), "decode returns the values of `received`");
   if (!choice.format.starts_with("int")) {
     for (float& x : expected.values) x = 0;
     std::transform(vector.values.begin(), vector.values.end(), expected.values.begin(),
@@ -129,7 +129,7 @@ void check(FuzzedDataProvider& from) {
     require(same_bits(expected, decoded), "values are rounded to nearest");
   }
   const auto slow = reference::read_frame(frame);
-  require(slow.has_value() && same_bits(slow->vector, decoded), "the reference reads the same");
+  require(slow.has_value() && same_bits(slow->vector, decoded), "the reference reads the same vector");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Any bytes as a LIBSVM file: a UsageError that names the file, or rows that fit together.
+// Fuzzes the reader of LIBSVM files. Any bytes give a UsageError that names the file, or consistent rows.
 #include <algorithm>
 #include <cmath>
 #include <string_view>

@@ -1,4 +1,4 @@
-// Writes the inputs that the fuzz targets start from: make_corpus FOLDER
+// Writes the initial corpus of the fuzz targets: make_corpus FOLDER
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -98,7 +98,7 @@ void write_libsvm(const std::filesystem::path& folder) {
   add("1 268435456:1\n1.0 1:1 1:2\n");
 }
 
-// encode_fuzz reads choices, then numbers, from bytes without a format of their own: any will do.
+// encode_fuzz reads its choices and numbers from bytes that have no format, so any bytes are good.
 void write_choices(const std::filesystem::path& folder) {
   for (std::uint32_t number = 0; number < 4; ++number) {
     Bytes bytes;

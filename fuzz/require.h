@@ -1,4 +1,4 @@
-// What the fuzz targets share: a condition that must hold, whatever the bytes.
+// Checks of the fuzz targets.
 #pragma once
 
 #include <bit>
@@ -12,7 +12,7 @@
 
 namespace sparsewire {
 
-// Ends the program, which is how libFuzzer learns of it.
+// Aborts unless `holds`; libFuzzer reports the abort as a crash.
 inline void require(bool holds, const char* what) {
   if (holds) return;
   std::fprintf(stderr, "does not hold: %s\n", what);
@@ -27,7 +27,7 @@ inline bool same_bits(std::span<const float> a, std::span<const float> b) {
   return true;
 }
 
-// Listed or full: `auto` sends a vector that lists all its entries as a full one.
+// A full vector equals one that lists all its entries: `auto` sends the latter as a full one.
 inline bool same_bits(const SparseVector& a, const SparseVector& b) {
   if (a.dim != b.dim || !same_bits(std::span(a.values), std::span(b.values))) return false;
   for (std::size_t i = 0; i < a.size(); ++i) {

@@ -1,4 +1,5 @@
-// Any string as a spec of a sparsifier, a feedback or a codec: a UsageError with words, or an object that works.
+// Fuzzes the specs of sparsifiers, feedbacks and codecs. Any string gives a UsageError with a message, or an object
+// that works.
 #include <string_view>
 #include <vector>
 
@@ -17,7 +18,7 @@ void check(const Use& use) {
   try {
     use();
   } catch (const UsageError& error) {
-    require(error.what()[0] != 0, "an error has words");
+    require(error.what()[0] != 0, "an error has a message");
   }
 }
 
@@ -44,7 +45,7 @@ void use_codec(std::string_view spec) {
   codec.encode(vector, frame, nullptr);
   SparseVector decoded;
   require(decode(frame, decoded) == DecodeStatus::ok, "what was encoded can be decoded");
-  require(decoded.indices == vector.indices, "indices arrive as they are");
+  require(decoded.indices == vector.indices, "indices are not changed");
 }
 
 void use_feedback(std::string_view spec) {

@@ -1,7 +1,7 @@
-// Any bytes to Sifter::load: a UsageError and nothing has changed, or a sifter that goes on.
+// Fuzzes Sifter::load(). Any bytes give a UsageError and change nothing, or a sifter that can continue.
 //
 // The first byte chooses the sifter. The checksum would stop almost every mutation, so the bytes are tried a second
-// time with a good one: it is the frames' checksum, in the same place.
+// time with a correct checksum; states have the same checksum as frames, in the same place.
 #include <vector>
 
 #include "reference/wire.h"
@@ -19,7 +19,7 @@ void step(Sifter& sifter) {
   sifter.sift(Gradient(gradient), sent, 0.5F);
   require(sent.is_valid() && sent.dim == gradient.size(), "what is sent is valid");
   sifter.observe(sent, sent.values);
-  if (float* const vote = sifter.vote()) *vote *= 2;
+  if (const auto vote = sifter.vote()) sifter.set_vote(*vote * 2);
 }
 
 void check(std::size_t number, std::span<const std::byte> bytes) {
@@ -38,7 +38,7 @@ void check(std::size_t number, std::span<const std::byte> bytes) {
   require(other.save() == saved, "load, then save is identity");
   try {
     for (int i = 0; i < 3; ++i) step(sifter);
-  } catch (const BadGradient&) {  // memory and gradient together can overflow
+  } catch (const BadGradient&) {  // the sum of memory and gradient can overflow
   }
 }
 

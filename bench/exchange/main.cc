@@ -1,5 +1,5 @@
-// exchange_bench: a whole step of many workers (sift, encode, exchange, decode, scatter) beside a dense all-reduce of
-// the same run.
+// exchange_bench: times whole steps of many workers (sift, encode, exchange, decode, scatter) beside a dense all-reduce
+// in the same run.
 //
 //   exchange_bench --workers=4                              on threads of this process
 //   tools/netlab -n 4 --rate 100mbit exchange_bench --transport=mpi      on four hosts with slow links
@@ -27,18 +27,18 @@ namespace sparsewire::bench {
 namespace {
 
 constexpr const char* kHelp =
-    R"(exchange_bench: times whole steps of many workers beside a dense all-reduce of the same run.
+    R"(exchange_bench: times whole steps of many workers beside a dense all-reduce in the same run.
 
   --transport=threads|mpi   workers in this process (default), or one in each process that mpirun started
-  --workers=P,Q,...         on threads: how many (default 4)
+  --workers=P,Q,...         on threads: the numbers of workers, one table for each; default 4
   --n=N                     entries of the gradient; default 25000000
-  --ratio=R                 kept, both ways; default 0.001
-  --steps=N                 timed steps of each row, after two that are not; default 5
-  --md                      as Markdown
-  --help                    this
+  --ratio=R                 ratio of entries kept, on the uplink and the downlink; default 0.001
+  --steps=N                 timed steps for each row, after two that are not timed; default 5
+  --md                      print Markdown
+  --help                    print this help
 
-A row's time is that of the slowest rank, the median over the steps; its bytes are the mean over the ranks, up and down;
-the busiest rank's are with those that it serves.
+The time of a row is that of the slowest rank, the median over the steps. Its bytes, up and down, are the mean over the
+ranks; those of the busiest rank include the bytes that it moves as a server.
 )";
 
 struct Options {
@@ -79,7 +79,7 @@ std::vector<Row> rows(const std::string& ratio) {
   };
 }
 
-// The engine's all-reduce by itself, on numbers that lie ready: what `dense` is held against.
+// The transport's all-reduce alone, without preparing the numbers: the reference for `dense`.
 struct AllReduce {
   std::vector<float> floats;
   std::vector<std::uint16_t> halves;
@@ -107,13 +107,13 @@ double median(std::vector<double> numbers) {
   return numbers[numbers.size() / 2];
 }
 
-// Everybody's gradient is a different one of the same kind.
+// A different gradient of the same kind for each rank.
 void fill(std::uint64_t step, const Transport& transport, std::span<float> gradient) {
   fill_gradient(step * static_cast<std::uint64_t>(transport.size()) + static_cast<std::uint64_t>(transport.rank()),
                 gradient);
 }
 
-constexpr int kUntimed = 2;
+constexpr int kUntimed = 2;  // steps
 
 // The time of the slowest rank: the median over the steps.
 template <class Before, class Timed>
@@ -152,7 +152,7 @@ Measured measure(const Row& row, const Options& options, Transport& transport) {
 
 std::string in_ms(std::uint64_t nanoseconds) { return fmt::format("{:.1f}", static_cast<double>(nanoseconds) * 1e-6); }
 
-// The table on rank 0; nothing on the others.
+// The table on rank 0; an empty string on the others.
 std::string table(const Options& options, Transport& transport) {
   Cells cells = {{fmt::format("{} workers, {} entries, {} kept", transport.size(), options.n, options.ratio),
                   "ms a step", "times faster than dense bf16", "MB up and down", "MB of the busiest rank",

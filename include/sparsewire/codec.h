@@ -1,10 +1,10 @@
-// A SparseVector as bytes and back: frames, described in docs/wire_format.md.
+// Turns a SparseVector into bytes (a frame) and back. docs/wire_format.md describes the format.
 //
 //   Codec codec("auto:values=bf16");
-//   codec.encode(sent, frame, &received);             // received: the values as the other side will see them
-//   sifter.keep_rounding_loss(sent, received);        // what rounding took waits in the memory
+//   codec.encode(sent, frame, &received);             // received: the values as the other side will decode them
+//   sifter.keep_rounding_loss(sent, received);        // the rounding error goes back into the error memory
 //   ...
-//   DecodeStatus status = decode(frame, vector);      // any bytes: a vector, or why not
+//   DecodeStatus status = decode(frame, vector);      // any bytes: a vector, or the reason why not
 #pragma once
 
 #include <cstddef>
@@ -19,30 +19,31 @@
 
 namespace sparsewire {
 
-// Why bytes are not a frame. Broken bytes are no exception: they come from outside and are expected.
+// Why bytes are not a valid frame. Broken bytes are reported as a status, not thrown: they come from outside and must
+// be expected.
 enum class [[nodiscard]] DecodeStatus : std::uint8_t{
     ok,
-    too_short,        // for a frame, or for the values it announces
-    not_a_frame,      // another magic
+    too_short,        // for a frame, or for the values that the header announces
+    not_a_frame,      // the first four bytes are not the magic number
     unknown_version,  // written by a later version
-    bad_checksum,     // cut off or changed on its way
+    bad_checksum,     // truncated, or changed in transit
     unknown_codec,
-    bad_header,   // a dim or count that cannot be
+    bad_header,   // an impossible dim or count
     bad_values,   // not finite, or codes that no encoder writes
-    bad_indices,  // not ascending, outside of [0, dim), or bytes left over
+    bad_indices,  // not ascending, outside [0, dim), or bytes left over
 };
 
-// For a message: "the checksum does not match: the frame was cut off or changed".
+// The status as text for an error message: "the checksum does not match: the frame was truncated or changed".
 std::string_view describe(DecodeStatus status) noexcept;
 
-// Makes frames. Specs are `name:values=TYPE,block=N`:
+// Encodes frames. Specs are `name:values=TYPE,block=N`:
 //
-//   name      how indices travel: auto (the shortest), or another of codecs()
+//   name      how indices are encoded: auto (the shortest encoding), or another name from codecs()
 //   values    f32 (default, lossless), f16, bf16, int8, int4, int2
-//   block     values that share a scale, for int8, int4 and int2; in [16, 65536], default 256
+//   block     how many values share a scale, for int8, int4 and int2; in [16, 65536], default 256
 //
-// A full vector needs no indices and travels without, whatever the name; under `auto` so does one that lists all its
-// entries.
+// A full vector needs no indices and is sent without them, whatever the name. Under `auto`, a vector that lists all its
+// entries is also sent without indices.
 //
 // THREADS: one caller at a time.
 class Codec {
@@ -53,12 +54,12 @@ class Codec {
   Codec(Codec&&) noexcept;
   Codec& operator=(Codec&&) noexcept;
 
-  // Whether values may be rounded: all formats but f32.
+  // Whether values may be rounded: true for every format except f32.
   bool rounds() const noexcept;
 
-  // Replaces `frame` by the frame of `vector`, and `received`, unless null, by the values that decode() will give.
-  // Throws UsageError: a vector that is not valid, a value that is not finite, dim from 2^32 on, or `seed` for indices
-  // that were not drawn (vector.draw). COST: allocates nothing in the steady state.
+  // Replaces `frame` by the frame of `vector`, and `received`, unless null, by the values that decode() will return.
+  // Throws UsageError if the vector is not valid, a value is not finite, dim is 2^32 or more, or the codec is `seed`
+  // and the indices were not drawn from a seed (vector.draw). COST: allocates nothing in the steady state.
   void encode(const SparseVector& vector, std::vector<std::byte>& frame, std::vector<float>* received = nullptr);
 
  private:
@@ -66,36 +67,36 @@ class Codec {
   std::unique_ptr<Parts> parts_;
 };
 
-// The vector of a frame; a full one has no indices, so ask for vector.index(i). Unless ok, `vector` is left empty.
-// Takes no more than 64 bytes of memory for each byte of the frame, whatever the bytes say; nothing in the steady
-// state, but for `seed`. Throws nothing but std::bad_alloc. THREADS: any.
+// Decodes a frame. A full vector has no indices: use vector.index(i). If the status is not ok, `vector` is left empty.
+// COST: allocates at most 64 bytes for each byte of the frame, whatever the bytes say; in the steady state nothing,
+// except with `seed`. Throws only std::bad_alloc. THREADS: any.
 DecodeStatus decode(std::span<const std::byte> frame, SparseVector& vector);
 
-// What a frame says about itself.
+// A description of a frame, from its header and its sections.
 struct FrameInfo {
   int version = 0;
   std::string codec;  // "golomb:values=f32", as a spec; "full:values=f32" for a full vector
   std::uint64_t dim = 0;
   std::uint64_t count = 0;
   std::size_t frame_bytes = 0;   // = header + values + indices
-  std::size_t header_bytes = 0;  // the checksum included
-  std::size_t value_bytes = 0;   // scales included
-  std::size_t index_bytes = 0;   // divisors included
+  std::size_t header_bytes = 0;  // including the checksum
+  std::size_t value_bytes = 0;   // including the scales
+  std::size_t index_bytes = 0;   // including the divisors
 };
 
-// Decodes the whole frame, so ok means the same as for decode().
+// Describes a frame. Decodes all of it, so ok means the same as for decode().
 DecodeStatus inspect(std::span<const std::byte> frame, FrameInfo& info);
 
-// log2(C(dim, count)) / count: what no code for random indices can beat, in bits for each. 0 without entries.
+// log2(C(dim, count)) / count: the lower bound, in bits per index, for any code of random indices. 0 if count is 0.
 double entropy_bound_index_bits(std::uint64_t dim, std::uint64_t count) noexcept;
 
 struct CodecInfo {
   std::string_view name;
-  std::string_view summary;  // how indices travel, in five words
+  std::string_view summary;  // what it does, in about five words
   std::string_view example;  // a spec that works
 };
 
-// Every way for indices to travel, `auto` first; and every format of values.
+// Every index codec, `auto` first; and every value format.
 std::span<const CodecInfo> codecs() noexcept;
 std::span<const CodecInfo> value_formats() noexcept;
 

@@ -1,11 +1,11 @@
-// What can go wrong, and who is to blame.
+// The exceptions of the library.
 //
-// UsageError       the caller gave something that cannot work; thrown at construction where possible.
+// UsageError       an argument that cannot work; thrown at construction where possible.
 // BadGradient      a NaN, an infinity, or a sum that overflows; the step was taken back.
-// TransportError   a rank is gone, too late, somewhere else in the program, or sent what cannot be read.
-// ReplicasDiffer   ranks got different updates: a broken machine, or a bug of ours.
+// TransportError   a rank is gone, missed the deadline, is in another step, or sent a message that cannot be decoded.
+// ReplicasDiffer   ranks got different updates: faulty hardware, or a bug in sparsewire.
 //
-// Our own bugs assert. The library never prints, aborts or installs handlers.
+// Bugs of the library itself fail assertions. The library never prints, aborts or installs signal handlers.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,12 @@ class UsageError : public std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
-// A gradient that must not enter the memory. Thrown after the step was taken back, so the same
-// object can go on with the next gradient. The memory is as it was to the rounding of memory + gradient: where the
-// gradient was finite but 10^8 times larger than the memory, the memory's digits are gone.
+// A gradient that must not enter the error memory. Thrown after the step was taken back, so the same object can
+// continue with the next gradient.
+//
+// Taking the step back restores the memory up to the rounding of decay*memory + scale*gradient (the factors of the
+// feedback, 1 by default): each entry to within about 3e-7 * |memory| + 1e-7 * |scale*gradient| / decay. Where
+// |scale*gradient| is finite but exceeds 1e8 * decay * |memory|, the old value of the memory is lost.
 class BadGradient : public std::runtime_error {
  public:
   BadGradient(const std::string& what, int rank, std::uint64_t step, std::uint64_t index)
@@ -31,7 +34,7 @@ class BadGradient : public std::runtime_error {
   int rank() const noexcept { return rank_; }
   // The number of the step that was taken back; the first is 0, or SifterContext::first_step.
   std::uint64_t step() const noexcept { return step_; }
-  // The lowest index at which memory + gradient is not a finite number.
+  // The lowest index at which decay*memory + scale*gradient is not finite.
   std::uint64_t index() const noexcept { return index_; }
 
  private:
@@ -40,19 +43,19 @@ class BadGradient : public std::runtime_error {
   std::uint64_t index_;
 };
 
-// The update is not the same everywhere. what() names the ranks that differ from most others.
+// The ranks got different updates. what() names the ranks that differ from the majority.
 class ReplicasDiffer : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Another rank is gone, did not come within the deadline, or sent something that cannot be right. Who wants to go on
-// begins anew, with a new transport, from a checkpoint.
+// Another rank is gone, missed the deadline, or sent a message that cannot be right. To recover, create a new transport
+// and load a checkpoint.
 class TransportError : public std::runtime_error {
  public:
   TransportError(const std::string& what, int rank) : std::runtime_error(what), rank_(rank) {}
 
-  // The rank that was lost; -1 if the engine does not know.
+  // The rank that was lost; -1 if the transport does not know it.
   int rank() const noexcept { return rank_; }
 
  private:

@@ -1,4 +1,4 @@
-// A gradient as it comes out of the trainer: borrowed memory in one of three number formats.
+// A gradient as the training code provides it: a borrowed array in one of three number formats.
 #pragma once
 
 #include <concepts>
@@ -11,15 +11,15 @@ namespace sparsewire {
 
 enum class NumberType : std::uint8_t { f32, bf16, f16 };
 
-// Floats that lie side by side: a span, a vector, an array.
+// Contiguous floats: a span, a vector, an array.
 template <class T>
 concept FloatRange = std::ranges::contiguous_range<T> && std::same_as < std::remove_cv_t<std::ranges::range_value_t<T>>,
 float > ;
 
-// Borrowed; must outlive the call it is passed to. bf16 and f16 are given as their 16-bit patterns.
+// Borrowed; the data must outlive the call that it is passed to. bf16 and f16 are given as their 16-bit patterns.
 //
-// `scale` and `decay` say how it enters the memory: memory <- decay*memory + scale*gradient. A Sifter
-// sets them from its feedback; who calls a Sparsifier directly sets them here.
+// `scale` and `decay` say how the gradient enters the error memory: memory <- decay*memory + scale*gradient. A Sifter
+// sets them from its feedback; a caller that uses a Sparsifier directly sets them here.
 struct Gradient {
   const void* data = nullptr;
   NumberType type = NumberType::f32;
@@ -31,7 +31,7 @@ struct Gradient {
   Gradient(const void* numbers, NumberType number_type, std::size_t count) noexcept
       : data(numbers), type(number_type), size(count) {}
   template <FloatRange Floats>
-  // NOLINTNEXTLINE(google-explicit-constructor): floats are a gradient.
+  // NOLINTNEXTLINE(google-explicit-constructor): an array of floats converts to a gradient.
   Gradient(const Floats& floats) noexcept : data(std::ranges::data(floats)), size(std::ranges::size(floats)) {}
 };
 

@@ -1,4 +1,4 @@
-// The tensors of a model, in the order in which they lie in the flat gradient.
+// The tensors of a model, in the order in which they are stored in the flat gradient.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@ class Layout {
  public:
   Layout() = default;
   // One unnamed tensor.
-  // NOLINTNEXTLINE(google-explicit-constructor): a number of entries is a layout.
+  // NOLINTNEXTLINE(google-explicit-constructor): a number of entries converts to a layout.
   Layout(std::uint64_t dim);
-  // REQUIRES: names differ and hold no zero byte; fewer than 2^32 entries in all.
-  // Throws UsageError.
+  // REQUIRES: the names differ and contain no zero byte; fewer than 2^32 entries in total.
+  // Throws UsageError otherwise.
   explicit Layout(std::vector<TensorRange> tensors);
 
   std::uint64_t dim() const noexcept { return dim_; }
@@ -31,7 +31,7 @@ class Layout {
 
   // The tensor of that name, or null.
   const TensorRange* find(std::string_view name) const noexcept;
-  // The tensor that holds flat index `index`. REQUIRES: index < dim().
+  // The tensor that contains flat index `index`. REQUIRES: index < dim().
   const TensorRange& at(std::uint64_t index) const noexcept;
 
   friend bool operator==(const Layout&, const Layout&) = default;

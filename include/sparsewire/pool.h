@@ -1,4 +1,4 @@
-// Threads that are passed in, never global.
+// A thread pool that the caller creates and passes in: the library has no global threads.
 #pragma once
 
 #include <memory>
@@ -6,12 +6,12 @@
 
 namespace sparsewire {
 
-// A fixed number of threads that run one function together.
+// A fixed number of threads that run one function in parallel.
 //
 // THREADS: one caller at a time.
 class Pool {
  public:
-  // The caller is one of the `threads`. Throws UsageError unless 1 <= threads <= 1024.
+  // The calling thread counts as one of the `threads`. Throws UsageError unless 1 <= threads <= 1024.
   explicit Pool(int threads = 1);
   ~Pool();
   Pool(const Pool&) = delete;
@@ -19,7 +19,7 @@ class Pool {
 
   int size() const noexcept;
 
-  // Calls work(0) .. work(size() - 1), each on its own thread, and returns when all have.
+  // Calls work(0) .. work(size() - 1), each on its own thread, and returns when all calls have returned.
   // REQUIRES: work does not throw. COST: no allocation.
   template <class Work>
   void run(Work&& work) {

@@ -1,7 +1,7 @@
-// A sparsifier with its memory: what a worker holds for its uplink, and a server for its downlink.
+// A sparsifier together with its error memory. A worker has one for its uplink, a server has one for its downlink.
 //
 //   Sifter sifter("topk:ratio=0.01", "ef", {.layout = 25'000'000});
-//   sifter.sift(gradient, sent);          // sent: 250,000 entries; the rest waits in sifter.memory()
+//   sifter.sift(gradient, sent);          // sent: 250,000 entries; the rest stays in sifter.memory()
 #pragma once
 
 #include <cstddef>
@@ -22,11 +22,13 @@ namespace sparsewire {
 
 // What happens to the entries that are not sent.
 //
-//   ef:decay=0.95,scale=lr     they wait in the memory, which fades by `decay` a step (default 1); scale=lr: the memory
-//                              holds lr*gradient (then w -= update), default scale=1: it holds the gradient
+//   ef:decay=0.95,scale=lr     error feedback: they stay in the memory, which is multiplied by `decay` in every step
+//                              (default 1). scale=lr: the memory holds lr*gradient, and the caller applies w -= update;
+//                              scale=1 (default): it holds the gradient
 //   none                       they are dropped
-//   momentum:m=0.9,clip=1      DGC's correction: the memory collects a velocity, cleared where an entry is sent; clip:
-//                              the local gradient's norm is cut to clip/sqrt(ranks), off by default
+//   momentum:m=0.9,clip=1      DGC's momentum correction: the memory accumulates a velocity, which is cleared where an
+//                              entry is sent. clip: the norm of the local gradient is limited to clip/sqrt(ranks);
+//                              off by default
 struct Feedback {
   enum class Kind : std::uint8_t { ef, none, momentum };
   Kind kind = Kind::ef;
@@ -39,13 +41,14 @@ struct Feedback {
 // Throws UsageError.
 Feedback parse_feedback(std::string_view spec);
 
-// What one step did.
+// Statistics of one step.
 struct SiftStats {
-  std::uint64_t step = 0;     // steps done, this one included
+  std::uint64_t step = 0;     // steps done, including this one
   std::uint64_t entries = 0;  // sent in this step
   double sent_norm2 = 0;      // ||sent||^2
   double memory_norm2 = 0;    // ||what was not sent||^2
-  double total_error = 0;     // sum of memory_norm2 over all steps: what a threshold minimises under a budget
+  // The sum of memory_norm2 over all steps. Of all ways to send as many entries in total, a threshold minimises it.
+  double total_error = 0;
 };
 
 // THREADS: one caller at a time.
@@ -57,29 +60,31 @@ class Sifter {
   Sifter(Sifter&&) noexcept;
   Sifter& operator=(Sifter&&) noexcept;
 
-  // One step of error feedback: `sent` becomes what is worth sending, the rest stays. `lr` counts with scale=lr only.
-  // `gradient.scale` and `.decay` are ignored: the feedback decides. Throws UsageError, BadGradient: then the step does
-  // not count, the memory is as it was, to rounding, and `sent` is empty.
+  // One step: adds the gradient to the memory, moves the chosen entries to `sent` and keeps the rest. `lr` is used with
+  // scale=lr only. `gradient.scale` and `.decay` are ignored: the feedback sets them. Throws UsageError or BadGradient;
+  // then the step does not count, the memory is as it was, up to rounding, and `sent` is empty.
   void sift(Gradient gradient, SparseVector& sent, float lr = 1.0F);
 
-  // Takes the last sift back, to rounding: for a step that failed on another rank.
-  // REQUIRES: the same gradient and lr, `sent` as sift gave it; nothing else in between.
+  // Takes the last sift() back, up to rounding: for a step that failed on another rank.
+  // REQUIRES: the same gradient and lr, `sent` as sift() returned it; no other call in between.
   void undo(Gradient gradient, const SparseVector& sent, float lr = 1.0F);
 
-  // Sends everything after all: `sent` becomes full, and the memory empty (with feedback `none` the rest is dropped, so
-  // zeros are sent for it). For a step whose message would otherwise be longer than that. REQUIRES: directly after
-  // sift(), with its `sent`; undo() then takes both back.
+  // Sends all entries instead of the chosen ones: `sent` becomes a full vector, and the memory becomes zero. (With
+  // feedback `none` the entries that were not chosen are already dropped: zeros are sent for them.) For a step whose
+  // sparse message would be longer than the full vector. REQUIRES: called directly after sift(), with its `sent`; a
+  // following undo() takes both back.
   void flush(SparseVector& sent);
 
-  // What a codec's rounding took: memory += sent - received, where `received` are the values of the same entries as the
-  // other side decodes them. With f32 values nothing. With feedback `none` it is dropped like everything else.
+  // Puts the rounding error of a codec back into the memory: memory += sent - received, where `received` holds the
+  // values of the same entries as the other side decodes them. With f32 values the error is zero. With feedback `none`
+  // it is dropped, like every entry that is not sent.
   void keep_rounding_loss(const SparseVector& sent, std::span<const float> received);
 
-  // Whether memory() and the number of the step are all that decides later steps. If not (RegTop-k's last round, a
-  // threshold still to be measured, a velocity), only save() keeps it.
+  // Whether later steps depend only on memory() and the step number. If they depend on more (RegTop-k's last round, a
+  // threshold that is still to be measured, a velocity), only save() preserves it.
   bool is_all_in_memory() const noexcept;
 
-  // See Sparsifier.
+  // As in Sparsifier.
   std::uint64_t step() const noexcept;
   void observe(const SparseVector& sent, std::span<const float> update_at_sent);
   std::optional<float> vote() const noexcept;
@@ -88,24 +93,24 @@ class Sifter {
   const Layout& layout() const noexcept;
   const SiftStats& stats() const noexcept;
 
-  // What was not sent yet.
+  // The error memory: what was not sent yet, one number for each entry of the model.
   std::span<float> memory() noexcept;
   std::span<const float> memory() const noexcept;
-  // The part of one tensor. Throws UsageError if there is none of that name.
+  // The part of the memory that belongs to one tensor. Throws UsageError if no tensor has that name.
   std::span<float> memory(std::string_view tensor);
   // DGC's velocity; empty unless the feedback is `momentum`.
   std::span<float> velocity() noexcept;
 
-  // Everything that decides later steps, in a versioned, checksummed form: docs/state_format.md.
+  // Everything that later steps depend on, in a versioned format with a checksum: docs/state_format.md.
   std::vector<std::byte> save() const;
-  // Goes on where save() left off, bit for bit, in the same SifterContext (which is not saved). The tensors may come in
-  // another order, and may be some of those saved: they are found by name. Throws UsageError if the bytes are broken,
-  // or were saved under other specs; then nothing has changed. (Who wants to go on under another spec copies memory()
-  // by hand.)
+  // Continues where save() left off, with the same bits, in the same SifterContext (which is not saved). The tensors
+  // may be in another order, and may be a subset of those saved: they are found by name. Throws UsageError if the bytes
+  // are broken, or were saved under other specs; then nothing has changed. (To continue under another spec, copy
+  // memory() from one Sifter to the other.)
   void load(std::span<const std::byte> bytes);
-  // Takes over what does not belong to entries from a state of a sifter with other entries: the number of the step, a
-  // measured threshold, the statistics. RegTop-k's last round is dropped. The memory and velocity stay. Throws
-  // UsageError as load() does.
+  // Reads only the parts of a state that do not belong to single entries, from a Sifter that had other entries: the
+  // step number, a measured threshold, the statistics. RegTop-k's last round is dropped. Memory and velocity do not
+  // change. Throws UsageError as load() does.
   void inherit(std::span<const std::byte> bytes);
 
  private:

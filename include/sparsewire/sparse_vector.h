@@ -1,4 +1,4 @@
-// The entries of a vector that travel: the one value type every stage hands to the next.
+// The entries of a vector that are sent: the type that every stage of a step passes to the next.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 
 namespace sparsewire {
 
-// How indices were drawn, so that a receiver can draw them again (docs/wire_format.md): Random-k leaves it with its
-// entries, and the codec then sends no index.
+// How indices were drawn at random, so that a receiver can draw the same ones (docs/wire_format.md). Random-k sets it
+// together with its entries, and the codec then needs to send no index.
 struct Draw {
   struct Unit {
     std::uint32_t size = 0;
@@ -21,28 +21,28 @@ struct Draw {
   std::uint64_t step = 0;
   std::uint32_t rank = 0;
   std::uint8_t role = 0;
-  std::vector<Unit> units;  // none: the indices were not drawn
+  std::vector<Unit> units;  // empty: the indices were not drawn
 
   friend bool operator==(const Draw&, const Draw&) = default;
 };
 
 // Entries of a vector of `dim` numbers, indices strictly ascending.
 //
-// A *full* vector (what `dense` sends) has no indices: values[i] is the entry i. It is told apart by
-// is_full(), so that the baseline carries no index it does not need.
+// A *full* vector (what `dense` sends) has no indices: values[i] is the entry i. So the dense baseline does not pay for
+// indices that it does not need. is_full() tells the two forms apart.
 struct SparseVector {
   std::uint64_t dim = 0;
   std::vector<std::uint32_t> indices;
   std::vector<float> values;
-  Draw draw;  // whoever changes the indices clears it
+  Draw draw;  // code that changes the indices must clear it
 
   std::size_t size() const noexcept { return values.size(); }
   bool is_full() const noexcept { return indices.empty() && dim != 0 && values.size() == dim; }
 
-  // The index of the entry `i`, for both forms.
+  // The index of entry number `i`, for both forms.
   std::uint32_t index(std::size_t i) const noexcept { return is_full() ? static_cast<std::uint32_t>(i) : indices[i]; }
 
-  // Full, or as many indices as values, ascending and below dim. COST: a look at every index.
+  // Either full, or as many indices as values, strictly ascending and below dim. COST: reads every index.
   bool is_valid() const noexcept {
     if (is_full()) return true;
     const auto does_not_ascend = [](std::uint32_t a, std::uint32_t b) { return a >= b; };
@@ -50,7 +50,7 @@ struct SparseVector {
            std::adjacent_find(indices.begin(), indices.end(), does_not_ascend) == indices.end();
   }
 
-  // Forgets the entries, keeps the storage.
+  // Removes the entries, keeps the storage.
   void clear(std::uint64_t new_dim) noexcept {
     dim = new_dim;
     indices.clear();
@@ -58,7 +58,7 @@ struct SparseVector {
     draw.units.clear();
   }
 
-  // The same entries, however they were chosen, and whether they are listed or full.
+  // Compares dim and entries. A full vector equals one that lists all its entries; `draw` is not compared.
   friend bool operator==(const SparseVector& a, const SparseVector& b) noexcept {
     if (a.dim != b.dim || a.values != b.values) return false;
     if (a.is_full() == b.is_full()) return a.indices == b.indices;

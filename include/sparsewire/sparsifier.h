@@ -1,7 +1,8 @@
-// Which entries of a gradient travel.
+// Chooses which entries of a gradient are sent.
 //
-// Error feedback and selection are one operation, `sift`: move the entries worth sending out of the memory.
-// A Sparsifier decides which those are; a Sifter (sifter.h) adds the memory, the feedback and the statistics.
+// Error feedback and selection are one operation, `sift`: add the gradient to the error memory and move the entries
+// worth sending out of it. A Sparsifier decides which entries those are; a Sifter (sifter.h) adds the memory, the
+// feedback and the statistics.
 #pragma once
 
 #include <cstdint>
@@ -19,32 +20,33 @@ namespace sparsewire {
 
 class State;
 
-// Whether a ratio counts over the whole model or over each tensor by itself.
+// Whether a ratio applies to the whole model or to each tensor separately.
 enum class Scope : std::uint8_t { model, layer };
 
-// Which of the random streams of a run: those of workers and servers never coincide.
+// Selects the random stream: workers and servers never draw the same numbers.
 enum class Role : std::uint8_t { worker = 0, server = 1 };
 
-// Where a sparsifier works. Everything it may depend on besides its spec and the numbers it is given.
+// Everything that a sparsifier may depend on besides its spec and its input.
 struct SifterContext {
   Layout layout;
   Scope scope = Scope::model;
-  int rank = 0;  // of a worker; of a server, its region
+  int rank = 0;  // of the worker; for a server, the number of its region
   int ranks = 1;
-  double weight = 0;  // of this worker in the update; 0 stands for 1/ranks
+  double weight = 0;  // of this worker in the update; 0 means 1/ranks
   std::uint64_t seed = 0;
-  std::uint64_t first_step = 0;  // the number of the first step: random draws and schedules count from it
+  std::uint64_t first_step = 0;  // the number of the first step; random draws and schedules use this numbering
   Role role = Role::worker;
-  std::uint64_t model_dim =
-      0;                 // entries of the model, if the layout is a region of it: what k= counts over; 0: it is all
-  Pool* pool = nullptr;  // borrowed; null is one thread
+  // If the layout is only a region of the model: the entries of the whole model, which k= applies to. 0: the layout is
+  // the whole model.
+  std::uint64_t model_dim = 0;
+  Pool* pool = nullptr;  // borrowed; null: one thread
 };
 
-// What a sift saw, for the statistics. Summed in double over fixed blocks: the same bits on any number
-// of threads and at every SIMD level.
+// Norms that a sift computes for the statistics. Summed in double over fixed blocks, so the bits do not depend on the
+// number of threads or the SIMD level.
 struct SiftNorms {
   double accumulated_norm2 = 0;  // ||decay*memory + scale*gradient||^2
-  double sent_norm2 = 0;         // ||out||^2; equal to the former, bit for bit, if every non-zero entry is sent
+  double sent_norm2 = 0;         // ||out||^2; the same bits as accumulated_norm2 if every non-zero entry is sent
 };
 
 // THREADS: one caller at a time; uses SifterContext::pool inside.
@@ -54,46 +56,49 @@ class Sparsifier {
 
   // memory <- decay*memory + scale*gradient; then moves the chosen entries from `memory` to `out`, indices ascending.
   // REQUIRES: gradient.size == memory.size() == layout.dim(); memory is finite.
-  // ENSURES: per coordinate, what was there plus what came in == what stays + what is sent, exactly.
-  // Throws UsageError if the sizes differ, BadGradient if a sum is not finite: then the memory is as it was, to
-  // rounding, and the step does not count. COST: one pass over memory and gradient in the steady state, which allocates
-  // nothing.
+  // ENSURES: per coordinate, the accumulated sum == what stays in the memory + what is in `out`, exactly.
+  // Throws UsageError if the sizes differ, BadGradient if a sum is not finite; then the memory is as it was, up to
+  // rounding, and the step does not count. COST: in the steady state one pass over memory and gradient, and no
+  // allocation.
   virtual SiftNorms sift(Gradient gradient, std::span<float> memory, SparseVector& out) = 0;
 
-  // Takes the last sift back: `sent` into the memory, the gradient out of it, to rounding; the step does not count.
-  // For a step that failed on another rank. REQUIRES: the same gradient, memory and entries; no observe in between.
+  // Takes the last sift back: puts `sent` back into the memory and subtracts the gradient, up to rounding; the step
+  // does not count. For a step that failed on another rank. REQUIRES: the same gradient, memory and entries; no
+  // observe() in between.
   virtual void undo(Gradient gradient, std::span<float> memory, const SparseVector& sent) = 0;
 
-  // What all workers together made of the last round: the update at the entries of `sent`, 0 where an entry did not
-  // come back. RegTop-k learns from it; the others ignore it.
+  // Reports the result of the last round: the update of all workers at the entries of `sent`, 0 where an entry is not
+  // in the update (a downlink may hold it back). RegTop-k uses it for its scores; the others ignore it.
   virtual void observe(const SparseVector& /*sent*/, std::span<const float> /*update_at_sent*/) {}
 
-  // A number on which all ranks have to agree before the next sift (a measured threshold): whoever connects the ranks
-  // calls set_vote() with the median over them. Nothing when there is no such number, which is almost always.
+  // A number that all ranks have to agree on before the next sift (a measured threshold). The code that connects the
+  // ranks collects the votes and calls set_vote() on each with their median. std::nullopt if there is nothing to
+  // agree on, which is almost always the case.
   virtual std::optional<float> vote() const noexcept { return std::nullopt; }
   virtual void set_vote(float /*agreed*/) {}
 
   // The number of the next step.
   virtual std::uint64_t step() const noexcept = 0;
 
-  // Whether later steps depend on more than the memory and the number of the step: then only serialize() can keep it.
+  // Whether later steps depend on more than the memory and the step number; then only serialize() preserves it.
   virtual bool remembers() const noexcept { return false; }
 
-  // Saves or restores everything that decides later steps, bit for bit. Internal: Sifter::save and load call it.
+  // Saves or restores, with the same bits, everything that later steps depend on. Internal: called by Sifter::save()
+  // and load().
   virtual void serialize(State& state) = 0;
 };
 
-// Makes a sparsifier from `name:key=value,key=value`. Throws UsageError: an unknown name or key, a value out of range,
-// or one that does not fit the layout.
+// Makes a sparsifier from `name:key=value,key=value`. Throws UsageError if a name or key is unknown, or a value is out
+// of range or does not fit the layout.
 std::unique_ptr<Sparsifier> make_sparsifier(std::string_view spec, const SifterContext& context);
 
 struct SparsifierInfo {
   std::string_view name;
-  std::string_view summary;  // what it keeps, in five words
+  std::string_view summary;  // what it keeps, in about five words
   std::string_view example;  // a spec that works
 };
 
-// Every sparsifier there is.
+// Every sparsifier.
 std::span<const SparsifierInfo> sparsifiers() noexcept;
 
 }  // namespace sparsewire

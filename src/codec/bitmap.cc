@@ -1,4 +1,4 @@
-// One bit for every entry of the whole vector: the shortest from a density of about 0.4 on.
+// One bit for every entry of the whole vector: the shortest encoding from a density of about 0.4.
 #include <bit>
 #include <cstring>
 

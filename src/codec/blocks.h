@@ -1,4 +1,5 @@
-// What int8, int4 and int2 have in common: blocks of values that share four bytes of scale, and codes of a few bits.
+// The common part of int8, int4 and int2: the values of a block share four bytes of scale and have codes of a few bits
+// each.
 //
 //   section = block:u32 scale* codes
 #pragma once
@@ -20,7 +21,7 @@ inline std::size_t size_of_blocks(std::size_t count, std::size_t block, std::siz
   return sizeof(std::uint32_t) + blocks_in(count, block) * kScaleSize + (count * bits + 7) / 8;
 }
 
-// Writes codes of kBits bits one after the other, the first in the lowest bits.
+// Writes codes of kBits bits one after the other; the first code is in the lowest bits of a byte.
 template <int kBits>
 class CodeWriter {
  public:
@@ -49,13 +50,14 @@ class CodeWriter {
   int used_ = 0;
 };
 
-// The code number `i`, and whether the last byte ends in zeros.
+// The code number `i`.
 template <int kBits>
 std::uint32_t code_at(const std::byte* codes, std::size_t i) noexcept {
   constexpr std::size_t kEach = 8 / kBits;
   return std::to_integer<std::uint32_t>(codes[i / kEach]) >> (i % kEach * kBits) & ((1U << kBits) - 1);
 }
 
+// Whether the unused bits of the last byte are zero.
 template <int kBits>
 bool ends_in_zeros(const std::byte* codes, std::size_t count) noexcept {
   constexpr std::size_t kEach = 8 / kBits;

@@ -1,4 +1,5 @@
-// Frames: a header, values, indices, a checksum. What the sections hold is up to the codecs of their names.
+// Frames: a header, a section of values, a section of indices, a checksum. The value format and the index codec that
+// the header names define what is in the two sections.
 #include "sparsewire/codec.h"
 
 #include <fmt/core.h>
@@ -12,6 +13,7 @@
 #include "codec/value_format.h"
 #include "core/buffer.h"
 #include "core/crc32c.h"
+#include "core/registry.h"
 #include "core/spec.h"
 #include "kernels/simd.h"
 #include "sparsewire/errors.h"
@@ -21,7 +23,7 @@ namespace {
 
 constexpr std::uint32_t kMagic = 0x52465753;  // "SWFR"
 constexpr std::uint8_t kVersion = 1;
-constexpr std::uint8_t kFull = 0;  // the id of "no indices: all entries are there"
+constexpr std::uint8_t kFull = 0;  // the id for "no indices: all entries are present"
 constexpr std::size_t kHeaderSize = 24;
 constexpr std::size_t kChecksumSize = 4;
 constexpr std::uint64_t kMostDim = 0xFFFFFFFF;
@@ -39,14 +41,7 @@ auto* find_name(const Table& table, std::string_view name) {
   return found == table.end() ? nullptr : &*found;
 }
 
-template <class Infos>
-std::string names_of(const Infos& infos) {
-  std::string names;
-  for (const CodecInfo& info : infos) names += fmt::format("{}{}", names.empty() ? "" : ", ", info.name);
-  return names;
-}
-
-// A frame whose header, checksum and sizes are right.
+// A frame whose header, checksum and sizes have been checked.
 struct Frame {
   std::uint64_t dim = 0;
   std::size_t count = 0;
@@ -95,41 +90,43 @@ DecodeStatus parse(Bytes bytes, Frame& frame) {
   return parse_values(body.subspan(kHeaderSize), frame);
 }
 
-// What a vector of that size takes, and not the twice as much that a growing one keeps.
+// Resizes to exactly `size`. A plain resize() of a growing vector may reserve twice as much.
 template <class T>
-void make_size(std::vector<T>& items, std::size_t size) {
+void resize_exactly(std::vector<T>& items, std::size_t size) {
   if (size > items.capacity()) items = {};
   items.resize(size);
 }
 
-// The count is justified by now: no format has more than four values in a byte.
+// The frame has enough bytes for `count` values by now, so allocating for them is safe: no format has more than four
+// values in a byte.
 DecodeStatus read(const Frame& frame, SparseVector& vector) {
   vector.dim = frame.dim;
   vector.draw.units.clear();
-  make_size(vector.values, frame.count);
+  resize_exactly(vector.values, frame.count);
   if (!frame.value_format->decode(frame.values.data(), frame.block, vector.values)) return DecodeStatus::bad_values;
-  make_size(vector.indices, frame.index_codec == nullptr ? 0 : frame.count);
+  resize_exactly(vector.indices, frame.index_codec == nullptr ? 0 : frame.count);
   const bool fine =
       frame.index_codec == nullptr ? frame.indices.empty() : frame.index_codec->decode(frame.indices, vector);
   return fine ? DecodeStatus::ok : DecodeStatus::bad_indices;
 }
 
-// Throws UsageError unless vector.is_valid(). Without a branch for each index, so that it vectorises.
+// Throws UsageError unless vector.is_valid(). It has no branch for each index, so that it vectorises.
 void check(const SparseVector& vector) {
   const std::vector<std::uint32_t>& indices = vector.indices;
   std::uint32_t bad = 0;
   for (std::size_t i = 1; i < indices.size(); ++i) bad |= indices[i] <= indices[i - 1] ? 1U : 0U;
   const bool fits = indices.size() == vector.size() && (indices.empty() || indices.back() < vector.dim);
   if (vector.is_full() || (fits && bad == 0)) return;
-  throw UsageError(
-      fmt::format("[codec] a vector whose indices are not one for each of {} values, ascending and below {}",
-                  vector.size(), vector.dim));
+  throw UsageError(fmt::format(
+      "[codec] the vector is not valid: it needs one index for each of its {} values, strictly ascending and "
+      "below {}",
+      vector.size(), vector.dim));
 }
 
 }  // namespace
 
 struct Codec::Parts {
-  const IndexCodec* index_codec = nullptr;  // null: the shortest
+  const IndexCodec* index_codec = nullptr;  // null: `auto`, the shortest
   const ValueFormat* value_format = nullptr;
   std::size_t block = 0;
   Buffer<std::byte> best;
@@ -146,7 +143,7 @@ Codec::Codec(std::string_view spec_text) : parts_(std::make_unique<Parts>()) {
     const bool is_format = find_name(value_format_table(), spec.name()) != nullptr;
     throw UsageError(
         fmt::format("'{}' is not a codec; there are {}{}", spec.name(), names_of(codecs()),
-                    is_format ? fmt::format("; a format of values goes with one: auto:values={}", spec.name()) : ""));
+                    is_format ? fmt::format("; for the value format write auto:values={}", spec.name()) : ""));
   }
   std::vector<std::string_view> formats;
   for (const CodecInfo& info : value_formats()) formats.push_back(info.name);
@@ -154,7 +151,7 @@ Codec::Codec(std::string_view spec_text) : parts_(std::make_unique<Parts>()) {
   parts_->value_format = find_name(value_format_table(), values);
   const auto block = spec.integer("block", kLeastBlock, kMostBlock);
   if (block && !parts_->value_format->has_blocks) {
-    spec.fail(fmt::format("block= goes with int8, int4 and int2, not with {}", values));
+    spec.fail(fmt::format("block= is valid with int8, int4 and int2 only, not with {}", values));
   }
   if (parts_->value_format->has_blocks) parts_->block = block.value_or(kDefaultBlock);
   spec.finish();
@@ -166,15 +163,15 @@ Codec::~Codec() = default;
 Codec::Codec(Codec&&) noexcept = default;
 Codec& Codec::operator=(Codec&&) noexcept = default;
 
-// Leaves the section in `best`, and the codec it was made by in `used`.
+// Leaves the section in `best` and its codec in `used`; returns its size.
 std::size_t Codec::Parts::encode_indices(const SparseVector& vector, const IndexCodec*& used) {
   if (index_codec != nullptr) {
     const auto size = index_codec->encode(vector, ~std::size_t{0}, best);
     if (!size) {
-      throw UsageError(
-          fmt::format("[{}] is for indices that were drawn, as randomk draws them, and travel as one: not in the "
-                      "regions of sharded, nor from another downlink",
-                      index_codec->info.name));
+      throw UsageError(fmt::format(
+          "[{}] works only for indices that randomk drew and that are sent as one message: neither with the "
+          "exchange sharded, nor with another sparsifier on the downlink",
+          index_codec->info.name));
     }
     used = index_codec;
     return *size;
@@ -194,7 +191,8 @@ std::size_t Codec::Parts::encode_indices(const SparseVector& vector, const Index
 void Codec::encode(const SparseVector& vector, std::vector<std::byte>& frame, std::vector<float>* received) {
   check(vector);
   if (vector.dim > kMostDim) {
-    throw UsageError(fmt::format("[codec] a vector of {} entries: split it below 2^32", vector.dim));
+    throw UsageError(fmt::format("[codec] a vector of {} entries is too long; split it into vectors of fewer than 2^32",
+                                 vector.dim));
   }
   if (!all_finite(vector.values)) {
     const auto bad =
@@ -203,7 +201,7 @@ void Codec::encode(const SparseVector& vector, std::vector<std::byte>& frame, st
     throw UsageError(fmt::format("[codec] the value at index {} is {}", vector.index(i), *bad));
   }
   const IndexCodec* used = nullptr;
-  // A vector that has all its entries travels as a full one, unless somebody insists on indices.
+  // A vector that lists all its entries is sent as a full one, unless the spec names an index codec.
   const bool is_complete = vector.size() == vector.dim && vector.dim != 0 && parts_->index_codec == nullptr;
   const std::size_t index_size = vector.is_full() || is_complete ? 0 : parts_->encode_indices(vector, used);
   const ValueFormat& format = *parts_->value_format;
@@ -258,23 +256,23 @@ DecodeStatus inspect(std::span<const std::byte> bytes, FrameInfo& info) {
 std::string_view describe(DecodeStatus status) noexcept {
   switch (status) {
     case DecodeStatus::ok:
-      return "a whole frame";
+      return "a valid frame";
     case DecodeStatus::too_short:
-      return "too short for what it should hold";
+      return "too short: the frame is truncated";
     case DecodeStatus::not_a_frame:
       return "not a frame: frames begin with SWFR";
     case DecodeStatus::unknown_version:
-      return "a frame of a version that this program does not know";
+      return "the frame has a version that this program cannot read";
     case DecodeStatus::bad_checksum:
-      return "the checksum does not match: the frame was cut off or changed";
+      return "the checksum does not match: the frame was truncated or changed";
     case DecodeStatus::unknown_codec:
-      return "a frame with a codec that this program does not know";
+      return "the frame has a codec that this program does not know";
     case DecodeStatus::bad_header:
-      return "a header with a dim or count that cannot be";
+      return "the header has an impossible dim or count";
     case DecodeStatus::bad_values:
-      return "values that no encoder writes";
+      return "the values are not finite, or encoded as no encoder does";
     case DecodeStatus::bad_indices:
-      return "indices that no encoder writes";
+      return "the indices are not ascending and below dim, or encoded as no encoder does";
   }
   return "unknown status";
 }

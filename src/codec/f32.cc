@@ -1,4 +1,4 @@
-// Values as they are.
+// Values as 32-bit floats, unchanged.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -8,7 +8,7 @@
 namespace sparsewire {
 
 bool all_finite(std::span<const float> values) noexcept {
-  constexpr std::uint32_t kExponent = 0x7F800000;  // all ones in NaN and infinity
+  constexpr std::uint32_t kExponent = 0x7F800000;  // all of these bits are set in NaN and infinity
   std::uint32_t bad = 0;
   for (const float value : values) bad |= (std::bit_cast<std::uint32_t>(value) & kExponent) == kExponent ? 1U : 0U;
   return bad == 0;
@@ -22,7 +22,7 @@ void encode_f32(std::span<const float> values, std::size_t /*block*/, std::byte*
 }
 
 bool decode_f32(const std::byte* section, std::size_t /*block*/, std::span<float> values) {
-  constexpr std::size_t kStretch = 4096;  // copied and looked at while it is in the cache
+  constexpr std::size_t kStretch = 4096;  // values that are copied and then checked while they are in the cache
   bool fine = true;
   for (std::size_t done = 0; done < values.size(); done += kStretch) {
     const std::span<float> part = values.subspan(done, std::min(kStretch, values.size() - done));

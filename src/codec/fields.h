@@ -1,4 +1,4 @@
-// Numbers in bytes, little-endian as the machine is.
+// Reads and writes numbers in little-endian bytes, which is the byte order of every supported machine.
 #pragma once
 
 #include <bit>
@@ -10,7 +10,7 @@ namespace sparsewire {
 
 static_assert(std::endian::native == std::endian::little);
 
-// Writes the number and moves on.
+// Writes the number and advances the pointer.
 template <class T>
 void write_field(std::byte*& to, T number) noexcept {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -26,7 +26,7 @@ T read_field(const std::byte* from) noexcept {
   return number;
 }
 
-// Reads the next number and moves on.
+// Reads the next number and advances the pointer.
 template <class T>
 T next_field(const std::byte*& from) noexcept {
   const T number = read_field<T>(from);

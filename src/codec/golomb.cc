@@ -1,4 +1,4 @@
-// The gaps between indices in Golomb's code: within 0.3 % of the entropy of a random support.
+// The gaps between indices in Golomb code: within 0.3 % of the entropy of a random support.
 #include "kernels/golomb.h"
 
 #include <cstring>
@@ -12,7 +12,7 @@ namespace {
 
 using kernels::kGolombLanes;
 
-constexpr std::size_t kFewForLanes = 1024;  // from here on four streams: 12 bytes more, a third of the time
+constexpr std::size_t kLeastForLanes = 1024;  // from this count on, four streams: 12 bytes more, a third of the time
 constexpr std::size_t kLaneTable = sizeof(std::uint32_t) * (kGolombLanes - 1);
 
 }  // namespace
@@ -23,7 +23,7 @@ std::optional<std::size_t> encode_golomb(const SparseVector& vector, std::size_t
   const std::uint64_t sum = count == 0 ? 0 : indices.back() + 1 - count;  // of all gaps
   const auto gap = [&](std::size_t i) { return i == 0 ? indices[0] : indices[i] - indices[i - 1] - 1; };
   const kernels::GolombCode code = search_divisor(count, sum, gap);
-  const std::size_t lanes = count < kFewForLanes ? 1 : kGolombLanes;
+  const std::size_t lanes = count < kLeastForLanes ? 1 : kGolombLanes;
   out.reserve(sizeof(std::uint32_t) + kLaneTable + lanes + most_bytes(code, count, sum));
 
   std::byte* table = out.data();
@@ -41,16 +41,16 @@ std::optional<std::size_t> encode_golomb(const SparseVector& vector, std::size_t
 
 bool decode_golomb(Bytes section, SparseVector& vector) {
   const std::size_t count = vector.indices.size();
-  const bool is_dealt = count >= kFewForLanes;
-  if (section.size() < sizeof(std::uint32_t) + (is_dealt ? kLaneTable : 0)) return false;
+  const bool has_lanes = count >= kLeastForLanes;
+  if (section.size() < sizeof(std::uint32_t) + (has_lanes ? kLaneTable : 0)) return false;
   const std::byte* at = section.data();
   const auto divisor = next_field<std::uint32_t>(at);
   if (divisor == 0) return false;
   const kernels::GolombCode code(divisor);
 
-  if (!is_dealt) {
+  if (!has_lanes) {
     kernels::BitReader reader(section.subspan(sizeof(std::uint32_t)));
-    std::uint64_t next = 0;  // the lowest index that may come
+    std::uint64_t next = 0;  // the lowest possible value of the next index
     for (std::uint32_t& index : vector.indices) {
       std::uint64_t gap;
       if (next >= vector.dim || !reader.get(code, vector.dim - 1 - next, gap)) return false;

@@ -9,7 +9,7 @@
 namespace sparsewire {
 namespace {
 
-constexpr std::size_t kStretch = 1024;  // values that pass through a buffer at a time
+constexpr std::size_t kStretch = 1024;  // values converted at a time, in a buffer on the stack
 
 template <class Narrow, class Widen>
 void encode_half(std::span<const float> values, std::byte* out, float* received, Narrow narrow, Widen widen) {
@@ -36,7 +36,7 @@ bool decode_half(const std::byte* section, std::span<float> values, Widen widen)
   return fine;
 }
 
-// As arguments of templates these are inlined, which pointers to the functions would not be.
+// Lambdas as template arguments are inlined; pointers to the functions would not be.
 constexpr auto kToF16 = [](float value) { return to_f16(value); };
 constexpr auto kToBF16 = [](float value) { return to_bf16(value); };
 constexpr auto kFromF16 = [](std::uint16_t bits) { return from_f16(bits); };

@@ -1,6 +1,5 @@
-// How the indices of a frame travel: one file for each way, one line in index_codecs.def.
-//
-// In the file of the name stand encode_<name> and decode_<name>.
+// Index codecs: how the indices of a frame are encoded. Each has a file and a line in index_codecs.def; the file
+// <name>.cc defines encode_<name> and decode_<name>.
 #pragma once
 
 #include <cstddef>
@@ -20,15 +19,15 @@ struct IndexCodec {
   CodecInfo info;
   std::uint8_t id;
 
-  // Writes the section for the indices of `vector` to the begin of `out` and returns its size; nothing if they cannot
-  // travel this way, or not in `limit` bytes. REQUIRES: not full.
+  // Writes the section for the indices of `vector` to the start of `out` and returns its size. Returns nothing if this
+  // codec cannot encode them, or needs more than `limit` bytes. REQUIRES: `vector` is not full.
   std::optional<std::size_t> (*encode)(const SparseVector& vector, std::size_t limit, Buffer<std::byte>& out);
 
-  // Reads vector.indices.size() indices below vector.dim, ascending; false if the section holds anything else.
+  // Reads vector.indices.size() indices, ascending and below vector.dim; false if the section contains anything else.
   bool (*decode)(Bytes section, SparseVector& vector);
 };
 
-// All of them. `auto` tries them in this order: those that know at once that they are too long come last.
+// All index codecs. `auto` tries them in this order: those that can tell at once that they would be too long come last.
 std::span<const IndexCodec> index_codecs() noexcept;
 
 #define INDEX_CODEC(id, name, summary, example)                                                                    \

@@ -1,7 +1,8 @@
-// Two bits: the sign, and which of two magnitudes that a block of values shares.
+// Two bits for each value: the sign, and one of two magnitudes that are shared by a block of values.
 //
-// What a sparsifier sends is large, so of four levels none should be wasted on zero. Two magnitudes fitted to the block
-// lose a third of what -1, 0, 1 times the best scale lose, in the same bits (docs/decisions/0005).
+// The values that a sparsifier sends are large, so none of the four levels should be spent on zero. Two magnitudes
+// fitted to the block lose a third of what -1, 0, 1 times the best scale lose, with the same bits
+// (docs/decisions/0005).
 #include <bit>
 #include <cmath>
 
@@ -16,11 +17,11 @@ struct Levels {
   float low = 0;
   float high = 0;
 
-  // Above it, the higher one is nearer. A tie goes to the lower.
+  // Magnitudes above it are rounded to `high`, others to `low`; so a tie is rounded to `low`.
   float middle() const noexcept { return low * 0.5F + high * 0.5F; }
 };
 
-// The more, the less is lost: ||values||^2 minus this.
+// The squared rounding error of the block is ||values||^2 minus this: the larger, the better.
 double explained(const kernels::Halves& halves) noexcept {
   const double low = halves.low_count == 0 ? 0 : halves.low_sum * halves.low_sum / halves.low_count;
   return halves.high_count == 0 ? low : low + halves.high_sum * halves.high_sum / halves.high_count;
@@ -30,11 +31,12 @@ Levels means(const kernels::Halves& halves) noexcept {
   Levels levels;
   levels.low = halves.low_count == 0 ? 0 : static_cast<float>(halves.low_sum / halves.low_count);
   levels.high = halves.high_count == 0 ? levels.low : static_cast<float>(halves.high_sum / halves.high_count);
-  levels.low = std::min(levels.low, levels.high);  // the sums are rounded, and magnitudes may be all but equal
+  levels.low = std::min(levels.low, levels.high);  // the sums are rounded, and the magnitudes may be almost equal
   return levels;
 }
 
-// Two means in one dimension: the best of some cuts, then twice the middle between the means.
+// k-means in one dimension with k = 2: the best of some cuts between the two groups, then two refinements that put the
+// cut in the middle between the means.
 Levels choose_levels(std::span<const float> values) noexcept {
   float largest = 0;
   for (const float value : values) largest = std::max(largest, std::abs(value));
@@ -55,7 +57,7 @@ Levels choose_levels(std::span<const float> values) noexcept {
 constexpr std::uint32_t kHigh = 1;
 constexpr std::uint32_t kMinus = 2;
 
-// The four values that codes stand for.
+// The values of the four codes.
 std::array<float, 4> values_of(const Levels& levels) noexcept {
   return {levels.low, levels.high, -levels.low, -levels.high};
 }
@@ -95,7 +97,7 @@ bool decode_int2(const std::byte* section, std::size_t block, std::span<float> v
   for (std::size_t begin = 0; begin < values.size(); begin += block) {
     const auto low = next_field<std::uint16_t>(scales);
     const auto high = next_field<std::uint16_t>(scales);
-    fine = fine && low <= high && high < kInfinity;  // a sign bit makes it larger
+    fine = fine && low <= high && high < kInfinity;  // a sign bit makes it larger than kInfinity
     const std::array<float, 4> code_values = values_of({from_bf16(low), from_bf16(high)});
     for (std::size_t i = begin; i < std::min(begin + block, values.size()); ++i) {
       values[i] = code_values[code_at<2>(codes, i)];

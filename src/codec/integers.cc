@@ -1,4 +1,4 @@
-// int8 and int4: whole multiples of a scale that a block of values shares.
+// int8 and int4: each value is an integer multiple of a scale that is shared by a block of values.
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -9,24 +9,25 @@
 namespace sparsewire {
 namespace {
 
-// value / scale to the nearest whole number in [-most, most], ties to even. In double: a quotient rounded to f32 first
-// can become a tie that it was not.
+// value / scale, rounded to the nearest integer in [-most, most], ties to even. Computed in double: rounding the
+// quotient to f32 first could turn it into a tie.
 float code_of(float value, float scale, float most) noexcept {
-  constexpr double kWhole = 6755399441055744.0;  // 1.5 * 2^52: what is added to it has no digits after the point
+  constexpr double kWhole = 6755399441055744.0;  // 1.5 * 2^52: sums with it are rounded to integers
   const double quotient = static_cast<double>(value) / static_cast<double>(scale);
   return std::clamp(static_cast<float>((quotient + kWhole) - kWhole), -most, most);
 }
 
-// The scale that just reaches the largest value; with few codes a smaller one often loses less in all, though it cuts
-// the largest off.
+// The scale whose largest code is the largest value or, if several are tried, a smaller scale: with few codes a smaller
+// scale often has the smaller total error, although it clips the largest values.
 template <int kMost, int kTries>
 float choose_scale(std::span<const float> values) noexcept {
   float largest = 0;
   for (const float value : values) largest = std::max(largest, std::abs(value));
   constexpr auto kTop = static_cast<float>(kMost);
-  constexpr float kLargestScale = std::numeric_limits<float>::max() / kTop * 0.9999999F;  // kTop times it is finite
+  constexpr float kLargestScale =
+      std::numeric_limits<float>::max() / kTop * 0.9999999F;  // so that kTop times the scale is finite
   const float reaching = std::min(largest / kTop, kLargestScale);
-  if (reaching < std::numeric_limits<float>::min()) return reaching;  // too small for shares of it
+  if (reaching < std::numeric_limits<float>::min()) return reaching;  // subnormal: rounding_loss() needs a normal scale
   float best = reaching;
   if constexpr (kTries > 1) {
     double least = kernels::rounding_loss(values.data(), values.size(), reaching, kTop);
@@ -55,7 +56,7 @@ void encode_integers(std::span<const float> values, std::size_t block, std::byte
     for (std::size_t i = 0; i < part.size(); ++i) {
       const float code = scale == 0 ? 0.0F : code_of(part[i], scale, kMost);
       codes.put(static_cast<std::uint32_t>(static_cast<std::int32_t>(code)));
-      if (received != nullptr) received[begin + i] = (code + 0.0F) * scale;  // + 0: no code is -0
+      if (received != nullptr) received[begin + i] = (code + 0.0F) * scale;  // + 0 turns -0 into 0
     }
   }
   codes.finish();
@@ -63,7 +64,7 @@ void encode_integers(std::span<const float> values, std::size_t block, std::byte
 
 template <int kBits>
 bool decode_integers(const std::byte* section, std::size_t block, std::span<float> values) {
-  constexpr std::uint32_t kUnused = 1U << (kBits - 1);  // -8 of -8 to 7
+  constexpr std::uint32_t kUnused = 1U << (kBits - 1);  // for 4 bits: -8, of -8 to 7
   constexpr auto kTop = static_cast<float>(kUnused - 1);
   const std::byte* scales = section + sizeof(std::uint32_t);
   const std::byte* const codes = scales + blocks_in(values.size(), block) * kScaleSize;

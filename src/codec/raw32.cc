@@ -1,4 +1,4 @@
-// Indices as they are: what others are compared with.
+// Indices as 32-bit integers, unchanged: the reference for the other codecs.
 #include <algorithm>
 #include <cstring>
 #include <functional>

@@ -1,5 +1,5 @@
-// Runs of consecutive indices, each a gap and a length: for rows of an embedding and other supports that stand in
-// blocks.
+// Runs of consecutive indices, each encoded as a gap and a length: for rows of an embedding and other supports that
+// come in blocks.
 #include "codec/divisor.h"
 #include "codec/fields.h"
 #include "codec/index_codec.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kHead = 3 * sizeof(std::uint32_t);
 
-// Calls visit(gap, length - 1) for every run, the gap as it is on the wire, until it says false.
+// Calls visit(gap, length - 1) for every run, with the gap as it is on the wire, until visit returns false.
 template <class Visit>
 void for_each_run(std::span<const std::uint32_t> indices, Visit&& visit) {
   std::uint32_t gap = indices.empty() ? 0 : indices[0];
@@ -29,10 +29,11 @@ std::size_t count_runs(std::span<const std::uint32_t> indices) {
   return runs;
 }
 
-// What codes of `count` numbers that add up to `sum` take at least: each quotient is more than number / divisor - 1.
+// A lower bound for the bits of the codes of `count` numbers that add up to `sum`: each quotient is more than
+// number / divisor - 1.
 std::uint64_t least_bits(const kernels::GolombCode& code, std::uint64_t count, std::uint64_t sum) {
-  const std::uint64_t cut_off = count * (code.divisor() - 1);
-  return count * static_cast<std::uint64_t>(code.bits()) + (sum - std::min(sum, cut_off)) / code.divisor();
+  const std::uint64_t remainders = count * (code.divisor() - 1);  // at most
+  return count * static_cast<std::uint64_t>(code.bits()) + (sum - std::min(sum, remainders)) / code.divisor();
 }
 
 }  // namespace
@@ -62,7 +63,7 @@ std::optional<std::size_t> encode_runs(const SparseVector& vector, std::size_t l
     writer.put(gap_code, gap);
     writer.put(length_code, more);
     gaps_left -= gap;
-    // Random supports are longer this way; most of the work is saved if that shows early.
+    // Random supports take more bytes in this codec than in others. Checking now and then saves most of the work.
     const auto written = static_cast<std::size_t>(writer.end() - out.data()) - 1;  // whole bytes
     return --runs_left % 1024 != 0 || !is_too_long(written, runs_left, gaps_left);
   });
@@ -85,7 +86,7 @@ bool decode_runs(Bytes section, SparseVector& vector) {
   kernels::BitReader reader(section.subspan(kHead));
   const std::size_t count = vector.indices.size();
   std::size_t found = 0;
-  std::uint64_t next = 0;  // the lowest index that may come
+  std::uint64_t next = 0;  // the lowest possible value of the next index
   for (std::uint32_t run = 0; run < runs; ++run) {
     std::uint64_t gap;
     std::uint64_t more;

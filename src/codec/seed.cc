@@ -1,4 +1,4 @@
-// No index travels: the receiver draws them again, from the numbers that Random-k left in SparseVector::draw.
+// No index is sent: the receiver draws them again from the random stream that Random-k recorded in SparseVector::draw.
 #include <algorithm>
 
 #include "codec/fields.h"
@@ -18,7 +18,7 @@ bool is_one_unit(const Draw& draw, std::uint64_t dim, std::size_t count) {
   return draw.units.size() == 1 && draw.units[0].size == dim && draw.units[0].k == count;
 }
 
-// Whether the units cover all entries and promise as many indices as there are.
+// Whether the units cover all entries and draw as many indices as there are.
 bool fits(const Draw& draw, std::uint64_t dim, std::size_t count) {
   std::uint64_t size = 0;
   std::uint64_t k = 0;

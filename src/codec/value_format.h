@@ -1,4 +1,5 @@
-// How the values of a frame travel: one file for each format, one line in value_formats.def.
+// Value formats: how the values of a frame are encoded. Each has a line in value_formats.def, and functions
+// size_<name>, encode_<name> and decode_<name>.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +18,14 @@ struct ValueFormat {
   std::uint8_t id;
   bool has_blocks;  // the section begins with the size of a block
 
-  // The size of the section. REQUIRES: block > 0 if it has blocks.
+  // The size of the section in bytes. REQUIRES: block > 0 if the format has blocks.
   std::size_t (*size)(std::size_t count, std::size_t block) noexcept;
 
-  // Writes size() bytes, and to `received`, unless null, the values as decode() will give them; `received` may be
-  // `values`. REQUIRES: finite values.
+  // Writes size() bytes to `out` and, unless null, to `received` the values as decode() will return them. `received`
+  // may be the same array as `values`. REQUIRES: finite values.
   void (*encode)(std::span<const float> values, std::size_t block, std::byte* out, float* received);
 
-  // Reads values.size() values from size() bytes; false if one is not finite, or codes are there that no encoder
-  // writes.
+  // Reads values.size() values from size() bytes; false if a value is not finite, or has a code that no encoder writes.
   bool (*decode)(const std::byte* section, std::size_t block, std::span<float> values);
 };
 
@@ -35,7 +35,7 @@ inline constexpr std::size_t kDefaultBlock = 256;
 
 std::span<const ValueFormat> value_format_table() noexcept;
 
-// Neither NaN nor infinity.
+// Whether no value is a NaN or an infinity.
 bool all_finite(std::span<const float> values) noexcept;
 
 #define VALUE_FORMAT(id, name, has_blocks, summary)                                                      \

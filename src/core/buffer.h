@@ -1,4 +1,4 @@
-// Storage that grows without being written: std::vector would fill every new entry with zeros first.
+// An uninitialised array that can grow: std::vector would first fill every new entry with zeros.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ class Buffer {
   T& operator[](std::size_t i) noexcept { return data_[i]; }
   const T& operator[](std::size_t i) const noexcept { return data_[i]; }
 
-  // Makes room for `capacity` entries; the first `used` survive.
+  // Makes room for at least `capacity` entries; keeps the first `used`.
   void reserve(std::size_t capacity, std::size_t used = 0) {
     if (capacity <= capacity_) return;
     auto larger = std::make_unique_for_overwrite<T[]>(capacity);

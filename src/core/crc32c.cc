@@ -11,8 +11,8 @@ namespace {
 
 using Table = std::array<std::uint32_t, 256>;
 
-// tables[i][b]: what the byte b does to the checksum when i more bytes follow it. Eight at a time is about seven
-// times faster than one.
+// tables[i][b]: the effect of the byte b on the checksum when i more bytes follow it. Eight bytes at a time are about
+// seven times faster than one.
 constexpr std::array<Table, 8> make_tables() {
   std::array<Table, 8> tables{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {

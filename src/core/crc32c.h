@@ -10,7 +10,7 @@ namespace sparsewire {
 // crc32c("123456789") == 0xE3069283.
 std::uint32_t crc32c(std::span<const std::byte> bytes) noexcept;
 
-// The same from tables, which every machine has: what the processor's instruction is compared with.
+// The same, computed with tables, which works on every machine. Tests compare the processor's instruction with it.
 std::uint32_t crc32c_by_table(std::span<const std::byte> bytes) noexcept;
 
 }  // namespace sparsewire

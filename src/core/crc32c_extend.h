@@ -1,5 +1,5 @@
-// Goes on from a checksum before its last inversion. crc32c_extend() is in the file that CMake chooses for the
-// processor: crc32c_x86.cc, or crc32c_portable.cc.
+// Continues a checksum with more bytes; `crc` and the result are before the final inversion. crc32c_extend() is defined
+// in the file that CMake chooses for the processor: crc32c_x86.cc or crc32c_portable.cc.
 #pragma once
 
 #include <cstddef>

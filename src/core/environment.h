@@ -1,8 +1,8 @@
 // Every environment variable that sparsewire reads, in one place.
 //
 //   SPARSEWIRE_SIMD    the instruction set of the kernels: auto (default) or a name from kernels::simd_levels()
-//   OMPI_COMM_WORLD_SIZE, PMI_SIZE    how many processes mpirun started, by Open MPI and by MPICH: to notice who forgot
-//                                     --transport mpi
+//   OMPI_COMM_WORLD_SIZE, PMI_SIZE    the number of processes that mpirun started (Open MPI, MPICH): shows whether
+//                                     --transport mpi was forgotten
 #pragma once
 
 #include <cstdlib>
@@ -12,11 +12,11 @@ namespace sparsewire::environment {
 
 // "auto" unless set.
 inline std::string simd() {
-  const char* value = std::getenv("SPARSEWIRE_SIMD");  // NOLINT(concurrency-mt-unsafe): nobody here calls setenv
+  const char* value = std::getenv("SPARSEWIRE_SIMD");  // NOLINT(concurrency-mt-unsafe): sparsewire never calls setenv
   return value == nullptr || *value == '\0' ? "auto" : value;
 }
 
-// Of this job, if it is one of mpirun; else 1.
+// The number of processes of this job if mpirun started it, else 1.
 inline int processes() {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
     const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe)

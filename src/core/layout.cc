@@ -12,10 +12,10 @@ namespace sparsewire {
 Layout::Layout(std::uint64_t dim) : Layout(std::vector<TensorRange>{{"", dim, 0}}) {}
 
 Layout::Layout(std::vector<TensorRange> tensors) : tensors_(std::move(tensors)) {
-  constexpr std::uint64_t kMost = (std::uint64_t{1} << 32) - 1;  // indices have 32 bits in memory
+  constexpr std::uint64_t kMost = (std::uint64_t{1} << 32) - 1;  // indices are stored in 32 bits
   std::unordered_set<std::string_view> names;
   for (TensorRange& tensor : tensors_) {
-    if (tensor.name.find('\0') != std::string::npos) {  // a saved state ends names with it
+    if (tensor.name.find('\0') != std::string::npos) {  // a saved state uses it to end a name
       throw UsageError(fmt::format("[layout] the name of tensor '{}...' holds a zero byte", tensor.name.c_str()));
     }
     if (!names.insert(tensor.name).second) {

@@ -1,4 +1,4 @@
-// Numbers from text.
+// Parses numbers.
 #pragma once
 
 #include <charconv>
@@ -7,7 +7,8 @@
 
 namespace sparsewire {
 
-// A number that is all of `given`: nothing before or behind it, no sign that the type does not have.
+// The number that `given` consists of; nothing if there is anything else in `given`, or if the number does not fit the
+// type.
 template <class Number>
 std::optional<Number> parse_number(std::string_view given) {
   Number number{};

@@ -16,7 +16,7 @@ std::align_val_t alignment_for(std::size_t bytes) {
 
 void* allocate_pages(std::size_t bytes) {
   void* const pages = ::operator new(bytes, alignment_for(bytes));
-#ifdef MADV_HUGEPAGE  // Linux; a wish, so its answer does not matter
+#ifdef MADV_HUGEPAGE  // Linux; only a hint, so its result does not matter
   if (bytes >= 2 * kLargePage) madvise(pages, bytes / kLargePage * kLargePage, MADV_HUGEPAGE);
 #endif
   return pages;

@@ -1,8 +1,8 @@
-// Storage for vectors as long as a model: on large pages where the system has them.
+// Storage for vectors of the size of the model, on huge pages where the system has them.
 //
-// A pass over 25M floats touches 24,000 pages of 4 KiB; with pages of 2 MiB it was 15 % faster, for `memory +=
-// gradient` and for a sift alike (docs/benchmarks.md). It starts on a cache line, so that no vector store straddles
-// two.
+// A pass over 25M floats touches 24,000 pages of 4 KiB; with pages of 2 MiB it was 15 % faster, both for `memory +=
+// gradient` and for a sift (docs/benchmarks.md). The storage starts on a cache line, so that no vector store straddles
+// two lines.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ struct PageAllocator {
 
   PageAllocator() = default;
   template <class U>
-  // NOLINTNEXTLINE(google-explicit-constructor): allocators convert.
+  // NOLINTNEXTLINE(google-explicit-constructor): allocators must convert.
   PageAllocator(const PageAllocator<U>&) noexcept {}
 
   T* allocate(std::size_t n) {

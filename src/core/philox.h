@@ -1,7 +1,7 @@
-// Random numbers without state: Philox4x32-10, a function of (key, counter).
+// Counter-based random numbers: Philox4x32-10, a function of (key, counter) without state.
 //
-// Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (2011). The same on every device and thread, and whoever
-// knows (seed, role, rank, step) can draw the numbers of anybody else: that is how Random-k sends no indices.
+// Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (2011). Every device and thread gets the same numbers, and
+// a receiver that knows (seed, role, rank, step) can draw the sender's numbers: so Random-k needs to send no indices.
 #pragma once
 
 #include <array>
@@ -48,7 +48,7 @@ class Stream {
   std::uint32_t role_and_step_;
 };
 
-// The seed of the unit number `unit` of a model: units must not draw alike.
+// The seed for unit number `unit` of a model: different units must draw different numbers.
 constexpr std::uint64_t unit_seed(std::uint64_t seed, std::uint64_t unit) noexcept {
   return seed + unit * 0x9E3779B97F4A7C15;
 }

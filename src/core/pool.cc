@@ -54,7 +54,7 @@ Pool::Pool(int threads) : threads_(std::make_unique<Threads>()) {
     for (int thread = 1; thread < threads; ++thread) {
       threads_->others.emplace_back([all = threads_.get(), thread] { all->serve(thread); });
     }
-  } catch (...) {  // the system has no more threads: those that run must not wait for ever
+  } catch (...) {  // the system has no more threads: end those that were started, which would wait forever
     threads_->end();
     throw;
   }

@@ -1,6 +1,6 @@
 #include "core/spec.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
@@ -43,27 +43,27 @@ bool Spec::has(std::string_view key) const noexcept {
   return std::any_of(given_.begin(), given_.end(), [&](const auto& item) { return item.first == key; });
 }
 
-const std::string* Spec::take(std::string_view key) {
-  asked_.emplace_back(key);
+const std::string* Spec::read(std::string_view key) {
+  read_.emplace_back(key);
   const auto it = std::find_if(given_.begin(), given_.end(), [&](const auto& item) { return item.first == key; });
   return it == given_.end() ? nullptr : &it->second;
 }
 
 std::optional<double> Spec::number(std::string_view key, const Range& range) {
-  const std::string* value = take(key);
+  const std::string* value = read(key);
   if (value == nullptr) return std::nullopt;
   double number = 0;
   const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), number);
   if (error != std::errc() || end != value->data() + value->size()) {
     fail(fmt::format("{}={} is not a number in {}", key, *value, range.text()));
   }
-  // An infinity is in no range: it is never what somebody wanted here.
+  // An infinity is never allowed, even if the range has no limit.
   if (!range.holds(number) || std::isinf(number)) fail(fmt::format("{}={} is not in {}", key, *value, range.text()));
   return number;
 }
 
 std::optional<std::uint64_t> Spec::integer(std::string_view key, std::uint64_t min, std::uint64_t max) {
-  const std::string* value = take(key);
+  const std::string* value = read(key);
   if (value == nullptr) return std::nullopt;
   std::uint64_t number = 0;
   const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), number);
@@ -78,25 +78,22 @@ bool Spec::flag(std::string_view key, bool otherwise) {
 }
 
 std::optional<std::string> Spec::word(std::string_view key) {
-  const std::string* value = take(key);
+  const std::string* value = read(key);
   return value == nullptr ? std::nullopt : std::optional(*value);
 }
 
 std::string Spec::choice(std::string_view key, const std::vector<std::string_view>& words) {
-  const std::string* value = take(key);
+  const std::string* value = read(key);
   if (value == nullptr) return std::string(*words.begin());
   if (std::find(words.begin(), words.end(), *value) != words.end()) return *value;
-  std::string allowed;
-  for (const std::string_view word : words) allowed += fmt::format("{}{}", allowed.empty() ? "" : ", ", word);
-  fail(fmt::format("{}={} is not one of {}", key, *value, allowed));
+  fail(fmt::format("{}={} is not one of {}", key, *value, fmt::join(words, ", ")));
 }
 
 void Spec::finish() const {
   for (const auto& [key, value] : given_) {
-    if (std::find(asked_.begin(), asked_.end(), key) != asked_.end()) continue;
-    std::string valid;
-    for (const std::string& name : asked_) valid += fmt::format("{}{}", valid.empty() ? "" : ", ", name);
-    fail(fmt::format("unknown key '{}'; {}", key, valid.empty() ? "it takes none" : "valid are " + valid));
+    if (std::find(read_.begin(), read_.end(), key) != read_.end()) continue;
+    fail(read_.empty() ? fmt::format("unknown key '{}'; '{}' takes no keys", key, name_)
+                       : fmt::format("unknown key '{}'; valid keys are {}", key, fmt::join(read_, ", ")));
   }
   if (!missing_.empty()) fail(missing_);
 }

@@ -15,8 +15,8 @@ static_assert(std::endian::native == std::endian::little, "states are little-end
 
 constexpr std::string_view kMagic = "SWST";
 constexpr std::uint32_t kVersion = 1;
-constexpr std::size_t kHeader = 16;  // magic, version, bytes of all fields
-constexpr std::size_t kTrailer = 4;  // CRC-32C of all before it
+constexpr std::size_t kHeader = 16;  // magic, version, total size of the fields
+constexpr std::size_t kTrailer = 4;  // CRC-32C of everything before it
 
 void append(std::vector<std::byte>& to, const void* data, std::size_t size) {
   if (size == 0) return;
@@ -36,8 +36,8 @@ T load(const std::byte* at) {
 State::State() : saving_(true) {
   append(written_, kMagic.data(), kMagic.size());
   append(written_, &kVersion, sizeof kVersion);
-  const std::uint64_t unknown_yet = 0;
-  append(written_, &unknown_yet, sizeof unknown_yet);
+  const std::uint64_t size = 0;  // bytes() sets it
+  append(written_, &size, sizeof size);
 }
 
 State::State(std::span<const std::byte> bytes) : saving_(false) {
@@ -46,11 +46,11 @@ State::State(std::span<const std::byte> bytes) : saving_(false) {
   }
   const auto version = load<std::uint32_t>(bytes.data() + 4);
   if (version != kVersion) {
-    throw UsageError(fmt::format("[state] version {} is not one this build reads ({})", version, kVersion));
+    throw UsageError(fmt::format("[state] has version {}; this build reads version {} only", version, kVersion));
   }
   const auto size = load<std::uint64_t>(bytes.data() + 8);
   if (size != bytes.size() - kHeader - kTrailer) {
-    throw UsageError(fmt::format("[state] holds {} bytes, not the {} + {} that it announces: cut short or mixed up",
+    throw UsageError(fmt::format("[state] has {} bytes, but its header announces {} + {}: it is truncated or damaged",
                                  bytes.size(), size, kHeader + kTrailer));
   }
   const auto checksum = load<std::uint32_t>(bytes.data() + bytes.size() - kTrailer);
@@ -82,10 +82,10 @@ std::vector<std::byte> State::bytes() && {
 }
 
 void State::finish() const {
-  if (!unread_.empty()) throw UsageError(fmt::format("[state] {} bytes too many", unread_.size()));
+  if (!unread_.empty()) throw UsageError(fmt::format("[state] has {} bytes after its last field", unread_.size()));
 }
 
-// A field: length of the name (1 byte), the name, bytes of the data (8 bytes), the data.
+// A field: length of the name (1 byte), the name, size of the data (8 bytes), the data.
 void State::field(std::string_view name, std::span<std::byte> data) {
   const auto length = static_cast<std::uint8_t>(name.size());
   const std::uint64_t size = data.size();
@@ -97,7 +97,7 @@ void State::field(std::string_view name, std::span<std::byte> data) {
     return;
   }
   std::size_t at = 0;
-  if (read_header(name, at) != size) throw UsageError(fmt::format("[state] field '{}' has another size", name));
+  if (read_header(name, at) != size) throw UsageError(fmt::format("[state] field '{}' has the wrong size", name));
   if (size != 0) std::memcpy(data.data(), unread_.data() + at, size);
   unread_ = unread_.subspan(at + size);
 }
@@ -105,7 +105,7 @@ void State::field(std::string_view name, std::span<std::byte> data) {
 std::size_t State::next_size(std::string_view name, std::size_t item) const {
   std::size_t at = 0;
   const std::uint64_t size = read_header(name, at);
-  if (size % item != 0) throw UsageError(fmt::format("[state] field '{}' has another size", name));
+  if (size % item != 0) throw UsageError(fmt::format("[state] field '{}' has the wrong size", name));
   return size / item;
 }
 
@@ -113,16 +113,16 @@ std::uint64_t State::read_header(std::string_view name, std::size_t& at) const {
   at = 1 + name.size() + 8;
   if (unread_.size() < at || std::to_integer<std::size_t>(unread_[0]) != name.size() ||
       std::memcmp(unread_.data() + 1, name.data(), name.size()) != 0) {
-    throw UsageError(fmt::format("[state] holds no field '{}' where one must be", name));
+    throw UsageError(fmt::format("[state] field '{}' is missing, or not where it is expected", name));
   }
   const auto size = load<std::uint64_t>(unread_.data() + 1 + name.size());
-  if (size > unread_.size() - at) throw UsageError(fmt::format("[state] field '{}' is cut short", name));
+  if (size > unread_.size() - at) throw UsageError(fmt::format("[state] field '{}' is truncated", name));
   return size;
 }
 
 Layout serialize_layout(State& state, const Layout& layout) {
   std::vector<std::uint64_t> sizes;
-  std::string names;  // each ends with a zero byte
+  std::string names;  // each is followed by a zero byte
   for (const TensorRange& tensor : layout.tensors()) {
     sizes.push_back(tensor.size);
     names += tensor.name + '\0';

@@ -1,5 +1,5 @@
-// Saved state: named fields, a version, a checksum. One function per class both saves and restores (`serialize`), so
-// the two cannot drift apart. The bytes are described in docs/state_format.md.
+// Saved state: named fields, a version, a checksum. In each class one function, `serialize`, both saves and restores,
+// so the two cannot get out of step. docs/state_format.md describes the format.
 #pragma once
 
 #include <cstddef>
@@ -20,13 +20,13 @@ class State {
  public:
   // A state to be written.
   State();
-  // A state to be read; `bytes` are borrowed. Throws UsageError if they are not one, whole and unharmed.
+  // A state to be read; `bytes` are borrowed. Throws UsageError if they are not a complete and undamaged state.
   explicit State(std::span<const std::byte> bytes);
 
   bool saving() const noexcept { return saving_; }
 
-  // Each call writes the field, or reads the next field, which must have that name and a fitting size.
-  // Throws UsageError.
+  // Each call writes the field, or reads the next field. Throws UsageError if the next field has another name or a
+  // wrong size.
   template <class T>
   void value(std::string_view name, T& value) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -41,18 +41,18 @@ class State {
   void string(std::string_view name, std::string& value);
   void flag(std::string_view name, bool& value);
 
-  // When the tensors lie elsewhere now than when the state was saved: where flat index `index` went, or nothing if its
-  // tensor is gone. Null when nothing moved.
+  // Set if the tensors are in another order now than when the state was saved: the new flat index of the entry that had
+  // `index`, or nothing if its tensor no longer exists. Null if all indices are the same.
   std::function<std::optional<std::uint32_t>(std::uint32_t index)> remap_index;
 
   // The finished bytes of a written state.
   std::vector<std::byte> bytes() &&;
-  // Throws UsageError if a field is left unread.
+  // Throws UsageError if a field was not read.
   void finish() const;
 
  private:
   void field(std::string_view name, std::span<std::byte> data);
-  // The number of items of `item` bytes in the next field, which must have that name.
+  // The number of items of `item` bytes each in the next field, which must be called `name`.
   std::size_t next_size(std::string_view name, std::size_t item) const;
   std::uint64_t read_header(std::string_view name, std::size_t& at) const;
 
@@ -61,7 +61,7 @@ class State {
   std::span<const std::byte> unread_;
 };
 
-// Writes the tensors, or reads those that were saved. Throws UsageError.
+// Writes the tensors of `layout`, or reads the layout that was saved. Throws UsageError.
 Layout serialize_layout(State& state, const Layout& layout);
 
 }  // namespace sparsewire

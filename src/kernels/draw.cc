@@ -10,12 +10,12 @@
 namespace sparsewire::kernels {
 namespace {
 
-constexpr int kDigitBits = 13;  // 25 bits in two rounds; 8192 counters just fit the first-level cache
+constexpr int kDigitBits = 13;  // 25 bits in two rounds; 8192 counters just fit the L1 cache
 constexpr std::size_t kDigits = std::size_t{1} << kDigitBits;
 
-// Least significant digit first; `keys`, all below `limit`, end up sorted.
+// Sorts `keys`, which are all below `limit`, least significant digit first.
 void radix_sort(std::uint32_t* keys, std::size_t n, std::uint32_t* scratch, std::size_t limit) {
-  if (n < kDigits / 16) {  // fewer than pay for the counters
+  if (n < kDigits / 16) {  // too few to pay for clearing the counters
     std::sort(keys, keys + n);
     return;
   }
@@ -31,8 +31,8 @@ void radix_sort(std::uint32_t* keys, std::size_t n, std::uint32_t* scratch, std:
   if (from != keys) std::copy_n(from, n, keys);
 }
 
-// Drops what stands twice in a sorted list. Every entry is written and the place moves on or not: no branch to
-// mispredict.
+// Removes duplicates from a sorted list; returns how many entries are left. Every entry is written, and the write
+// position advances or not: there is no branch to mispredict.
 std::size_t drop_equals(std::uint32_t* sorted, std::size_t n) {
   std::size_t kept = std::min<std::size_t>(n, 1);
   for (std::size_t i = 1; i < n; ++i) {
@@ -43,7 +43,7 @@ std::size_t drop_equals(std::uint32_t* sorted, std::size_t n) {
   return kept;
 }
 
-// Drops from a sorted list what stands in another one.
+// Removes from a sorted list what is also in the sorted list `known`; returns how many entries are left.
 std::size_t drop_known(std::uint32_t* sorted, std::size_t n, const std::uint32_t* known, std::size_t known_size) {
   const std::uint32_t* const end = known + known_size;
   std::size_t kept = 0;
@@ -54,7 +54,7 @@ std::size_t drop_known(std::uint32_t* sorted, std::size_t n, const std::uint32_t
   return kept;
 }
 
-// Joins the sorted runs [0, middle) and [middle, end) from the back; std::inplace_merge would allocate.
+// Merges the sorted runs [0, middle) and [middle, end), starting at the end; std::inplace_merge would allocate.
 void merge(std::uint32_t* runs, std::size_t middle, std::size_t end, std::uint32_t* scratch) {
   std::size_t later = end - middle;
   std::copy_n(runs + middle, later, scratch);
@@ -66,8 +66,9 @@ void merge(std::uint32_t* runs, std::size_t middle, std::size_t end, std::uint32
 
 }  // namespace
 
-// Draws k; then, for those that came twice, as many again, until k are distinct. There never are more than k, so it
-// ends with the first k distinct ones. The later draws are few: they are kept apart until the end.
+// Draws k numbers; then, for each duplicate, one more, until k are distinct. There are never more than k, so the result
+// is the first k distinct numbers of the stream. The later draws are few and are kept in a second sorted run until the
+// end.
 void Drawer::distinct(const Stream& stream, std::size_t k, std::size_t n) {
   std::uint32_t* const drawn = drawn_.data();
   draw_positions(stream, 0, k, n, drawn);

@@ -1,4 +1,5 @@
-// k of n positions at random, without replacement: Random-k's choice, and what a receiver draws again from the seed.
+// Draws k of n positions at random without replacement: the choice of Random-k, which a receiver can repeat from the
+// seed.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +10,11 @@
 
 namespace sparsewire::kernels {
 
-// The first k distinct numbers of the stream, each the high half of a 64-bit draw times n; for k > n/2 the first n - k
-// are those left out. So every set is as likely as any other, and the cost is O(k).
+// The positions are the first k distinct numbers of the stream, each the high half of a 64-bit draw times n. For k >
+// n/2, n - k positions are drawn in this way and left out. So all sets of k positions are equally likely. COST: O(k).
 class Drawer {
  public:
-  // The positions, ascending; they stay until the next call. REQUIRES: k <= n < 2^32.
+  // The positions, ascending; valid until the next call. REQUIRES: k <= n < 2^32.
   const std::uint32_t* positions(const Stream& stream, std::size_t k, std::size_t n);
 
  private:

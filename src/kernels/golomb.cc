@@ -1,5 +1,5 @@
-// Scalar code, compiled for each level all the same: AVX2 and later bring shifts that leave the flags alone and count
-// zeros in one step.
+// This is scalar code, but it is compiled for each SIMD level: processors with AVX2 also have shifts that do not touch
+// the flags, and count trailing zeros in one instruction.
 #include "kernels/golomb.h"
 
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)  // as in sweep.cc
@@ -13,11 +13,11 @@ namespace sparsewire::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr std::size_t kStretch = 64;  // gaps whose codes are made side by side before they are written
+constexpr std::size_t kStretch = 64;  // gaps whose codes are computed together, before they are written
 using Stretch = std::array<std::uint32_t, kStretch>;
 
-// The codes of a stretch of gaps and their lengths, in loops that vectorise. False if a gap is too large for that: a
-// code must fit 32 bits, a gap the digits of a float.
+// Computes the codes of a stretch of gaps and their lengths, in loops that vectorise. False if a gap is too large for
+// that: a code must fit into 32 bits, a gap into the 24 bits of a float's mantissa.
 HWY_INLINE bool make_codes(const GolombCode& code, const Stretch& gaps, Stretch& codes, Stretch& lengths) {
   constexpr std::uint32_t kMostGap = 1U << 24;
   const auto divisor = static_cast<std::int32_t>(code.divisor());
@@ -27,7 +27,7 @@ HWY_INLINE bool make_codes(const GolombCode& code, const Stretch& gaps, Stretch&
   std::uint32_t largest = 0;
   std::uint32_t longest = 0;
   for (std::size_t i = 0; i < kStretch; ++i) {
-    // Off by one at most, and then the remainder tells.
+    // The quotient is wrong by one at most; then the remainder is out of range, and both are corrected.
     const auto gap = static_cast<std::int32_t>(std::min(gaps[i], kMostGap));
     auto quotient = static_cast<std::int32_t>(static_cast<float>(gap) * inverse);
     std::int32_t rest = gap - quotient * divisor;
@@ -71,17 +71,17 @@ std::byte* golomb_encode(const GolombCode& code, std::span<const std::uint32_t> 
   return writer.end();
 }
 
-constexpr std::size_t kRounds = kStretch / kGolombLanes;  // one code of each stream
-constexpr int kFastBits = 25;  // beside 32 bits of quotient that is what a window shows; larger divisors are rare
+constexpr std::size_t kRounds = kStretch / kGolombLanes;  // each reads one code of every stream
+constexpr int kFastBits = 25;  // fit into a window beside a quotient of 32 bits; larger divisors are rare
 
-// The codes of a stretch, taken apart.
+// The codes of a stretch, split into quotients and remainders.
 struct Codes {
   Stretch quotients;
-  Stretch rests;  // what follows the one, and more
+  Stretch rests;  // the bits after the 1 that ends the quotient: the remainder, and bits of later codes
 };
 
-// False if a quotient has more than 31
-// zeros; then nothing has moved. Reads at most 8 bytes after the last code.
+// Reads the codes of a stretch and advances `positions`. False if a quotient has more than 31 zeros; then `positions`
+// is unchanged. Reads at most 8 bytes after the last code.
 HWY_INLINE bool take_codes(const GolombCode& code, const std::byte* bytes,
                            std::array<std::uint64_t, kGolombLanes>& positions, Codes& codes) {
   const auto bits = static_cast<std::uint64_t>(code.bits());
@@ -95,7 +95,7 @@ HWY_INLINE bool take_codes(const GolombCode& code, const std::byte* bytes,
       std::memcpy(&window, bytes + at[lane] / 8, 8);
       window >>= at[lane] % 8;
       const auto zeros = static_cast<std::uint64_t>(std::countr_zero(window));
-      window = window >> (zeros & 63) >> 1;  // 64 zeros are too many, below
+      window = window >> (zeros & 63) >> 1;  // 64 zeros are refused below
       at[lane] += zeros + bits + ((window & mask) >= shorter ? 1 : 0);
       all |= zeros;
       codes.quotients[i + lane] = static_cast<std::uint32_t>(zeros);
@@ -107,7 +107,7 @@ HWY_INLINE bool take_codes(const GolombCode& code, const std::byte* bytes,
   return true;
 }
 
-// The gaps of a stretch, each plus 1; returns their sum.
+// Computes the gaps of a stretch, each plus 1; returns their sum.
 HWY_INLINE std::uint64_t make_gaps(const GolombCode& code, const Codes& codes, Stretch& gaps) {
   const auto bits = static_cast<std::uint32_t>(code.bits());
   const std::uint32_t mask = (1U << (bits - 1)) - 1;
@@ -128,11 +128,12 @@ bool golomb_decode(const GolombCode& code, std::span<const std::byte> bytes,
                    std::uint32_t* indices) {
   std::array<std::uint64_t, kGolombLanes> at{};
   for (std::size_t lane = 0; lane < kGolombLanes; ++lane) at[lane] = begins[lane] * 8;
-  // Below this a stream has bytes for a stretch, be they its own or not: that is looked at in the end.
+  // A stream whose position is below `safe` can read a stretch without leaving `bytes`. It may read into the next
+  // stream; that is checked at the end.
   const std::uint64_t end = begins[kGolombLanes] * 8;
-  constexpr std::uint64_t kMargin = kRounds * (64 + kFastBits + 1) + 64;  // a window without a one counts as 64 zeros
+  constexpr std::uint64_t kMargin = kRounds * (64 + kFastBits + 1) + 64;  // a window without a 1 counts as 64 zeros
   const std::uint64_t safe = end < kMargin || code.bits() > kFastBits ? 0 : end - kMargin;
-  std::uint64_t next = 0;  // the lowest index that may come
+  std::uint64_t next = 0;  // the lowest possible value of the next index
   Codes codes;
   Stretch gaps;
 

@@ -1,5 +1,5 @@
-// Golomb's code of gaps: a quotient in unary, a remainder in truncated binary, any divisor. docs/wire_format.md has the
-// bits; here they are written and read fast.
+// Golomb code for gaps: a quotient in unary, a remainder in truncated binary, any divisor. docs/wire_format.md defines
+// the bits; this is a fast encoder and decoder.
 //
 // Golomb, Run-length encodings, 1966; Gallager and Van Voorhis, 1975: optimal for the gaps of random supports.
 #pragma once
@@ -16,10 +16,10 @@ namespace sparsewire::kernels {
 
 static_assert(std::endian::native == std::endian::little);
 
-// The divisor and what follows from it.
+// The divisor and the numbers derived from it.
 class GolombCode {
  public:
-  static constexpr std::uint32_t kMostDivisor = std::uint32_t{1} << 30;  // that the encoder uses; a decoder takes any
+  static constexpr std::uint32_t kMostDivisor = std::uint32_t{1} << 30;  // of the encoder; the decoder accepts any
 
   // REQUIRES: divisor > 0.
   explicit GolombCode(std::uint32_t divisor) noexcept
@@ -29,9 +29,9 @@ class GolombCode {
         inverse_((std::uint64_t{1} << 63) / divisor + 1) {}
 
   std::uint32_t divisor() const noexcept { return divisor_; }
-  // Of the longer remainders.
+  // The length of the longer remainders.
   int bits() const noexcept { return bits_; }
-  // Remainders below this take a bit less.
+  // Remainders below this are one bit shorter.
   std::uint32_t shorter() const noexcept { return shorter_; }
 
   // gap / divisor. REQUIRES: divisor <= kMostDivisor.
@@ -47,11 +47,10 @@ class GolombCode {
   std::uint64_t inverse_;
 };
 
-// Writes a bit stream, least significant bit of each byte first. The caller makes room: 8 bytes more than the bits
-// take.
+// Writes a bit stream, least significant bit of each byte first. REQUIRES: room for 8 bytes more than the bits take.
 class BitWriter {
  public:
-  static constexpr int kMost = 56;  // bits at a time
+  static constexpr int kMost = 56;  // bits that put() may write at a time
 
   explicit BitWriter(std::byte* out) noexcept : at_(out) {}
 
@@ -67,7 +66,8 @@ class BitWriter {
   void put(const GolombCode& code, std::uint32_t gap) noexcept {
     std::uint32_t quotient = code.quotient(gap);
     const std::uint32_t remainder = gap - quotient * code.divisor();
-    const std::uint64_t longer = remainder >= code.shorter() ? 1 : 0;  // no branch: it would be a coin toss
+    const std::uint64_t longer =
+        remainder >= code.shorter() ? 1 : 0;  // no branch: it would be mispredicted half the time
     const std::uint64_t sum = std::uint64_t{remainder} + (code.shorter() & (0 - longer));
     const int bits = code.bits();
     const std::uint64_t binary = sum >> longer | (sum & longer) << (bits - 1);
@@ -81,9 +81,9 @@ class BitWriter {
   std::byte* end() const noexcept { return at_ + (used_ > 0 ? 1 : 0); }
 
  private:
-  static constexpr std::uint32_t kMostUnary = kMost - 33;  // beside a remainder of 32 bits and the one
+  static constexpr std::uint32_t kMostUnary = kMost - 33;  // so that a remainder of 32 bits and the 1 fit as well
 
-  // Leaves at most kMostUnary of them; returns how many.
+  // Writes zeros until at most kMostUnary of the `count` are left; returns how many are left.
   std::uint32_t put_zeros(std::uint32_t count) noexcept {
     for (; count > kMostUnary; count -= kMostUnary) put(0, kMostUnary);
     return count;
@@ -94,7 +94,7 @@ class BitWriter {
   int used_ = 0;
 };
 
-// Reads a bit stream and never past its end.
+// Reads a bit stream, never past its end.
 class BitReader {
  public:
   // The bits from `position` up to `end` of `bytes`.
@@ -104,13 +104,13 @@ class BitReader {
 
   std::uint64_t position() const noexcept { return position_; }
 
-  // The next gap; false if the stream ends before it does, or if it is above `most`.
+  // Reads the next gap; false if the stream ends before the code does, or if the gap is above `most`.
   bool get(const GolombCode& code, std::uint64_t most, std::uint64_t& gap) noexcept {
     std::uint64_t quotient = 0;
     std::uint64_t window = peek();
     while (window == 0) {
-      position_ += kSure;
-      quotient += kSure;
+      position_ += kPeekBits;
+      quotient += kPeekBits;
       if (position_ >= end_) return false;
       window = peek();
     }
@@ -132,9 +132,9 @@ class BitReader {
   bool is_finished() const noexcept { return position_ <= end_ && end_ - position_ < 8 && peek() == 0; }
 
  private:
-  static constexpr std::uint64_t kSure = 57;  // bits that a peek always shows
+  static constexpr std::uint64_t kPeekBits = 57;  // what peek() always returns, except at the end
 
-  // The bits from here on, zeros after the end.
+  // The bits from the current position on; zeros after the end.
   std::uint64_t peek() const noexcept {
     if (position_ >= end_) return 0;
     const std::size_t first = position_ / 8;
@@ -155,18 +155,19 @@ class BitReader {
 
 inline constexpr std::size_t kGolombLanes = 4;
 
-// Writes the gaps number first, first + step, first + 2 step, ... before each of `indices`; returns the end. Room as
-// for a BitWriter.
+// Writes the gaps before the indices number first, first + step, first + 2*step, ...; returns the end of what it wrote.
+// REQUIRES: room as for a BitWriter.
 std::byte* golomb_encode(const GolombCode& code, std::span<const std::uint32_t> indices, std::size_t first,
                          std::size_t step, std::byte* out) noexcept;
 
-// Reads `count` indices below `dim` whose gaps were dealt to the four streams that begin at the bytes `begins[0..3]` of
-// `bytes`; begins[4] is the end. False if the streams hold anything else.
+// Reads `count` indices below `dim`. Their gaps are distributed over four streams (gap i is in stream i % 4), which
+// start at the bytes begins[0..3] of `bytes`; begins[4] is the end. False if the streams contain anything else.
 bool golomb_decode(const GolombCode& code, std::span<const std::byte> bytes,
                    const std::array<std::size_t, kGolombLanes + 1>& begins, std::uint64_t dim, std::size_t count,
                    std::uint32_t* indices) noexcept;
 
-// The sum of the codes' lengths in bits over a sample of gaps, nearly: in float, to compare divisors.
+// The total length in bits of the codes of a sample of gaps. Approximate, as it is computed in float: to compare
+// divisors.
 std::uint64_t golomb_cost(const GolombCode& code, std::span<const float> gaps) noexcept;
 
 }  // namespace sparsewire::kernels

@@ -19,7 +19,7 @@ constexpr Floats kFloats;
 constexpr std::size_t kWidth = hn::MaxLanes(kFloats);
 using Float = hn::Vec<Floats>;
 
-// Sixteen sums, side by side.
+// Sixteen partial sums.
 class Sum {
  public:
   Sum() {
@@ -38,7 +38,8 @@ class Sum {
   Float parts_[kLanes / kWidth];
 };
 
-// Calls work(part, values) for every vector; the last sixteen are filled up with zeros, which add nothing.
+// Calls work(part, values) for every SIMD vector; the last group of sixteen is padded with zeros, which do not change
+// the sums.
 template <class Work>
 HWY_INLINE void for_each_vector(const float* values, std::size_t count, Work&& work) {
   std::size_t i = 0;
@@ -82,7 +83,7 @@ double rounding_loss(const float* values, std::size_t count, float scale, float 
   for_each_vector(values, count, [&](std::size_t part, Float value) {
     const Float quotient = hn::Div(value, scales);
     const Float code = hn::Round(hn::Min(hn::Max(quotient, hn::Neg(top)), top));
-    const Float error = hn::Sub(quotient, code);  // in scales, so that no square leaves the range of a float
+    const Float error = hn::Sub(quotient, code);  // in units of the scale, so that no square overflows
     loss.add(part, hn::Mul(error, error));
   });
   const auto wide = static_cast<double>(scale);

@@ -32,7 +32,7 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using Longs = hn::CappedTag<std::uint64_t, 8>;
 
-#if HWY_TARGET == HWY_SCALAR  // has no product of even lanes
+#if HWY_TARGET == HWY_SCALAR  // has no MulEven
 constexpr std::size_t kWidth = 1;
 struct Blocks {
   PhiloxBlock words;
@@ -50,7 +50,7 @@ constexpr hn::Rebind<std::uint32_t, Longs> kHalfInts;
 constexpr std::size_t kWidth = hn::MaxLanes(kLongs);
 using Long = hn::Vec<Longs>;
 
-// One block a 64-bit lane, each word in the low half; what is in the high halves does not matter.
+// One Philox block for each 64-bit lane; each word is in the low half of the lane, and the high halves are arbitrary.
 struct Blocks {
   Long word0, word1, word2, word3;
 };

@@ -8,14 +8,14 @@
 namespace sparsewire::kernels {
 namespace {
 
-constexpr int kDigitBits = 11;     // 2048 counters of 4 bytes stay in the first-level cache
-constexpr std::size_t kFew = 512;  // below this, clearing and walking the counters costs more than it saves
+constexpr int kDigitBits = 11;     // 2048 counters of 4 bytes stay in the L1 cache
+constexpr std::size_t kFew = 512;  // below this, clearing and scanning the counters costs more than it saves
 
 }  // namespace
 
 // Radix select from the top digit of (key - lowest key): each round keeps the keys of one bucket only.
 Kth kth_largest(const std::uint32_t* keys, std::size_t n, std::size_t k, std::uint32_t* scratch) noexcept {
-  std::size_t above = 0;  // keys known to be larger than all that are left
+  std::size_t above = 0;  // keys that are known to be larger than all remaining ones
   while (n > kFew) {
     std::uint32_t low = keys[0];
     std::uint32_t high = keys[0];
@@ -32,7 +32,7 @@ Kth kth_largest(const std::uint32_t* keys, std::size_t n, std::size_t k, std::ui
     if (shift == 0) return {low + static_cast<std::uint32_t>(bucket), above};
     std::size_t kept = 0;
     for (std::size_t i = 0; i < n; ++i) {
-      const std::uint32_t key = keys[i];  // scratch may be where the keys are
+      const std::uint32_t key = keys[i];  // `scratch` and `keys` may be the same array
       scratch[kept] = key;
       kept += static_cast<std::size_t>((key - low) >> shift == bucket);
     }
@@ -45,7 +45,7 @@ Kth kth_largest(const std::uint32_t* keys, std::size_t n, std::size_t k, std::ui
   return {key, above + static_cast<std::size_t>(std::count_if(scratch, scratch + n, [&](auto x) { return x > key; }))};
 }
 
-// Both sides are written for every candidate, and only one of the two places moves on: no branch to mispredict.
+// Every candidate is written to both lists, and only one of the two write positions advances: no branch to mispredict.
 std::size_t split(Kth kth, std::size_t k, std::size_t n, std::uint32_t* indices, float* values,
                   const std::uint32_t* keys, std::uint32_t* lost_indices, float* lost_values) noexcept {
   std::size_t equals_left = k - kth.above;

@@ -1,6 +1,6 @@
 #include "kernels/simd.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -21,14 +21,14 @@ std::string lower_case(std::string name) {
 
 std::string name_of(std::int64_t target) { return lower_case(hwy::TargetName(target)); }
 
-// Compiled in and able to run here. What the processor can do does not change, so a forced level is left out of
-// account.
+// The targets that are compiled in and that this processor supports. Evaluated once, so that it does not depend on a
+// level that was forced later.
 std::int64_t runnable() {
   static const std::int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
   return targets;
 }
 
-// Highway numbers better targets lower.
+// Highway gives better targets lower bits.
 std::vector<std::int64_t> targets_slowest_first() {
   std::vector<std::int64_t> targets;
   for (int bit = 62; bit >= 0; --bit) {
@@ -55,21 +55,18 @@ std::string simd_level() {
 void force_simd(std::string_view level) {
   const std::string wanted_name = lower_case(std::string(level));
   std::int64_t wanted = 0;
-  std::string valid = "auto";
   for (const std::int64_t target : targets_slowest_first()) {
-    const std::string name = name_of(target);
-    if (name == wanted_name) wanted = target;
-    valid += ", " + name;
+    if (name_of(target) == wanted_name) wanted = target;
   }
   if (wanted == 0 && wanted_name != "auto") {
-    throw UsageError(fmt::format("SPARSEWIRE_SIMD={} is not one of {}", level, valid));
+    throw UsageError(fmt::format("SPARSEWIRE_SIMD={} is not one of auto, {}", level, fmt::join(simd_levels(), ", ")));
   }
-  hwy::SetSupportedTargetsForTest(wanted);  // 0: whatever the processor has
+  hwy::SetSupportedTargetsForTest(wanted);  // 0: all that the processor supports
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
 void choose_simd() {
-  static std::once_flag once;  // a failed choice throws again at the next call
+  static std::once_flag once;  // if this throws, the next call tries again
   std::call_once(once, [] {
     runnable();
     if (const std::string level = environment::simd(); level != "auto") force_simd(level);

@@ -1,4 +1,4 @@
-// Which instruction set the kernels run on: the best there is, or the one that SPARSEWIRE_SIMD names.
+// The instruction set of the kernels: the best that the processor supports, or the one that SPARSEWIRE_SIMD names.
 #pragma once
 
 #include <string>
@@ -7,17 +7,19 @@
 
 namespace sparsewire::kernels {
 
-// The levels that this build holds and this machine can run, slowest first ("scalar", "ssse3", "sse4", "avx2", "avx3",
-// ...).
+// The levels that this build contains and this machine can run, slowest first: "scalar", "ssse3", "sse4", "avx2",
+// "avx3", ...
 std::vector<std::string> simd_levels();
 
-// The one in use.
+// The level in use.
 std::string simd_level();
 
-// Reads SPARSEWIRE_SIMD once; call before the first kernel. Throws UsageError if it names no level of simd_levels().
+// Reads SPARSEWIRE_SIMD once; must be called before the first kernel. Throws UsageError if the variable names a level
+// that is not in simd_levels().
 void choose_simd();
 
-// For tests: from now on `level`, or the best for "auto". Throws UsageError. THREADS: no kernel may be running.
+// For tests: uses `level` from now on, or the best level for "auto". Throws UsageError if it is not in simd_levels().
+// THREADS: no kernel may be running.
 void force_simd(std::string_view level);
 
 }  // namespace sparsewire::kernels

@@ -4,7 +4,7 @@
 
 #include "core/half.h"
 
-// Vectors in arrays need a size known at compile time; Arm machines with SVE run the NEON code.
+// Arrays of SIMD vectors need a size known at compile time; so Arm machines with SVE run the NEON code.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/sweep.cc"
@@ -16,11 +16,11 @@
 namespace sparsewire::kernels {
 namespace {
 
-// Entries handled between two looks at the masks. 1024 keeps memory, gradient and masks in the first-level cache and
-// the scalar part out of the way of the streaming one: at 1 % it took 0.9 of the time of 4096, and 0.75 of taking
-// entries out vector by vector (docs/benchmarks.md).
+// Entries that the vector loop accumulates before the scalar loop takes out the large ones. With 1024, memory, gradient
+// and masks stay in the L1 cache, and the two loops do not disturb each other: at a ratio of 1 % this took 0.9 of the
+// time of 4096, and 0.75 of the time of taking entries out vector by vector (docs/benchmarks.md).
 constexpr std::size_t kStretch = 1024;
-constexpr std::size_t kWord = 64;
+constexpr std::size_t kWord = 64;  // entries for each word of the mask
 
 inline float as_float(const float* numbers, std::size_t i) noexcept { return numbers[i]; }
 
@@ -33,7 +33,7 @@ struct F16 {
 inline float as_float(const Bf16* numbers, std::size_t i) noexcept { return from_bf16(numbers[i].bits); }
 inline float as_float(const F16* numbers, std::size_t i) noexcept { return from_f16(numbers[i].bits); }
 
-// The sum and its inverse, for one entry. Factors that are 1 change nothing: multiplying by them is exact.
+// Accumulation and its inverse, for one entry. Factors of 1 need no special case: multiplying by them is exact.
 template <class T>
 inline float accumulated(const Gradient& gradient, const float* memory, std::size_t i) noexcept {
   return gradient.decay * memory[i] + gradient.scale * as_float(static_cast<const T*>(gradient.data), i);
@@ -81,7 +81,7 @@ constexpr Doubles kDoubles;
 constexpr HalfFloats kHalfFloats;
 constexpr std::size_t kWidth = hn::MaxLanes(kFloats);
 constexpr std::size_t kDoubleWidth = hn::MaxLanes(kDoubles);
-constexpr std::size_t kVectors = kLanes / kWidth;  // vectors to a group of kLanes entries
+constexpr std::size_t kVectors = kLanes / kWidth;  // SIMD vectors in a group of kLanes entries
 
 HWY_INLINE Float load(const float* at) { return hn::LoadU(kFloats, at); }
 
@@ -103,9 +103,9 @@ HWY_INLINE Float load(const F16* at) {
   return hn::Or(hn::BitCast(kFloats, hn::Or(hn::BitCast(u, special), sign)), magnitude);
 }
 
-// lanes += a*a for the group of kLanes entries whose vector number `v` is a.
+// lanes += a*a, where `a` is vector number `v` of a group of kLanes entries.
 HWY_INLINE void add_squares(Float a, std::size_t v, Double* sums) {
-#if HWY_TARGET == HWY_SCALAR  // one lane has no halves
+#if HWY_TARGET == HWY_SCALAR  // a vector of one lane has no halves
   const Double wide = hn::PromoteTo(kDoubles, a);
   sums[v] = hn::MulAdd(wide, wide, sums[v]);
 #else
@@ -118,7 +118,7 @@ HWY_INLINE void add_squares(Float a, std::size_t v, Double* sums) {
 
 constexpr std::size_t kSums = kLanes / kDoubleWidth;
 
-// The squares' lanes in registers, for the time of a stretch.
+// Keeps the lanes of the sum of squares in registers during a stretch.
 struct Sums {
   Double at[kSums];
 
@@ -146,8 +146,8 @@ HWY_INLINE void store_mask(hn::Mask<Floats> mask, std::size_t v, std::uint64_t& 
   }
 }
 
-// The sums of one word of 64 entries: stores those below the threshold, and a mask of the others, whose memory still
-// is what it was.
+// Accumulates the 64 entries of one word. Stores the sums below the threshold, and returns a mask of the other entries,
+// whose memory is not changed yet.
 template <class T, bool kPlain>
 HWY_INLINE std::uint64_t accumulate_word(const Gradient& gradient, std::size_t first, float* HWY_RESTRICT memory,
                                          hn::Vec<Ints> below, Sums& sums) {
@@ -168,7 +168,7 @@ HWY_INLINE std::uint64_t accumulate_word(const Gradient& gradient, std::size_t f
   return word;
 }
 
-// The last entries of a block, fewer than a word: the same, one by one.
+// The same for the last entries of a block, fewer than a word: one by one.
 template <class T>
 HWY_INLINE std::uint64_t accumulate_rest(const Gradient& gradient, std::size_t first, std::size_t n, float* memory,
                                          std::uint32_t threshold, double* lanes) {
@@ -184,8 +184,8 @@ HWY_INLINE std::uint64_t accumulate_rest(const Gradient& gradient, std::size_t f
   return word;
 }
 
-// Moves the words that are not zero to the front, and their numbers to `where`; a branch for each would be mispredicted
-// about half the time at 1 %.
+// Writes the numbers of the words that are not zero to `where` and returns how many there are. Without a branch, which
+// would be mispredicted about half the time at a ratio of 1 %.
 HWY_INLINE std::size_t squeeze(const std::uint64_t* words, std::size_t n, std::uint8_t* where) {
   std::size_t count = 0;
   for (std::size_t w = 0; w < n; ++w) {
@@ -195,7 +195,8 @@ HWY_INLINE std::size_t squeeze(const std::uint64_t* words, std::size_t n, std::u
   return count;
 }
 
-// Undoes a stretch in which a sum is not finite; `taken` of its large entries, of which `values` were, are out already.
+// Takes a stretch back in which a sum is not finite. The first `taken` of its large entries are already in `indices`
+// and `values`; the memory of the other large entries was not changed.
 template <class T>
 void revert_stretch(const Gradient& gradient, std::size_t first, std::size_t n, float* memory,
                     const std::uint64_t* words, const std::uint32_t* indices, const float* values, std::size_t taken) {
@@ -206,7 +207,7 @@ void revert_stretch(const Gradient& gradient, std::size_t first, std::size_t n, 
   for (std::size_t t = 0; t < taken; ++t) memory[indices[t]] = reverted<T>(gradient, values[t], indices[t]);
 }
 
-// Puts back what was taken from [first, first + n) and takes the gradient out again.
+// Takes back the entries [first, first + n): puts the taken entries back and subtracts the gradient.
 template <class T>
 void revert(const Gradient& gradient, std::size_t first, std::size_t n, float* memory, const std::uint32_t* indices,
             const float* values, std::size_t taken) {
@@ -303,7 +304,7 @@ std::size_t accumulate_into_typed(const Gradient& gradient, std::size_t first, s
   const T* numbers = static_cast<const T*>(gradient.data);
   const auto scale = hn::Set(kFloats, gradient.scale);
   const auto decay = hn::Set(kFloats, gradient.decay);
-  auto top = hn::Zero(kInts);  // the largest key seen: one look at the end tells whether all is finite
+  auto top = hn::Zero(kInts);  // the largest key so far: checked once, at the end, to see whether all sums are finite
   std::uint32_t top_of_rest = 0;
   Sums sums(lanes);
   const std::size_t whole = n / kLanes * kLanes;

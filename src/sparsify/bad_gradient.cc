@@ -16,7 +16,7 @@ void throw_bad_gradient(std::string_view who, const SifterContext& context, std:
                           : fmt::format("index {} (tensor '{}', entry {})", index, tensor.name, index - tensor.begin);
   const std::string what = kernels::key_of(number) >= kernels::kInfinityKey
                                ? fmt::format("the gradient is {}", number)
-                               : fmt::format("memory {} and gradient {} overflow", memory[index], number);
+                               : fmt::format("the sum of memory {} and gradient {} overflows", memory[index], number);
   throw BadGradient(
       fmt::format("[{}] rank {}, step {}: at {} {}; the step was taken back", who, context.rank, step, where, what),
       context.rank, step, index);

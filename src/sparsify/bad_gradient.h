@@ -1,4 +1,4 @@
-// The error for a gradient that must not enter the memory, in the words of the user: which rank, step, tensor, number.
+// The error for a gradient that must not enter the error memory. It names rank, step, tensor, entry and value.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace sparsewire {
 
-// Throws BadGradient. `memory` is as it was before the step.
+// Throws BadGradient. `who` is the name of the sparsifier. REQUIRES: `memory` has its values from before the step.
 [[noreturn]] void throw_bad_gradient(std::string_view who, const SifterContext& context, std::uint64_t step,
                                      const Gradient& gradient, std::span<const float> memory, std::size_t index);
 

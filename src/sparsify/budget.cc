@@ -13,7 +13,7 @@ std::size_t count_of(double ratio, std::size_t n) noexcept {
 Budget::Budget(Spec& spec, std::size_t model_size, bool per_unit, std::size_t limit)
     : model_size_(model_size), per_unit_(per_unit) {
   const auto ratio = spec.number("ratio", kRatioRange);
-  const auto k = spec.integer("k", 1, std::max<std::size_t>(1, limit));  // with nothing to choose from, any k will do
+  const auto k = spec.integer("k", 1, std::max<std::size_t>(1, limit));  // for an empty model k does not matter
   if (ratio.has_value() == k.has_value()) {
     spec.fail_on_finish(ratio ? "takes ratio= or k=, not both" : "needs ratio= in (0, 1] or k= at least 1");
   }
@@ -21,8 +21,8 @@ Budget::Budget(Spec& spec, std::size_t model_size, bool per_unit, std::size_t li
   k_ = k.value_or(0);
   const auto from = spec.number("warmup_from", kRatioRange);
   const auto steps = spec.integer("warmup_steps", 1, std::uint64_t{1} << 53);
-  if (from.has_value() != steps.has_value()) spec.fail("warmup_from= and warmup_steps= go together");
-  if (from && !ratio) spec.fail("warmup_from= goes with ratio=, not with k=");
+  if (from.has_value() != steps.has_value()) spec.fail("needs both warmup_from= and warmup_steps=, or neither");
+  if (from && !ratio) spec.fail("warmup_from= needs ratio=, not k=");
   warmup_from_ = from.value_or(0);
   warmup_steps_ = steps.value_or(0);
 }

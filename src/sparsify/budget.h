@@ -1,4 +1,4 @@
-// How many entries a unit may send: the keys ratio=, k=, warmup_from= and warmup_steps= that many sparsifiers share.
+// How many entries a unit sends: the keys ratio=, k=, warmup_from= and warmup_steps=, which many sparsifiers have.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,13 @@ std::size_t count_of(double ratio, std::size_t n) noexcept;
 
 class Budget {
  public:
-  // Reads the keys. `k` counts over `model_size` entries, a unit of fewer gets its share; with `per_unit` it counts for
-  // each unit by itself. `limit` is what k may be at most. Throws UsageError.
+  // Reads the keys. `k=` applies to `model_size` entries, and a smaller unit gets its share of it; with `per_unit` it
+  // applies to each unit separately. `limit` is the largest k that is allowed. Throws UsageError.
   Budget(Spec& spec, std::size_t model_size, bool per_unit, std::size_t limit);
 
+  // The entries that a unit of `unit_size` sends in a step.
   std::size_t k(std::uint64_t step, std::size_t unit_size) const noexcept;
-  // The ratio of a step, warm-up included; 0 if k= was given.
+  // The ratio of a step, including the warm-up; 0 if k= was given.
   double ratio(std::uint64_t step) const noexcept;
 
  private:

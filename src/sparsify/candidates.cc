@@ -24,12 +24,13 @@ const Score& magnitude_score() noexcept {
 
 void Candidates::reserve(std::size_t capacity) {
   if (capacity <= this->capacity()) return;
-  capacity = std::max(capacity, this->capacity() + this->capacity() / 2);  // the steady state allocates nothing
+  capacity = std::max(
+      capacity, this->capacity() + this->capacity() / 2);  // grows by half, so that the steady state allocates nothing
   values_.reserve(capacity, size_);
   keys_.reserve(capacity);
   lost_indices_.reserve(capacity + 1);
   lost_values_.reserve(capacity + 1);
-  indices_.reserve(capacity, size_);  // last: capacity() speaks for all
+  indices_.reserve(capacity, size_);  // last: capacity() must hold for all of them if one throws
 }
 
 void Candidates::append(const Candidates& others) {
@@ -39,7 +40,7 @@ void Candidates::append(const Candidates& others) {
   size_ += others.size_;
 }
 
-// From the back, so that it needs no other room.
+// Merges from the end, so that it needs no other array.
 void Candidates::merge(const Candidates& others) {
   reserve(size_ + others.size_);
   std::size_t mine = size_;

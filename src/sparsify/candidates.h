@@ -1,4 +1,4 @@
-// Entries that came out of the memory and may have to go back: what a pass finds, before the best are chosen.
+// Entries that a pass has taken out of the error memory. The best of them are sent, and the others go back.
 #pragma once
 
 #include <cstddef>
@@ -8,16 +8,16 @@
 
 namespace sparsewire {
 
-// How candidates are ranked: larger keys are better.
+// Ranks candidates: larger keys are better.
 class Score {
  public:
   virtual ~Score() = default;
-  // ENSURES: keys[i] <= the key of |values[i]|.
+  // Sets keys[i] for candidate i. ENSURES, if TopSelector is to use it: keys[i] <= kernels::key_of(values[i]).
   virtual void rank(const std::uint32_t* indices, const float* values, std::size_t n,
                     std::uint32_t* keys) const noexcept = 0;
 };
 
-// By magnitude.
+// Ranks by magnitude.
 const Score& magnitude_score() noexcept;
 
 class Candidates {
@@ -31,22 +31,23 @@ class Candidates {
   void reserve(std::size_t capacity);
   void clear() noexcept { size_ = 0; }
 
-  // Where a kernel may write the next entries, and how many it wrote. REQUIRES: capacity for them.
+  // A kernel writes the next entries to next_index() and next_value(); then added() says how many. REQUIRES: capacity.
   std::uint32_t* next_index() noexcept { return indices_.data() + size_; }
   float* next_value() noexcept { return values_.data() + size_; }
   void added(std::size_t count) noexcept { size_ += count; }
 
+  // Appends a list whose indices are all larger.
   void append(const Candidates& others);
-  // Joins two lists, both in the order of their indices.
+  // Merges two lists that are sorted by index.
   void merge(const Candidates& others);
 
   void rank(const Score& score) noexcept { score.rank(indices_.data(), values_.data(), size_, keys_.data()); }
 
-  // Keeps the k with the largest keys, of equals the lower index; the others go back into the memory.
-  // REQUIRES: rank() was called; k >= 1. Returns the k-th key, or 0 if there are fewer than k.
+  // Keeps the k entries with the largest keys, among equals those with the lower index; the others go back into the
+  // memory. Returns the k-th key, or 0 if there are fewer than k entries. REQUIRES: rank() was called; k >= 1.
   std::uint32_t keep_best(std::size_t k, float* memory) noexcept;
 
-  // All of them go back into the memory.
+  // Puts all entries back into the memory.
   void put_back(float* memory) noexcept;
 
  private:
@@ -54,7 +55,7 @@ class Candidates {
   Buffer<std::uint32_t> indices_;
   Buffer<float> values_;
   Buffer<std::uint32_t> keys_;
-  Buffer<std::uint32_t> lost_indices_;  // also the scratch of the selection
+  Buffer<std::uint32_t> lost_indices_;  // also used as scratch by the selection
   Buffer<float> lost_values_;
 };
 

@@ -1,4 +1,4 @@
-// Keeps everything: the baseline, on the same path as the others. The vector is full and carries no indices.
+// Keeps everything: the baseline, run by the same code as the others. The vector is full and has no indices.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ class Dense final : public Sparsifier {
     out.dim = context_.layout.dim();
     out.indices.clear();
     out.draw.units.clear();
-    out.values.resize(gradient.size);  // not cleared first: that would fill it with zeros in every step
+    out.values.resize(gradient.size);  // without clear(): that would fill it with zeros in every step
     for_each_block([&](std::size_t b, const Block& block) {
       std::array<double, kernels::kLanes> lanes{};
       bad_[b] =

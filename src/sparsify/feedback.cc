@@ -7,13 +7,13 @@
 namespace sparsewire {
 namespace {
 
-// What a step that is taken back divides by: not so small that the quotient overflows.
+// Taking a step back divides by decay or momentum. The limit keeps the quotient from overflowing.
 constexpr Range kFactorRange{.min = 1e-6, .max = 1};
 
 }  // namespace
 
-Feedback parse_feedback(std::string_view text_of_spec) {
-  Spec spec(text_of_spec);
+Feedback parse_feedback(std::string_view spec_text) {
+  Spec spec(spec_text);
   Feedback feedback;
   if (spec.name() == "ef") {
     feedback.kind = Feedback::Kind::ef;

@@ -1,4 +1,5 @@
-// Keeps k entries drawn at random without replacement, whatever their values, zeros included: the draw is the message.
+// Keeps k entries drawn at random without replacement, whatever their values. Entries that are zero are sent too, so
+// that the receiver can draw the same indices.
 //
 // With `shared=true` all workers draw the same indices.
 #include "core/philox.h"
@@ -20,7 +21,8 @@ class RandomK final : public UnitSparsifier {
         rank_(spec.flag("shared", false) ? 0 : static_cast<std::uint32_t>(context.rank)) {}
 
  private:
-  // Lets the codec send no index. Small tensors that go dense are not drawn, so then it cannot.
+  // Records how the indices are drawn, so that the codec can send the seed instead of them. Not possible if small
+  // tensors are sent densely: their entries are not drawn.
   void begin(const Gradient& /*gradient*/, SparseVector& out) override {
     if (sparse_size() < context().layout.dim()) return;
     out.draw.seed = seed_;

@@ -30,10 +30,11 @@ std::span<const SparsifierInfo> sparsifiers() noexcept { return kInfos; }
 std::unique_ptr<Sparsifier> make_sparsifier(std::string_view spec_text, const SifterContext& context) {
   Spec spec(spec_text);
   if (context.ranks < 1 || context.rank < 0 || context.rank >= context.ranks) {
-    throw UsageError(fmt::format("[{}] rank {} of {} is not in [0, ranks)", spec.name(), context.rank, context.ranks));
+    throw UsageError(fmt::format("[{}] rank={} with ranks={}: the rank must be in [0, ranks)", spec.name(),
+                                 context.rank, context.ranks));
   }
   if (!Range{.min = 0, .max = 1}.holds(context.weight)) {
-    throw UsageError(fmt::format("[{}] weight {} is not in [0, 1]", spec.name(), context.weight));
+    throw UsageError(fmt::format("[{}] weight={} is not in [0, 1]", spec.name(), context.weight));
   }
   kernels::choose_simd();  // may throw; the kernels must not
   auto sparsifier = kMakers[find_by_name(kInfos, spec.name(), "a sparsifier")](spec, context);

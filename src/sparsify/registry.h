@@ -1,4 +1,4 @@
-// The factories behind the names: one for each line of sparsifiers.def, each defined in the file of that name.
+// The factories of the sparsifiers: one for each line of sparsifiers.def, defined in the file <name>.cc.
 #pragma once
 
 #include <memory>

@@ -1,12 +1,13 @@
-// Top-k whose scores learn from what the other workers made of last round's entries.
+// Top-k with scores that take the update of the last round into account.
 //
-// Bereyhi, Liang, Boudreau, Afana, Regularized Top-k, 2025 (arXiv 2501.05633). An entry that the others cancelled is
-// worth less than its magnitude says:
+// Bereyhi, Liang, Boudreau, Afana, Regularized Top-k, 2025 (arXiv 2501.05633). An entry that the other workers
+// cancelled in the last round gets a lower score than its magnitude:
 //
 //   score = |a| * tanh(|1 + Delta| / mu),   Delta = (G - w*s) / (w*s) in form a, (G - w*s) / (w*a) in form b,
 //
-// at the entries sent last round (s: what was sent, G: what all together made of it, w: this worker's weight), and
-// Delta = q, very large, elsewhere: there it is plain Top-k. Only last round's entries are remembered: O(k).
+// at the entries sent in the last round (s: the value sent, G: the update of all workers, w: this worker's weight), and
+// Delta = q, a very large number, at all others: there the score is the magnitude, as in Top-k. Only the entries of the
+// last round are stored: O(k).
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -23,7 +24,7 @@
 namespace sparsewire {
 namespace {
 
-// What happened to one entry in the last round.
+// One entry in the last round: what was sent, and the update of all workers.
 struct LastRound {
   std::uint32_t index;
   float sent;
@@ -35,9 +36,9 @@ class Regularised final : public Score {
   Regularised(double weight, double mu, double q, bool form_b)
       : weight_(weight), mu_(mu), form_b_(form_b), factor_if_not_sent_(factor(1 + q)) {}
 
-  std::vector<LastRound> last_round;  // ascending; empty before the first round, and for who never observes
+  std::vector<LastRound> last_round;  // by index; empty before the first observe()
 
-  // A factor of at most 1 never lifts a score above its magnitude.
+  // The factors are at most 1, so that no score exceeds the magnitude.
   void rank(const std::uint32_t* indices, const float* values, std::size_t n,
             std::uint32_t* keys) const noexcept override {
     for (std::size_t i = 0; i < n; ++i) keys[i] = kernels::key_of(factor_if_not_sent_ * std::abs(values[i]));
@@ -76,11 +77,11 @@ class RegTopK final : public UnitSparsifier {
 
   void observe(const SparseVector& sent, std::span<const float> update_at_sent) override {
     if (!sent.is_valid() || update_at_sent.size() != sent.size()) {
-      throw UsageError("[regtopk] observe needs entries in ascending order and one update for each");
+      throw UsageError("[regtopk] observe() needs a valid SparseVector and one update for each of its entries");
     }
     score_.last_round.clear();
     for (std::size_t i = 0; i < sent.size(); ++i) {
-      if (sent.values[i] == 0) continue;  // rounded away by the codec: nothing was sent
+      if (sent.values[i] == 0) continue;  // rounded to zero by the codec: nothing was sent
       score_.last_round.push_back({sent.index(i), sent.values[i], update_at_sent[i]});
     }
     observed_ = true;
@@ -98,7 +99,7 @@ class RegTopK final : public UnitSparsifier {
   }
 
   void begin(const Gradient& /*gradient*/, SparseVector& /*out*/) override {
-    if (!observed_) score_.last_round.clear();  // nobody told what became of the last round
+    if (!observed_) score_.last_round.clear();  // the update of the last round is not known
   }
 
   std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const Gradient& gradient, float* memory,
@@ -129,7 +130,7 @@ class RegTopK final : public UnitSparsifier {
 
   Budget budget_;
   Regularised score_;
-  bool observed_ = false;  // observe came after the last sift
+  bool observed_ = false;  // observe() was called after the last sift
   bool observed_before_ = false;
   TopSelector top_;
 };

@@ -1,7 +1,7 @@
-// Keeps a random k of the r entries of largest magnitude, drawn anew in every step by every worker.
+// Keeps k random entries of the r entries of largest magnitude; every worker draws them again in every step.
 //
 // Barnes, Inan, Isik, Ozgur, rTop-k: a statistical estimation approach to distributed SGD, 2020. r = k is Top-k, r = d
-// is Random-k. Of the r, those k with the smallest hash of (seed, role, rank, step, index) go.
+// is Random-k. Of the r entries, the k with the smallest hash of (seed, role, rank, step, index) are sent.
 #include <fmt/core.h>
 
 #include <cmath>
@@ -16,7 +16,7 @@
 namespace sparsewire {
 namespace {
 
-// The smallest hash is the best.
+// Ranks by a random hash: the smallest is the best.
 class RandomScore final : public Score {
  public:
   explicit RandomScore(const Stream& stream) : stream_(stream) {}

@@ -9,17 +9,19 @@
 namespace sparsewire {
 namespace {
 
-// Entries given to a kernel at a time: room is checked between pieces.
+// Entries that a kernel processes at a time. Between pieces, the pass checks whether its lists have room.
 constexpr std::size_t kPiece = 8192;
-// Random-k picks its entries from a piece when the kernel is done with it, while it is in the first-level cache.
+// For Random-k, which takes its entries out of a piece after the kernel, while the piece is in the L1 cache.
 constexpr std::size_t kSmallPiece = 2048;
 
 constexpr std::size_t kSampleLeast = 4096;
-constexpr std::size_t kSampleMost = 65536;  // two cache misses each: about a tenth of the time of a pass over 25M
+constexpr std::size_t kSampleMost =
+    65536;  // two cache misses for each: about a tenth of the time of a pass over 25M entries
 
 std::size_t sample_size(std::size_t n) { return std::min(n, std::clamp(n / 64, kSampleLeast, kSampleMost)); }
 
-// Room in each thread's list before the best k are chosen: enough that choosing is rare and costs little an entry.
+// The capacity of each thread's list; when it is full, the best k are chosen. Large enough that this is rare, and cheap
+// per entry.
 std::size_t room_for(std::size_t k, std::size_t n) { return std::min(2 * k + 2 * kPiece, n) + 2 * kPiece; }
 
 float sum_at(const Gradient* gradient, const float* memory, std::size_t i) {
@@ -27,7 +29,7 @@ float sum_at(const Gradient* gradient, const float* memory, std::size_t i) {
   return gradient->decay * memory[i] + gradient->scale * kernels::number_at(*gradient, i);
 }
 
-// The sample of the blocks from `block` + `offset` on, up to `end_block`; see SiftPass::sample.
+// SiftPass::sample for the entries from `offset` of block `block` up to the block `end_block`.
 std::uint32_t sample_blocks(const Unit& unit, std::size_t block, std::size_t offset, std::size_t end_block,
                             const Gradient* gradient, const float* memory, std::size_t k, std::uint32_t* keys) {
   std::size_t n = 0;
@@ -35,8 +37,8 @@ std::uint32_t sample_blocks(const Unit& unit, std::size_t block, std::size_t off
   n -= offset;
   const std::size_t size = sample_size(n);
   if (size == 0) return kernels::kLowestKey;
-  // One position in each of `size` equal stretches, moved about inside it by the golden ratio, so that no period of the
-  // model's layout coincides with it.
+  // One position in each of `size` equal stretches. Its place within the stretch changes by the golden ratio, so that
+  // the positions do not coincide with a period of the model's layout.
   const double stretch = static_cast<double>(n) / static_cast<double>(size);
   std::size_t passed = 0;  // entries before the current block, counted from `offset` of the first
   double jitter = 0;
@@ -52,7 +54,7 @@ std::uint32_t sample_blocks(const Unit& unit, std::size_t block, std::size_t off
     keys[s] = kernels::key_of(sum_at(gradient, memory, unit.blocks[block].begin + offset + (position - passed)));
   }
   std::size_t rank = k;
-  if (size < n) {  // four standard deviations below the k-th: too low costs little, too high a second pass
+  if (size < n) {  // four standard deviations below the k-th: too low costs little, too high costs a second pass
     const double hits = static_cast<double>(k) * static_cast<double>(size) / static_cast<double>(n);
     rank = static_cast<std::size_t>(std::ceil(hits + 4 * std::sqrt(hits) + 4));
   }
@@ -74,7 +76,7 @@ void SiftPass::divide(const Unit& unit, std::uint32_t threshold) {
     part.block = part.first_block;
     part.offset = 0;
     part.lanes.fill(0);
-    part.threshold = part.sure = threshold;
+    part.threshold = part.complete_from = threshold;
     part.resampled = part.full = false;
     part.bad = kernels::kNoneBad;
     part.found.clear();
@@ -96,7 +98,7 @@ void SiftPass::walk(const Unit& unit, Part& part, std::size_t most, Piece piece)
   }
 }
 
-// Waking the pool costs more than a block does: a unit of one is handled here.
+// A unit of one block runs on the calling thread: waking the pool would cost more.
 template <class Work>
 void SiftPass::for_each_part(const Unit& unit, Work work) {
   if (pool_ == nullptr || unit.blocks.size() <= 1) {
@@ -125,7 +127,7 @@ std::optional<std::size_t> SiftPass::take_all(const Unit& unit, const Gradient& 
     });
     full = false;
     try {
-      for (Part& part : parts_) {  // here, not on the pool's threads: this may throw
+      for (Part& part : parts_) {  // here and not on the pool's threads, because it may throw
         if (!part.full) continue;
         full = true;
         part.found.reserve(2 * part.found.size() + 2 * kPiece);
@@ -138,11 +140,11 @@ std::optional<std::size_t> SiftPass::take_all(const Unit& unit, const Gradient& 
   return finish(unit, gradient, memory, found);
 }
 
-// The list is full: only the k best of it can be among the k best of all, and of what is still to come only what is
-// better than the worst of these (an equal would have the higher index). The first time, a look ahead says how much
-// better than that it probably has to be.
-void SiftPass::tighten(const Unit& unit, const Gradient* gradient, float* memory, std::size_t k, const Score& score,
-                       Part& part) noexcept {
+// Called when the list is full. Only the k best of the list can be among the k best of the unit, and of the entries
+// still to come only those that are better than the k-th of the list (an equal one has a higher index). At the first
+// time, a sample of the entries to come gives an estimate that may be higher still.
+void SiftPass::raise_threshold(const Unit& unit, const Gradient* gradient, float* memory, std::size_t k,
+                               const Score& score, Part& part) noexcept {
   part.found.rank(score);
   const std::uint32_t kth = part.found.keep_best(k, memory);
   part.threshold = std::max(part.threshold, kth + 1);
@@ -152,19 +154,19 @@ void SiftPass::tighten(const Unit& unit, const Gradient* gradient, float* memory
       sample_blocks(unit, part.block, part.offset, part.end_block, gradient, memory, k, part.sampled.data());
   if (ahead <= part.threshold) return;
   part.threshold = ahead;
-  part.sure = std::max(part.sure, ahead);
+  part.complete_from = std::max(part.complete_from, ahead);
 }
 
 template <class Take>
 void SiftPass::walk_limited(const Unit& unit, const Gradient* gradient, float* memory, std::size_t k,
                             const Score& score, Part& part, Take take) noexcept {
   walk(unit, part, kPiece, [&](std::size_t first, std::size_t n) {
-    if (part.found.capacity() < part.found.size() + n) tighten(unit, gradient, memory, k, score, part);
+    if (part.found.capacity() < part.found.size() + n) raise_threshold(unit, gradient, memory, k, score, part);
     return take(first, n);
   });
 }
 
-// `found` must hold what it has after a pass that fell short, and what a second one brings.
+// `found` must have room for the result of a first pass that did not find enough, and for that of a second pass.
 void SiftPass::reserve_limited(const Unit& unit, std::size_t k, Candidates& found) {
   const std::size_t room = room_for(k, unit.size);
   found.reserve(k + room);
@@ -174,10 +176,10 @@ void SiftPass::reserve_limited(const Unit& unit, std::size_t k, Candidates& foun
   }
 }
 
-std::uint32_t SiftPass::sure() const noexcept {
-  std::uint32_t sure = 0;
-  for (const Part& part : parts_) sure = std::max(sure, part.sure);
-  return sure;
+std::uint32_t SiftPass::complete_from() const noexcept {
+  std::uint32_t threshold = 0;
+  for (const Part& part : parts_) threshold = std::max(threshold, part.complete_from);
+  return threshold;
 }
 
 std::optional<std::size_t> SiftPass::take_best(const Unit& unit, const Gradient& gradient, float* memory, std::size_t k,
@@ -194,7 +196,7 @@ std::optional<std::size_t> SiftPass::take_best(const Unit& unit, const Gradient&
       return part.bad == kernels::kNoneBad;
     });
   });
-  threshold = sure();
+  threshold = complete_from();
   return finish(unit, gradient, memory, found);
 }
 
@@ -203,7 +205,7 @@ void SiftPass::take_more(const Unit& unit, float* memory, std::size_t k, const S
   divide(unit, threshold);
   reserve_limited(unit, k, found);
   for_each_part(unit, [&](Part& part) {
-    part.resampled = true;  // no look ahead: this pass has to find what the guesses missed
+    part.resampled = true;  // no estimate: this pass has to find what the estimates missed
     walk_limited(unit, nullptr, memory, k, score, part, [&](std::size_t first, std::size_t n) {
       part.found.added(
           kernels::take(first, n, memory, part.threshold, part.found.next_index(), part.found.next_value()));
@@ -255,7 +257,8 @@ std::optional<std::size_t> SiftPass::take_at(const Unit& unit, const Gradient& g
   return finish(unit, gradient, memory, found);
 }
 
-// The end of a pass that accumulated: what the threads found as one list; or, after a bad sum, everything as it was.
+// The end of a pass that accumulates: joins the lists of the threads or, after a sum that is not finite, takes the pass
+// back.
 std::optional<std::size_t> SiftPass::finish(const Unit& unit, const Gradient& gradient, float* memory,
                                             Candidates& found) {
   std::size_t bad = kernels::kNoneBad;
@@ -276,7 +279,7 @@ std::optional<std::size_t> SiftPass::finish(const Unit& unit, const Gradient& gr
   return bad;
 }
 
-// Everything as it was before the pass, to rounding, however far it got.
+// Restores the unit as it was before the pass, up to rounding, however far the pass got.
 void SiftPass::take_back(const Unit& unit, const Gradient& gradient, float* memory) {
   for_each_part(unit, [&](Part& part) {
     part.found.put_back(memory);
@@ -287,7 +290,7 @@ void SiftPass::take_back(const Unit& unit, const Gradient& gradient, float* memo
   });
 }
 
-// Makes room first: what throws must not have moved anything.
+// Makes room first: if that throws, nothing has been moved.
 void SiftPass::collect(Candidates& found) {
   std::size_t size = 0;
   for (const Part& part : parts_) size += part.found.size();

@@ -6,7 +6,8 @@
 namespace sparsewire {
 namespace {
 
-// How many candidates the guess should let through: enough that there are hardly ever too few, few enough to sort out.
+// How many candidates a guessed threshold should give: enough that there are rarely fewer than k, and few enough that
+// the selection is cheap.
 double wanted(std::size_t k) {
   const auto count = static_cast<double>(k);
   return count + std::max(0.12 * count, 4 * std::sqrt(count) + 8);
@@ -22,8 +23,8 @@ std::optional<std::size_t> TopSelector::take(std::size_t u, const Unit& unit, co
   const std::uint32_t tried = threshold;
   if (const auto bad = pass_.take_best(unit, gradient, memory, k, score, threshold, best)) return bad;
   best.rank(score);
-  // Whatever is still in the memory scores below `threshold`, or worse than k that are out. So the k best are out as
-  // soon as k of them score at or above it.
+  // An entry that is still in the memory has a score below `threshold`, or is worse than k entries in `best`. So `best`
+  // contains the k best entries of the unit as soon as k of its scores are at or above `threshold`.
   const auto enough = [&] {
     if (best.size() < k) return false;
     const std::uint32_t* keys = best.keys();
@@ -31,7 +32,7 @@ std::optional<std::size_t> TopSelector::take(std::size_t u, const Unit& unit, co
                std::count_if(keys, keys + best.size(), [&](std::uint32_t key) { return key >= threshold; })) >= k;
   };
   const bool sufficed = enough();
-  const bool clean = guessed && threshold == tried;
+  const bool clean = guessed && threshold == tried;  // `found` shows how good the guess was
   const std::size_t found = best.size();
   for (bool sampled = false; threshold > kernels::kLowestKey && !enough(); sampled = true) {
     const std::uint32_t lower = sampled ? kernels::kLowestKey : pass_.sample(unit, nullptr, memory, k);
@@ -47,13 +48,13 @@ std::optional<std::size_t> TopSelector::take(std::size_t u, const Unit& unit, co
     best.rank(score);
   }
   kth_ = best.keep_best(k, memory);
-  if (clean) learn(guess, k, found, sufficed);
+  if (clean) adjust_margin(guess, k, found, sufficed);
   guess.threshold = std::max(kernels::magnitude_of(kth_) * (1 - guess.margin), kernels::magnitude_of(1));
   return std::nullopt;
 }
 
-// Steers the margin: the number of candidates beyond k grows about in proportion to it.
-void TopSelector::learn(Guess& guess, std::size_t k, std::size_t found, bool sufficed) const noexcept {
+// Adjusts the margin to the wanted number of candidates: the number beyond k is about proportional to the margin.
+void TopSelector::adjust_margin(Guess& guess, std::size_t k, std::size_t found, bool sufficed) const noexcept {
   const double beyond = static_cast<double>(found) - static_cast<double>(k);
   const double factor = sufficed && beyond > 0 ? (wanted(k) - static_cast<double>(k)) / beyond : 2.0;
   guess.margin = std::clamp(guess.margin * static_cast<float>(std::clamp(factor, 0.5, 2.0)), 1e-4F, 0.5F);

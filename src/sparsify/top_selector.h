@@ -1,8 +1,8 @@
-// The exact k best of a unit, in one pass over memory when all goes as usual.
+// Finds exactly the k best entries of a unit, normally in one pass over the error memory.
 //
-// The k-th magnitude hardly moves from step to step. So guess a threshold a hair below the last one, take out all that
-// lies above it, and choose among those: the guess buys speed and never decides. Where it fails, a sample of the unit
-// gives a better one, and what is still missing is fetched from the memory.
+// The k-th magnitude hardly changes from step to step. So guess a threshold slightly below the last one, take out all
+// entries above it, and choose the best k of those. The guess affects the speed, never the result: if it was too high,
+// a sample of the unit gives a lower threshold, and a second pass takes the missing entries out of the memory.
 #pragma once
 
 #include <cstddef>
@@ -22,21 +22,22 @@ class TopSelector {
 
   SiftPass& pass() noexcept { return pass_; }
 
-  // Accumulates the unit number `u` and moves its k best non-zero entries by `score` into `best`, indices ascending.
-  // Returns the lowest index at which a sum is not finite; then the unit is as it was, to rounding.
+  // Adds the gradient to unit number `u` and moves its k best non-zero entries by `score` into `best`, indices
+  // ascending. Returns the lowest index at which a sum is not finite; then the unit is as it was, up to rounding.
+  // REQUIRES: scores do not exceed magnitudes (Score::rank).
   std::optional<std::size_t> take(std::size_t u, const Unit& unit, const Gradient& gradient, float* memory,
                                   std::size_t k, const Score& score, Candidates& best);
 
-  // The k-th best key of the last take, or 0 if fewer were there.
+  // The k-th best key of the last take(), or 0 if the unit had fewer non-zero entries.
   std::uint32_t kth() const noexcept { return kth_; }
 
  private:
   struct Guess {
     float threshold = 0;   // 0: none yet
-    float margin = 0.01F;  // how far below the last k-th magnitude it lies
+    float margin = 0.01F;  // how far it is below the last k-th magnitude, as a fraction of it
   };
 
-  void learn(Guess& guess, std::size_t k, std::size_t found, bool sufficed) const noexcept;
+  void adjust_margin(Guess& guess, std::size_t k, std::size_t found, bool sufficed) const noexcept;
 
   std::vector<Guess> guesses_;  // for each unit
   SiftPass pass_;

@@ -1,4 +1,4 @@
-// Keeps the k entries of largest magnitude: exact, ties by the lower index.
+// Keeps the k entries of largest magnitude: exact; among equals the lower index wins.
 #include <algorithm>
 
 #include "sparsify/budget.h"

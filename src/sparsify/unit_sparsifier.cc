@@ -11,8 +11,8 @@
 namespace sparsewire {
 namespace {
 
-// ||chosen||^2 with the same lanes and blocks as the sums of the pass: if all that is not zero was chosen, the bits
-// agree.
+// ||chosen||^2 with the same lanes and blocks as the norms of the pass, so that the bits are the same if every non-zero
+// entry was chosen.
 double norm2(const Unit& unit, const Candidates& chosen) {
   double sum = 0;
   std::size_t c = 0;
@@ -31,7 +31,8 @@ double norm2(const Unit& unit, const Candidates& chosen) {
 void make_room(SparseVector& out, std::size_t more) {
   const std::size_t size = out.size() + more;
   if (size <= out.values.capacity() && size <= out.indices.capacity()) return;
-  const std::size_t room = std::max(size, out.values.capacity() * 3 / 2);  // the steady state allocates nothing
+  const std::size_t room =
+      std::max(size, out.values.capacity() * 3 / 2);  // grows by half, so that the steady state allocates nothing
   out.indices.reserve(room);
   out.values.reserve(room);
 }
@@ -41,8 +42,8 @@ void append(SparseVector& out, const Candidates& chosen) {
   out.values.insert(out.values.end(), chosen.values(), chosen.values() + chosen.size());
 }
 
-// Brings the dense unit's entries, which were appended last, to their places. O(entries) and in place: the largest
-// index of the two runs goes to the end, again and again.
+// Sorts the entries of the dense unit, `tail`, which were appended after the first `head` entries, into their places.
+// O(entries) and in place: repeatedly moves the entry with the larger index of the two runs to the end.
 void merge_tail(SparseVector& out, std::size_t head, const Candidates& tail) {
   std::size_t t = tail.size();
   for (std::size_t to = head + t; t > 0; --to) {
@@ -84,13 +85,13 @@ SiftNorms UnitSparsifier::sift(Gradient gradient, std::span<float> memory, Spars
     try {
       bad = unit.dense ? pass().take_all(unit, gradient, memory.data(), kernels::kLowestKey, chosen_)
                        : sift_unit(u, unit, gradient, memory.data(), chosen_);
-    } catch (...) {  // out of memory; the unit took itself back
+    } catch (...) {  // out of memory; this unit is already restored
       take_back(u, gradient, memory, out);
       throw;
     }
     if (bad) {
       take_back(u, gradient, memory, out);
-      refuse(*bad, gradient, memory);
+      throw_lowest_bad(*bad, gradient, memory);
     }
     sifted.accumulated_norm2 += pass().accumulated_norm2();
     sifted.sent_norm2 += norm2(unit, chosen_);
@@ -110,7 +111,7 @@ SiftNorms UnitSparsifier::sift(Gradient gradient, std::span<float> memory, Spars
   return sifted;
 }
 
-// Takes back the first `units` units, of which `out` is what was chosen.
+// Takes back the first `units` units, whose chosen entries are in `out`.
 void UnitSparsifier::take_back(std::size_t units, const Gradient& gradient, std::span<float> memory,
                                SparseVector& out) {
   for (std::size_t i = 0; i < out.size(); ++i) memory[out.indices[i]] = out.values[i];
@@ -118,8 +119,9 @@ void UnitSparsifier::take_back(std::size_t units, const Gradient& gradient, std:
   out.clear(out.dim);
 }
 
-void UnitSparsifier::refuse(std::size_t bad, const Gradient& gradient, std::span<const float> memory) const {
-  // Units come in the order of their entries, but for the small tensors, which come last: is one of those worse still?
+void UnitSparsifier::throw_lowest_bad(std::size_t bad, const Gradient& gradient, std::span<const float> memory) const {
+  // Units are in the order of their entries, except for the dense unit of small tensors, which comes last: look there
+  // for a lower index with a bad sum.
   const Unit& last = units_.back();
   for (std::size_t b = 0; last.dense && b < last.blocks.size(); ++b) {
     for (std::size_t i = last.blocks[b].begin; i < last.blocks[b].begin + last.blocks[b].size && i < bad; ++i) {

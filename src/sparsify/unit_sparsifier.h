@@ -1,5 +1,5 @@
-// What all sparsifiers that work unit by unit have in common: the small tensors that go dense, steps that are taken
-// back, the norms for the statistics. A method is left with one question: which entries of this unit?
+// The common part of all sparsifiers that work unit by unit: small tensors that are sent densely, taking a step back,
+// the norms for the statistics. A derived class only has to choose the entries of one unit.
 #pragma once
 
 #include <cstddef>
@@ -28,14 +28,15 @@ class UnitSparsifier : public Sparsifier {
   // Reads dense_below= from the spec.
   UnitSparsifier(Spec& spec, const SifterContext& context, Scope scope, std::uint64_t chunk = 0);
 
-  // Accumulates the unit number `u` and moves the chosen entries out of the memory into `chosen`, indices ascending.
-  // Returns the lowest index at which a sum is not finite; then the unit is as it was, to rounding.
+  // Adds the gradient to unit number `u` and moves the chosen entries out of the error memory into `chosen`, indices
+  // ascending. Returns the lowest index at which a sum is not finite; then the unit is as it was, up to rounding.
   virtual std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const Gradient& gradient, float* memory,
                                                Candidates& chosen) = 0;
   virtual SiftPass& pass() noexcept = 0;
 
-  // What a method remembers of a round besides the number of steps, and says of `out` besides its entries. `begin`
-  // comes before the first unit of a step, `end` after the last, `rewind` if the step is taken back after that.
+  // For a sparsifier that has state of its own besides the step number, or that describes its entries
+  // (SparseVector::draw). begin() is called before the first unit of a step, end() after the last, and rewind() if the
+  // step is taken back after that.
   virtual void begin(const Gradient& /*gradient*/, SparseVector& /*out*/) {}
   virtual void end() {}
   virtual void rewind() {}
@@ -43,14 +44,15 @@ class UnitSparsifier : public Sparsifier {
 
   const SifterContext& context() const noexcept { return context_; }
   const std::vector<Unit>& units() const noexcept { return units_; }
-  // Entries that do not go dense.
+  // Entries that are not in tensors that are sent densely.
   std::size_t sparse_size() const noexcept { return sparse_size_; }
-  // Those that k= counts over: of the whole model, if this is a region of it.
+  // The entries that k= applies to: those of the whole model if the layout is a region of it.
   std::size_t model_size() const noexcept { return context_.model_dim == 0 ? sparse_size_ : context_.model_dim; }
 
  private:
   void take_back(std::size_t units, const Gradient& gradient, std::span<float> memory, SparseVector& out);
-  [[noreturn]] void refuse(std::size_t bad, const Gradient& gradient, std::span<const float> memory) const;
+  // Throws BadGradient with the lowest index, `bad` or a lower one, at which a sum is not finite.
+  [[noreturn]] void throw_lowest_bad(std::size_t bad, const Gradient& gradient, std::span<const float> memory) const;
   void check_size(const Gradient& gradient, std::span<const float> memory) const;
 
   std::string name_;

@@ -17,7 +17,8 @@ struct Stretch {
   std::size_t size;
 };
 
-// Tensors that belong to one unit, adjacent ones joined: a model without small tensors is one stretch.
+// The ranges of entries that are not in small tensors. With Scope::model adjacent tensors are joined, so that a model
+// without small tensors is one stretch.
 std::vector<Stretch> stretches(const Layout& layout, const Cut& cut) {
   std::vector<Stretch> found;
   for (const TensorRange& tensor : layout.tensors()) {
@@ -37,9 +38,9 @@ std::vector<Stretch> stretches(const Layout& layout, const Cut& cut) {
 
 std::vector<Unit> make_units(const Layout& layout, const Cut& cut) {
   std::vector<Unit> units;
-  const std::size_t most = cut.chunk == 0 ? layout.dim() : cut.chunk;  // entries to a unit
+  const std::size_t most = cut.chunk == 0 ? layout.dim() : cut.chunk;  // entries in a unit
   for (const Stretch& stretch : stretches(layout, cut)) {
-    bool fresh = cut.scope == Scope::layer;  // a unit never reaches into the next layer
+    bool fresh = cut.scope == Scope::layer;  // each layer starts a new unit
     for (std::size_t done = 0; done < stretch.size; fresh = false) {
       if (units.empty() || fresh || units.back().size == most) units.emplace_back();
       const std::size_t size = std::min(most - units.back().size, stretch.size - done);

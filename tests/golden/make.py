@@ -1,10 +1,11 @@
-"""Makes the frames of tests/golden/v1/ that are missing, with what must be read from them.
+"""Makes the missing frames of tests/golden/v1/, each with the vector that must be read from it.
 
     make.py PROGRAM
 
-Frames that are there stay: they stand for all that were ever written. The expectation NAME.json does not come from the
-library's decoder: which entries travel is worked out here, and each value is held against the input. Only the codes of int8,
-int4 and int2 are read from the frame, by tests/wire/decoder.py, and must be the nearest ones that its scales allow.
+Existing frames are never replaced: they prove that frames written by older versions can still be read. The expected vector
+NAME.json does not come from the library's decoder: this script computes which entries are sent, and compares each value with
+the input. Only the codes of int8, int4 and int2 are read from the frame, by tests/wire/decoder.py, and must be the nearest
+ones that its scales allow.
 """
 import json
 import pathlib
@@ -23,18 +24,18 @@ import npy  # noqa: E402
 from decoder import Refused, bf16, decode, draw, to_f32  # noqa: E402
 from encoder import bf16_bits, f16_bits  # noqa: E402
 
-RUN = dict(seed=0x123456789ABCDEF0, step=2**33 + 7, rank=3)  # of Random-k; all halves of the counter are in use
+RUN = dict(seed=0x123456789ABCDEF0, step=2**33 + 7, rank=3)  # for Random-k; large enough to use all words of the counter
 
 Case = namedtuple("Case", "name index value sparsifier values chosen block")
 
 
 def codec_spec(index, value, block):
-    """How the program calls a choice of codecs. A full frame is not asked for by name: all entries go in one."""
+    """The codec spec for the program. `full` has no name: `auto` sends a vector with all entries in a full frame."""
     spec = f"{'auto' if index == 'full' else index}:values={value}"
     return spec + f",block={block}" if value.startswith("int") else spec
 
 
-# Inputs, without zeros: whether those travel is the sparsifier's affair.
+# Inputs, without zeros, because some sparsifiers send zeros and others do not.
 
 def gauss(dim, seed, factor=1.0):
     rng = random.Random(seed)
@@ -50,17 +51,17 @@ def in_runs(dim, seed):
 
 
 def wide(dim, seed):
-    """From below the smallest numbers of 16 bits to above the largest."""
+    """From below the smallest 16-bit numbers to above the largest."""
     rng = random.Random(seed)
     return [to_f32(rng.choice([-1, 1]) * rng.uniform(1, 2) * 2.0**(-140 + 267 * i / (dim - 1))) for i in range(dim)]
 
 
 def ties(dim):
-    """Halfway between two numbers of 16 bits: to even, up and down."""
+    """Halfway between two 16-bit numbers: rounding to even goes up for some and down for others."""
     return [to_f32((-1)**i * (1 + (2 * i + 1) * 2.0**-(11 if i % 2 else 8))) for i in range(dim)]
 
 
-# Which entries travel, naively. Of equal ones the lower index goes first.
+# Which entries are sent, computed naively. Among equals the lower index wins.
 
 def topk(values, k):
     return sorted(sorted(range(len(values)), key=lambda i: (-abs(values[i]), i))[:k])
@@ -129,7 +130,7 @@ def check(condition, case, what):
 
 
 def levels(value, scale):
-    """Every value a code of the block can have."""
+    """The values of all codes of the block."""
     if value == "int2":
         return [sign * magnitude for sign in (1.0, -1.0) for magnitude in scale]
     most = 127 if value == "int8" else 7
@@ -143,7 +144,7 @@ def expected_values(case, sent, vector):
         return [struct.unpack("<e", struct.pack("<H", f16_bits(v)))[0] for v in sent]
     if case.value == "bf16":
         return [bf16(bf16_bits(v)) for v in sent]
-    check(vector.info["block"] == case.block, case, "another block")
+    check(vector.info["block"] == case.block, case, "the block size differs")
     possible = [levels(case.value, scale) for scale in vector.info["scales"]]
     for i, (v, got) in enumerate(zip(sent, vector.values)):
         nearest = min(abs(Fraction(level) - Fraction(v)) for level in possible[i // case.block])
@@ -187,7 +188,7 @@ def main():
                 continue
             try:
                 data, expected = make(sys.argv[1], case, pathlib.Path(folder))
-            except (Wrong, Refused) as error:  # such a frame is not kept; the others are still worth a look
+            except (Wrong, Refused) as error:  # this frame is not written; continue with the others
                 print(error, file=sys.stderr)
                 wrong += 1
                 continue

@@ -29,7 +29,7 @@ Round Feedback::sift(std::span<const float> gradient, float lr) {
   return round;
 }
 
-// Deep Gradient Compression: the memory collects a velocity, which is cleared where an entry is sent.
+// Deep Gradient Compression: the memory accumulates a velocity, which is cleared where an entry is sent.
 Round Feedback::sift_velocity(std::span<const float> gradient) {
   const float m = static_cast<float>(keys_.number("m", 0.9));
   float factor = 1;

@@ -1,4 +1,4 @@
-// A sparsifier with its memory and its feedback, step by step as the definitions say.
+// A sparsifier with its error memory and its feedback, written directly from the definitions.
 #pragma once
 
 #include <memory>

@@ -7,7 +7,7 @@
 namespace sparsewire::reference {
 namespace {
 
-// sign, `exponent_bits` of exponent, `fraction_bits` of fraction, as IEEE 754 lays them out.
+// A sign, `exponent_bits` of exponent and `fraction_bits` of fraction, as in IEEE 754.
 float from_bits(std::uint16_t bits, int exponent_bits, int fraction_bits) {
   const int all_ones = (1 << exponent_bits) - 1;
   const int bias = all_ones / 2;
@@ -24,14 +24,14 @@ float from_bits(std::uint16_t bits, int exponent_bits, int fraction_bits) {
   return static_cast<float>(sign * magnitude);
 }
 
-// Every finite number from 0 up, in the order of its pattern.
-std::vector<double> finite_ones(float (*from)(std::uint16_t)) {
+// Every finite number that is not negative, in ascending order; the position is the bit pattern.
+std::vector<double> finite_numbers(float (*from)(std::uint16_t)) {
   std::vector<double> all;
   for (std::uint16_t pattern = 0; std::isfinite(from(pattern)); ++pattern) all.push_back(double{from(pattern)});
   return all;
 }
 
-// Looks the neighbours up; twice a number and the sum of two neighbours are exact in double.
+// Finds the neighbours of x in the list. Twice a number and the sum of two neighbours are exact in double.
 std::uint16_t nearest(float x, const std::vector<double>& all) {
   const double magnitude = std::fabs(double{x});
   const auto above = static_cast<std::size_t>(std::upper_bound(all.begin(), all.end(), magnitude) - all.begin());
@@ -50,12 +50,12 @@ float from_f16(std::uint16_t bits) { return from_bits(bits, 5, 10); }
 float from_bf16(std::uint16_t bits) { return from_bits(bits, 8, 7); }
 
 std::uint16_t to_f16(float x) {
-  static const std::vector<double> all = finite_ones(from_f16);
+  static const std::vector<double> all = finite_numbers(from_f16);
   return nearest(x, all);
 }
 
 std::uint16_t to_bf16(float x) {
-  static const std::vector<double> all = finite_ones(from_bf16);
+  static const std::vector<double> all = finite_numbers(from_bf16);
   return nearest(x, all);
 }
 

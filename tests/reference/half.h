@@ -1,4 +1,4 @@
-// Sixteen-bit floats spelt out, digit by digit.
+// 16-bit floats, converted directly by their definition.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace sparsewire::reference {
 float from_f16(std::uint16_t bits);
 float from_bf16(std::uint16_t bits);
 
-// The nearest finite one, of two equally near the even one. REQUIRES: x is finite.
+// The nearest finite number, ties to even. REQUIRES: x is finite.
 std::uint16_t to_f16(float x);
 std::uint16_t to_bf16(float x);
 

@@ -8,7 +8,7 @@
 namespace sparsewire::reference {
 namespace {
 
-// A stream of its own for each (seed, step).
+// A different stream for each (seed, step).
 Random random_of(std::uint64_t seed, int step) {
   return Random(seed * 1'000'003 + static_cast<std::uint64_t>(step) * 7919 + 1);
 }
@@ -68,7 +68,7 @@ Numbers few_non_zeros(std::size_t n, int step, std::uint64_t seed) {
   return numbers;
 }
 
-// Magnitudes by entry, signs by turns: the memory never leaves the range.
+// Each entry keeps its magnitude and alternates its sign, so that the memory never overflows.
 Numbers near_the_largest(std::size_t n, int step, std::uint64_t seed) {
   Random random = random_of(seed, 0);
   return fill(n, [&](std::size_t i) {
@@ -94,7 +94,7 @@ Numbers spread_scales(std::size_t n, int step, std::uint64_t seed) {
   return fill(n, [&](std::size_t) { return random.normal() * std::exp2(200 * random.uniform() - 100); });
 }
 
-// Takes back in odd steps what it gave in even ones.
+// Odd steps cancel the even ones.
 Numbers sign_flips(std::size_t n, int step, std::uint64_t seed) {
   Random random = random_of(seed, 0);
   return fill(n, [&](std::size_t) { return random.normal() * (step % 2 == 0 ? 1 : -1); });
@@ -131,7 +131,7 @@ const Input& input(const std::string& name) {
   for (const Input& one : catalogue()) {
     if (one.name == name) return one;
   }
-  throw std::invalid_argument("no input " + name);
+  throw std::invalid_argument("there is no input " + name);
 }
 
 std::vector<Numbers> sequence(const Input& input, std::size_t n, int steps, std::uint64_t seed) {
@@ -154,9 +154,9 @@ Numbers exact_numbers(std::size_t n, int step, std::uint64_t seed) {
 Numbers drifting(std::size_t n, int step, std::uint64_t seed) {
   Random random = random_of(seed, step);
   return fill(n, [&](std::size_t i) {
-    const double context = static_cast<double>(i * 2654435761U % 1000) / 1000;
-    const double scale = std::exp(4 * context - 2);
-    return scale * (0.2 * std::sin(6.28 * context + 0.01 * step) + random.normal());
+    const double phase = static_cast<double>(i * 2654435761U % 1000) / 1000;
+    const double scale = std::exp(4 * phase - 2);
+    return scale * (0.2 * std::sin(6.28 * phase + 0.01 * step) + random.normal());
   });
 }
 

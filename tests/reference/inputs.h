@@ -1,4 +1,5 @@
-// Gradients that are hard on a selection: ties, signed zeros, denormals, extremes, order, and every awkward length.
+// Gradients that are difficult for a selection: ties, signed zeros, denormals, very large numbers, sorted numbers, and
+// lengths around every vector width.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,7 @@ namespace sparsewire::reference {
 
 using Numbers = std::vector<float>;
 
-// The same numbers for the same seed.
+// A random generator with the same numbers for the same seed on every machine.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : engine_(seed) {}
@@ -27,31 +28,31 @@ class Random {
 
 struct Input {
   std::string name;
-  // The gradient of step `step`; several steps added up stay finite.
+  // The gradient of step `step`; the sum of several steps is finite.
   Numbers (*make)(std::size_t n, int step, std::uint64_t seed);
 };
 
-// Every kind there is.
+// Every kind of input.
 const std::vector<Input>& catalogue();
-// One of them by name.
+// The input of that name.
 const Input& input(const std::string& name);
 
 // The gradients of steps 0 .. steps - 1.
 std::vector<Numbers> sequence(const Input& input, std::size_t n, int steps, std::uint64_t seed);
 
-// Around every vector width and piece size.
+// Lengths around every vector width and piece size.
 std::vector<std::size_t> small_lengths();  // up to 1025
 std::vector<std::size_t> large_lengths();  // 4099 to 65537
 constexpr std::size_t kOddLarge = 200003;
 
-// Multiples of 1/64 up to 8 in magnitude, up to 512 at some entries: hundreds of them add without rounding.
+// Multiples of 1/64 up to 8 in magnitude, at some entries integers up to 512: hundreds of them add without rounding.
 Numbers exact_numbers(std::size_t n, int step, std::uint64_t seed);
 
-// A drifting part plus noise, scales spread over the entries: what training looks like.
+// A drifting part plus noise, with a different scale for each entry: similar to the gradients of training.
 Numbers drifting(std::size_t n, int step, std::uint64_t seed);
 
 // Every finite 16-bit pattern of a format with that many exponent bits, in a shuffled order, then `extra` zeros.
-// Odd steps hold the negatives, so that two steps add up to a finite number.
+// Odd steps have the opposite signs, so that the sum of two steps is finite.
 std::vector<std::uint16_t> every_finite_half(int exponent_bits, std::size_t extra, int step, std::uint64_t seed);
 
 }  // namespace sparsewire::reference

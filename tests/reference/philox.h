@@ -11,7 +11,7 @@ using Key = std::array<std::uint32_t, 2>;
 
 Counter philox(Counter counter, Key key);
 
-// The random numbers of one step of one rank: `word0` counts entries or blocks.
+// The random numbers of one step of one rank; `word0` is the number of an entry or a block.
 struct Stream {
   std::uint64_t seed = 0;
   std::uint64_t step = 0;

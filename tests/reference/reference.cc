@@ -14,7 +14,7 @@ namespace {
 
 using Entries = std::vector<std::uint32_t>;
 
-// Sparsifiers that choose in each unit by itself.
+// Sparsifiers that choose in each unit separately.
 class PerUnit : public Reference {
  public:
   using Reference::Reference;
@@ -76,7 +76,7 @@ class RandomK final : public PerUnit {
   using PerUnit::PerUnit;
 
  private:
-  // The first `count` distinct positions below n of a unit's sequence of draws, marked.
+  // Marks the first `count` distinct positions below n in the sequence of draws of a unit.
   std::vector<bool> draw(std::uint64_t number, std::uint64_t n, std::uint64_t count) const {
     Stream random = stream();
     random.seed += number * 0x9E3779B97F4A7C15U;
@@ -94,7 +94,7 @@ class RandomK final : public PerUnit {
     return drawn;
   }
 
-  // floor(u*n / 2^64) for n < 2^32, in two halves.
+  // floor(u*n / 2^64) for n < 2^32, computed in two halves.
   static std::uint64_t high_of_product(std::uint64_t u, std::uint64_t n) {
     const std::uint64_t low = (u & 0xffffffffU) * n;
     const std::uint64_t high = (u >> 32U) * n;

@@ -1,6 +1,7 @@
-// Every sparsifier once more, slow and obviously right: whole vectors, sorting, no state that is not in the definition.
+// A second implementation of every sparsifier, slow and obviously right: it sorts whole vectors, and has no state
+// besides that of the definition.
 //
-// Shares nothing with src/ but the plain types of the public headers.
+// It shares nothing with src/ except the plain types of the public headers.
 #pragma once
 
 #include <cstdint>
@@ -14,25 +15,25 @@
 
 namespace sparsewire::reference {
 
-// What one sift did.
+// The result of one sift.
 struct Round {
   SparseVector out;
-  std::vector<float> accumulated;  // decay*memory + scale*gradient, before anything left
+  std::vector<float> accumulated;  // decay*memory + scale*gradient, before entries are taken out
   double accumulated_norm2 = 0;
   double sent_norm2 = 0;
-  std::vector<float> scores;  // RegTop-k's, else empty: they hold a tanh, so their last digits are a matter of taste
-  std::vector<Unit> units;    // what the scores were compared within
+  std::vector<float> scores;  // of RegTop-k, else empty; they depend on a tanh, so their last digits may differ
+  std::vector<Unit> units;    // scores are compared within a unit
 };
 
 // fl(fl(decay*memory) + fl(scale*gradient)).
 std::vector<float> accumulated(std::span<const float> memory, std::span<const float> gradient, float scale,
                                float decay);
 
-// Those of `among` where a is not zero.
+// The entries of `among` at which a is not zero.
 std::vector<std::uint32_t> non_zero(const std::vector<std::uint32_t>& among, const std::vector<float>& a);
 
-// The `count` entries of `among` with the largest score, ties to the lower index, without those where a is zero.
-// In no order.
+// The `count` entries of `among` with the largest score, ties to the lower index, without those at which a is zero. In
+// no particular order.
 std::vector<std::uint32_t> largest(const std::vector<std::uint32_t>& among, const std::vector<float>& a,
                                    const std::vector<float>& score, std::uint64_t count);
 
@@ -50,7 +51,7 @@ class Reference {
   virtual float* vote() { return nullptr; }
 
  protected:
-  // The entries to send, in any order. `round` holds the accumulated vector.
+  // The entries to send, in any order. `round` contains the accumulated vector.
   virtual std::vector<std::uint32_t> choose(Round& round, float scale) = 0;
 
   const Keys keys_;

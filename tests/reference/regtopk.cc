@@ -1,8 +1,8 @@
-// RegTop-k (Bereyhi et al., 2025) as its formula stands, over dense vectors:
+// RegTop-k (Bereyhi et al., 2025), the formula applied to dense vectors:
 //
 //   score = |a| * tanh(|1 + Delta| / mu),   Delta = (G - w*s)/(w*s)  (form a)   or   (G - w*s)/(w*a)  (form b)
 //
-// at the entries sent last round, Delta = q elsewhere.
+// at the entries sent in the last round, Delta = q at all others.
 #include <cmath>
 #include <optional>
 

@@ -1,4 +1,5 @@
-// The hard threshold (Sahu et al., 2021): given, by the rule 1/(2 sqrt k), or measured over the first steps.
+// The hard threshold (Sahu et al., 2021): lambda is given, or follows from the rule 1/(2 sqrt k), or is measured over
+// the first steps.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -67,8 +68,8 @@ class Threshold final : public Reference {
 
   float lambda_ = std::numeric_limits<float>::quiet_NaN();  // until it is known
   std::uint64_t calibrate_ = 0;
-  std::vector<float> kth_;  // of each step so far
-  bool open_ = false;       // lambda may still be voted on
+  std::vector<float> kth_;  // the k-th magnitude of each step so far
+  bool open_ = false;       // the ranks still have to agree on lambda
 };
 
 }  // namespace

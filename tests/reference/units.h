@@ -1,4 +1,4 @@
-// What a ratio or a count applies to: the model, each tensor, or each chunk, as plain lists of entries.
+// The units that a ratio or a count applies to: the model, each tensor, or each chunk, as plain lists of entries.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace sparsewire::reference {
 
-// `name:key=value,key=value`, taken apart without a check: the tests give good specs.
+// `name:key=value,key=value`, parsed without checks: the tests use valid specs only.
 struct Keys {
   explicit Keys(std::string_view spec);
 
@@ -22,7 +22,7 @@ struct Keys {
   std::map<std::string, std::string> values;
 };
 
-// Where a sparsifier works, in plain numbers.
+// A SifterContext in plain numbers.
 struct Setting {
   std::vector<std::uint64_t> tensors;  // their sizes
   bool by_layer = false;
@@ -41,7 +41,7 @@ struct Unit {
 
 struct Partition {
   std::vector<std::uint32_t> whole;  // entries of tensors below dense_below
-  std::vector<Unit> units;           // never empty ones
+  std::vector<Unit> units;           // none is empty
 };
 
 // max(1, floor(ratio*n + 0.5)), at most n.

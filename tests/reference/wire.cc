@@ -101,7 +101,7 @@ class BitReader {
     for (int i = 0; i < bits; ++i) x |= static_cast<std::uint64_t>(bit() ? 1 : 0) << i;
     return x;
   }
-  // Nothing but the zero bits up to the next byte may follow.
+  // Only zero bits up to the next byte may follow.
   void end() {
     require(bytes_.size() == up(next_, 8));
     while (next_ < bytes_.size() * 8) require(!bit());
@@ -112,7 +112,7 @@ class BitReader {
   std::size_t next_ = 0;
 };
 
-// ---- Golomb's code
+// ---- Golomb code
 
 int bits_for(std::uint64_t divisor) {
   int bits = 1;
@@ -139,7 +139,7 @@ std::uint64_t get_golomb(BitReader& in, std::uint64_t divisor) {
   const std::uint64_t u = (std::uint64_t{1} << b) - divisor;
   std::uint64_t q = 0;
   while (!in.bit()) ++q;
-  require(q < (std::uint64_t{1} << 32U));  // no gap is that large, and the product must not wrap around
+  require(q < (std::uint64_t{1} << 32U));  // no gap is that large, and the product must not overflow
   const std::uint64_t s = in.number(b - 1);
   const std::uint64_t r = s < u ? s : 2 * s + (in.bit() ? 1 : 0) - u;
   return q * divisor + r;
@@ -185,7 +185,7 @@ void put_blocks(Writer& out, const std::vector<float>& values, const Form& form)
       for (std::size_t i = begin; i < end; ++i) codes.number(std::signbit(values[i]) ? 2 : 0, 2);
       continue;
     }
-    // A little below, so that the largest code times the scale cannot overflow.
+    // Slightly smaller, so that the largest code times the scale cannot overflow.
     const float scale = static_cast<float>(largest / largest_code(form.values) * (1 - 0x1p-22));
     out.f32(scale);
     for (std::size_t i = begin; i < end; ++i) {
@@ -336,7 +336,7 @@ std::vector<Run> runs_of(const std::vector<std::uint32_t>& indices) {
 Bytes runs_section(const SparseVector& vector, const Form& form) {
   const std::vector<Run> runs = runs_of(vector.indices);
   BitWriter stream;
-  std::uint64_t earliest = 0;  // where this run can begin
+  std::uint64_t earliest = 0;  // the lowest index at which this run can start
   for (const Run& run : runs) {
     put_golomb(stream, run.first - earliest, form.divisor);
     put_golomb(stream, run.length - 1, form.divisor_of_length);

@@ -1,6 +1,6 @@
-// Frames once more, slow and obviously right: bit by bit from docs/wire_format.md.
+// A second implementation of frames, slow and obviously right: written bit by bit from docs/wire_format.md.
 //
-// Shares nothing with src/ but the plain types of the public headers.
+// It shares nothing with src/ except the plain types of the public headers.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ using Bytes = std::vector<std::byte>;
 enum class IndexCodec : std::uint8_t { full, golomb, bitmap, raw32, seed, runs };
 enum class ValueCodec : std::uint8_t { f32, f16, bf16, int8, int4, int2 };
 
-// What an encoder is free to choose.
+// The choices that an encoder has.
 struct Form {
   IndexCodec indices = IndexCodec::golomb;
   ValueCodec values = ValueCodec::f32;
@@ -27,7 +27,7 @@ struct Form {
   std::uint32_t divisor_of_length = 1;  // of runs
 };
 
-// A frame taken apart.
+// A decoded frame.
 struct Frame {
   Form form;
   SparseVector vector;  // with its draw
@@ -43,13 +43,14 @@ std::uint32_t crc32c(std::span<const std::byte> bytes);
 Bytes with_checksum(Bytes bytes);
 
 // REQUIRES: a valid vector, full exactly for IndexCodec::full, drawn for IndexCodec::seed; finite values.
-// Integers take the largest magnitude of a block for their scale, int2 the mean one for both magnitudes.
+// int8 and int4 take their scale from the largest magnitude of a block; int2 takes the mean magnitude for both of its
+// magnitudes.
 Bytes write_frame(const SparseVector& vector, const Form& form);
 
-// Nothing for bytes that a reader refuses.
+// Decodes a frame; nothing if a reader must refuse the bytes.
 std::optional<Frame> read_frame(std::span<const std::byte> bytes);
 
-// k positions of n, as docs/wire_format.md draws them from the unit `unit`.
+// k of n positions, drawn for unit number `unit` as docs/wire_format.md describes.
 std::vector<std::uint32_t> draw_positions(const Draw& draw, std::uint64_t unit, std::uint64_t k, std::uint64_t n);
 
 }  // namespace sparsewire::reference

@@ -1,4 +1,4 @@
-// Comparing floats by their bits, and saying where they differ.
+// Compares floats by their bits; failures say where they differ.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -51,14 +51,15 @@ inline ::testing::AssertionResult same_bits(const SparseVector& expected, const 
   return same_bits(std::span(expected.values), std::span(actual.values));
 }
 
-// Whether `actual` is `expected` up to `relative` of `size`, where size is what was added and subtracted.
+// Whether `actual` differs from `expected` by at most `relative` * (|expected| + |added|), where `added` was added and
+// subtracted again.
 inline ::testing::AssertionResult same_to_rounding(std::span<const float> expected, std::span<const float> actual,
                                                    std::span<const float> added, double relative = 0x1p-22) {
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const double size = std::fabs(double{expected[i]}) + (std::isfinite(added[i]) ? std::fabs(double{added[i]}) : 0.0);
     if (!(std::fabs(double{actual[i]} - double{expected[i]}) <= relative * size + 0x1p-148)) {
       return ::testing::AssertionFailure() << std::hexfloat << "at " << i << ": " << actual[i] << " instead of "
-                                           << expected[i] << " while " << added[i] << " came and went";
+                                           << expected[i] << " while " << added[i] << " was added and subtracted";
     }
   }
   return ::testing::AssertionSuccess();

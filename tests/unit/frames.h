@@ -1,4 +1,4 @@
-// Vectors that are hard on a codec, and what the tests of frames share.
+// Vectors that are difficult for a codec, and helpers for the tests of frames.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ inline Bytes encoded(const std::string& spec, const SparseVector& vector, std::v
 
 // ---- which entries
 
-// `count` of `dim` at random.
+// `count` random indices below `dim`.
 inline Indices random_indices(std::uint64_t dim, std::size_t count, std::uint64_t seed) {
   reference::Random random(seed);
   if (count * 64 < dim) {
@@ -59,7 +59,7 @@ inline Indices random_indices(std::uint64_t dim, std::size_t count, std::uint64_
   return indices;
 }
 
-// `count` entries in runs of `shortest` to `longest`, about as far apart as they are long.
+// `count` entries in runs of `shortest` to `longest`, with gaps of about the same length.
 inline Indices runs(std::size_t count, std::size_t shortest, std::size_t longest, std::uint64_t seed) {
   reference::Random random(seed);
   Indices indices;
@@ -78,7 +78,7 @@ inline Indices every_nth(std::size_t count, std::uint32_t first, std::uint32_t s
   return indices;
 }
 
-// Dense in a few places of a wide vector.
+// Dense around a few random indices of a long vector.
 inline Indices clustered(std::uint64_t dim, std::size_t count, std::uint64_t seed) {
   reference::Random random(seed);
   std::set<std::uint32_t> drawn;
@@ -93,7 +93,7 @@ inline Indices clustered(std::uint64_t dim, std::size_t count, std::uint64_t see
 
 // ---- which values
 
-// Zeros of both signs, the smallest and largest of each format, and the places where rounding turns.
+// Zeros of both signs, the smallest and largest numbers of each format, and numbers next to a tie of rounding.
 inline reference::Numbers corners(std::size_t count) {
   const std::vector<float> all = {
       0.0F,        -0.0F,        FLT_TRUE_MIN,    -FLT_TRUE_MIN, FLT_MIN,    -0x1p-127F, FLT_MAX,      -FLT_MAX,
@@ -105,7 +105,7 @@ inline reference::Numbers corners(std::size_t count) {
   return values;
 }
 
-// The kinds of value, numbered: the catalogue of gradients, and the corners.
+// The kinds of values, numbered: 0 is corners(), then comes the catalogue of gradients.
 inline std::size_t value_kinds() { return reference::catalogue().size() + 1; }
 inline reference::Numbers values_of_kind(std::size_t kind, std::size_t count) {
   kind %= value_kinds();
@@ -131,7 +131,7 @@ inline SparseVector full_vector(reference::Numbers values) {
   return vector;
 }
 
-// As Random-k leaves it.
+// A vector as Random-k makes it.
 inline SparseVector drawn_vector(std::vector<Draw::Unit> units, std::size_t kind, std::uint32_t rank = 3) {
   SparseVector vector;
   vector.draw = {.seed = 0xFEDCBA9876543210U, .step = (std::uint64_t{7} << 32U) + 5, .rank = rank, .role = 1};
@@ -149,7 +149,7 @@ inline SparseVector drawn_vector(std::vector<Draw::Unit> units, std::size_t kind
 
 // ---- vectors
 
-// Around the widths of vectors, the blocks of scales and the lanes of Golomb's code.
+// Around the widths of SIMD vectors, the blocks of scales and the lanes of the Golomb code.
 inline std::vector<std::size_t> frame_lengths() {
   return {0, 1, 2, 3, 15, 16, 17, 255, 256, 257, 1023, 1024, 1025, 1026, 1027, 4099};
 }
@@ -192,7 +192,7 @@ inline std::vector<NamedVector> shapes(std::size_t count, std::size_t kind, std:
   return all;
 }
 
-// What Random-k draws, `count` in all.
+// Vectors as Random-k draws them, with `count` entries.
 inline std::vector<NamedVector> drawn_shapes(std::size_t count, std::size_t kind) {
   const auto k = static_cast<std::uint32_t>(count);
   std::vector<NamedVector> all;
@@ -212,7 +212,7 @@ inline std::vector<NamedVector> drawn_shapes(std::size_t count, std::size_t kind
   return all;
 }
 
-// What a codec of that name can send.
+// Vectors that the codec of that name can encode.
 inline std::vector<NamedVector> vectors_for(const std::string& codec, std::size_t count, std::size_t kind) {
   if (codec == "seed") return drawn_shapes(count, kind);
   const std::uint64_t largest_dim = codec == "bitmap" ? 10'000'000 : kLargestDim;

@@ -1,4 +1,4 @@
-// Every way in which the same step can run here: SIMD levels and numbers of threads.
+// The configurations in which this machine can run the same step: SIMD levels and numbers of threads.
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@ inline std::vector<Machine> machines() {
   return all;
 }
 
-// Threads to lend: made once, null for one thread.
+// A Pool of that many threads, made once; null for one thread.
 inline Pool* pool_of(int threads) {
   static std::array<std::unique_ptr<Pool>, 5> pools;
   if (threads == 1) return nullptr;
@@ -40,7 +40,7 @@ inline Pool* pool_of(int threads) {
   return pool.get();
 }
 
-// Runs the kernels at one level for as long as it lives.
+// Runs the kernels at one SIMD level during its lifetime.
 class AtLevel {
  public:
   explicit AtLevel(const std::string& level) : before_(kernels::simd_level()) { kernels::force_simd(level); }

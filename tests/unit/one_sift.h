@@ -1,4 +1,4 @@
-// One sift from an empty memory: for tests that look at single choices.
+// A single sift with an empty memory, for tests of single choices.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace sparsewire {
 
 using Indices = std::vector<std::uint32_t>;
 
-// What `sparsifier` sends of `gradient` when nothing waits in the memory.
+// What `sparsifier` sends of `gradient` if the memory is zero.
 inline SparseVector sift_afresh(Sparsifier& sparsifier, const reference::Numbers& gradient) {
   reference::Numbers memory(gradient.size());
   SparseVector out;

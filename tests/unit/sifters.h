@@ -1,4 +1,4 @@
-// What the tests of Sifters share: every feedback there is, and a look at the memory.
+// Helpers for the tests of Sifters: every feedback, and a copy of a memory.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// Specs of every sparsifier: the examples of the registry, and the corners of each.
+// Specs of every sparsifier: the examples of the registry, and special cases.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 namespace sparsewire {
 
-// One spec of each, as the registry shows it.
+// The examples of the registry, one for each sparsifier.
 inline std::vector<std::string> example_specs() {
   std::vector<std::string> specs;
   for (const SparsifierInfo& info : sparsifiers()) specs.emplace_back(info.example);

@@ -1,4 +1,5 @@
-// Whether a draw is even: bounds loose enough for a fixed seed never to fail by chance, tight enough to see a bias.
+// Tests whether draws are uniform. The bounds are loose enough that a right draw with a fixed seed passes, and tight
+// enough to show a bias.
 #pragma once
 
 #include <cmath>
@@ -8,12 +9,12 @@
 
 namespace sparsewire {
 
-// Counts how often each of some entries is in a draw of always the same number of them, and each pair of neighbours.
+// Counts how often each entry, and each pair of neighbouring entries, is in a draw. All draws must have the same size.
 class Inclusion {
  public:
   explicit Inclusion(std::size_t entries) : single_(entries), pair_(entries) {}
 
-  // One draw: the entries that are in.
+  // Adds one draw: the entries in it.
   void add(const std::vector<std::size_t>& drawn) {
     std::vector<bool> in(single_.size());
     for (const std::size_t i : drawn) in.at(i) = true;
@@ -26,9 +27,9 @@ class Inclusion {
     taken_ = static_cast<double>(drawn.size());
   }
 
-  // How far the counts lie from even ones, in standard deviations of the chi-square that they should follow.
+  // How far the chi-square statistic of the counts is from that of uniform draws, in standard deviations.
   double unevenness() const { return chi_square(single_, taken_ / entries()); }
-  // The same for pairs; they depend on each other, so this one spreads about twice as far.
+  // The same for pairs. Pairs are not independent, so its deviation is about twice as large.
   double unevenness_of_pairs() const { return chi_square(pair_, taken_ / entries() * (taken_ - 1) / (entries() - 1)); }
 
  private:

@@ -1,4 +1,4 @@
-// A sparsifier walked through several steps with its memory carried along, recorded, and held against the reference.
+// Runs a sparsifier for several steps with its memory, records every step, and compares them with the reference.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,14 +23,14 @@ using reference::Numbers;
 
 struct Walk {
   std::string spec;
-  SifterContext context;            // its pool is the machine's
+  SifterContext context;            // its pool is replaced by that of the Machine
   std::vector<Gradient> gradients;  // borrowed
 };
 
 struct Step {
   SparseVector out;
   SiftNorms sifted;
-  Numbers memory;  // afterwards
+  Numbers memory;  // after the step
 };
 
 inline std::vector<Gradient> borrow(const std::vector<Numbers>& gradients, float scale = 1, float decay = 1) {
@@ -62,7 +62,7 @@ inline Layout layout_of(const std::vector<std::uint64_t>& sizes) {
   return Layout(std::move(tensors));
 }
 
-// An update such as other workers might have made of it: cancelled, alone, agreed on, turned round.
+// A possible update of all workers: entries that the others cancelled, did not send, sent too, or reversed.
 inline Numbers made_up_update(const SparseVector& sent, const SifterContext& context) {
   const float weight = 1.0F / static_cast<float>(context.ranks);
   const float factors[] = {0.0F, weight, 1.0F, -0.3F};
@@ -87,7 +87,7 @@ inline std::vector<Step> record(const Walk& walk, const Machine& machine) {
   return steps;
 }
 
-// Mass: every entry is whole, either in `out` or in `memory`.
+// Conservation: the value of every entry is either in `out` or in `memory`, unchanged.
 inline void expect_conserved(const Numbers& accumulated, const SparseVector& out, const Numbers& memory) {
   ASSERT_EQ(out.dim, accumulated.size());
   Numbers sum = memory;
@@ -111,8 +111,8 @@ inline void expect_norms(const reference::Round& expected, const SiftNorms& sift
   }
 }
 
-// Scores may differ in their last bits, so that of two that almost tie either may be taken: unit by unit, as many, and
-// none that is worse than one left behind by more than 4 ulp.
+// Scores may differ in their last bits, so that of two entries with almost equal scores either may be sent. Checks that
+// in each unit the right number is sent, and that no score sent is more than 4 ulp below one that is not sent.
 inline void expect_chosen_by_score(const reference::Round& expected, const SparseVector& out) {
   const std::vector<std::uint32_t>& wanted = expected.out.indices;
   std::vector<std::uint32_t> instead;
@@ -140,7 +140,7 @@ inline void expect_chosen_by_score(const reference::Round& expected, const Spars
   }
 }
 
-// One step of the library against one of the reference, which started from the same memory.
+// Compares a step of the library with a step of the reference that started from the same memory.
 inline void expect_step(const reference::Round& expected, const Step& step) {
   if (expected.scores.empty()) {
     ASSERT_TRUE(same_bits(expected.out, step.out));
@@ -177,7 +177,7 @@ inline void expect_same_bits(const std::vector<Step>& expected, const std::vecto
   }
 }
 
-// The walk is right on `on.front()`, and the same on the others.
+// Checks that the walk agrees with the reference on `on.front()`, and gives the same bits on the other machines.
 inline void check(const Walk& walk, const std::vector<Machine>& on = machines()) {
   SCOPED_TRACE(walk.spec);
   const std::vector<Step> steps = record(walk, on.front());
@@ -188,7 +188,7 @@ inline void check(const Walk& walk, const std::vector<Machine>& on = machines())
   }
 }
 
-// A walk over one input of the catalogue.
+// Checks a walk over one input of the catalogue.
 inline void check_input(const std::string& spec, const reference::Input& input, SifterContext context, int steps,
                         const std::vector<Machine>& on = machines()) {
   constexpr std::uint64_t kSeed = 20240731;

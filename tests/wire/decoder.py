@@ -1,9 +1,10 @@
-"""Decodes sparsewire frames, version 1. Written from docs/wire_format.md alone, without a look at the C++: it proves that the
-page is enough for a stranger, and the tests hold the library against it. Slow on purpose; every line follows a sentence there.
+"""Decodes sparsewire frames, version 1. Written from docs/wire_format.md alone, without reading the C++ code: it proves that
+the document is sufficient, and the tests compare the library with it. Simple rather than fast: every line follows a sentence
+of the document.
 
     vector = decode(data)     # Vector(dim, indices, values, info), or raises Refused(reason)
 
-`indices` is None for a full frame. `values` are Python floats, each exactly an f32. `info` holds the fields of the frame.
+`indices` is None for a full frame. `values` are Python floats, each exactly an f32. `info` contains the fields of the frame.
 """
 import math
 import struct
@@ -62,7 +63,7 @@ def bf16(bits):
 
 
 class Bytes:
-    """Reads a section from its beginning."""
+    """Reads a section from its start."""
 
     def __init__(self, data, what):
         self.data, self.at, self.what = data, 0, what
@@ -86,7 +87,7 @@ class Bytes:
 
 
 class Bits:
-    """A bit stream: each byte from its least significant bit up."""
+    """A bit stream; the least significant bit of each byte comes first."""
 
     def __init__(self, data, what):
         self.data, self.at, self.what = data, 0, what
@@ -125,7 +126,7 @@ def philox(counter, key):
 
 
 def draw(k, n, seed, role, rank, step):
-    """k positions of n, sorted."""
+    """k of n positions, sorted."""
     wanted = n - k if 2 * k > n else k
     drawn = set()
     i = 0
@@ -146,7 +147,7 @@ def draw_units(units, seed, role, rank, step):
 
 
 def read_values(section, codec, count, info):
-    """The values of a section, which is left at their end."""
+    """Reads the values of a section; the position is after them then."""
     if codec == "f32":
         return section.numbers("f", count)
     if codec == "f16":
@@ -177,7 +178,7 @@ def read_values(section, codec, count, info):
     half = 2**(width - 1)
     require(half not in codes, f"values: the code {-half}")
     signed = [code - 2 * half if code > half else code for code in codes]
-    # The product of 7 and 24 bits is exact in a double: rounded once.
+    # The product of 7 and 24 bits is exact in a double, so that it is rounded only once.
     return [to_f32(float(q) * scales[i // block]) for i, q in enumerate(signed)]
 
 
@@ -227,7 +228,7 @@ def read_seed(section, dim, count, info):
     require(sum(size for size, _ in units) == dim, "seed: sizes do not add up to dim")
     require(sum(k for _, k in units) == count, "seed: k do not add up to count")
     checksum = section.u32()
-    section.end()  # before the draw, which takes its time
+    section.end()  # before the draw, which is slow
     indices = draw_units(units, seed, role, rank, step)
     require(crc32c(struct.pack(f"<{count}I", *indices)) == checksum, "seed: other indices than the sender's")
     return indices

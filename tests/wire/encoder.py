@@ -1,10 +1,11 @@
-"""Encodes sparsewire frames, version 1. Written from docs/wire_format.md alone: what a stranger may send, not what the library
-would choose. Divisors, blocks and scales are the caller's, so the tests reach frames that the library never makes.
+"""Encodes sparsewire frames, version 1. Written from docs/wire_format.md alone: the frames that another encoder may send, not
+those that the library would choose. The caller chooses divisors, blocks and scales, so the tests can make frames that the
+library never makes.
 
     data = encode(dim, indices, values, index="golomb", value="f32", M=5)
 
-The sections have functions of their own, and `frame` puts any bytes together under a right checksum: broken frames are
-made of them. The checksum and the draw are the decoder's; known answers guard those.
+Each section has its own function, and `frame` joins any bytes and adds a right checksum: broken frames are made in this way.
+The checksum and the draw are those of decoder.py, which are tested with known answers.
 """
 import math
 import struct
@@ -20,7 +21,7 @@ def with_checksum(data):
 
 
 def frame(dim, count, value_section, index_section, index="golomb", value="f32", magic=b"SWFR", version=1, zero=0):
-    """Codecs are names, or numbers where they should be unknown."""
+    """Codecs are given by name, or by number for unknown ones."""
     index_id = INDEX_CODECS.index(index) if isinstance(index, str) else index
     value_id = VALUE_CODECS.index(value) if isinstance(value, str) else value
     header = struct.pack("<4s4B2Q", magic, version, index_id, value_id, zero, dim, count)
@@ -56,7 +57,7 @@ def golomb_bits(x, m):
 # Values.
 
 def f16_bits(x):
-    """Nearest even; too large ones become the largest."""
+    """Rounds to nearest, ties to even; values that are too large become the largest finite number."""
     try:
         return struct.unpack("<H", struct.pack("<e", x))[0]
     except OverflowError:
@@ -80,7 +81,7 @@ def coded_values(value, block, scales, codes):
 
 
 def quantise(value, block, values):
-    """Scales from the largest magnitude of each block, and the nearest codes."""
+    """Scales from the largest magnitude of each block, and the codes nearest to the values."""
     scales, codes = [], []
     for at in range(0, len(values), block):
         part = values[at:at + block]
@@ -164,7 +165,7 @@ def runs_section(indices, M_gap, M_length):
 
 def encode(dim, indices, values, index="golomb", value="f32", block=256, M=1, M_gap=1, M_length=1, seed=0, step=0, rank=0,
            role=0, units=()):
-    """`indices` is None for full; for seed they must be those that `draw_indices` gives."""
+    """`indices` is None for full; for seed they must be those that `draw_indices` returns."""
     section = {"full": lambda: b"", "golomb": lambda: golomb_section(indices, M),
                "bitmap": lambda: bitmap_section(indices, dim), "raw32": lambda: raw32_section(indices),
                "runs": lambda: runs_section(indices, M_gap, M_length),

@@ -1,4 +1,4 @@
-"""Frames for the tests: whole ones with what they hold, broken ones with why, and mutants of the whole ones."""
+"""Frames for the tests: valid ones with their contents, broken ones with the reason, and mutants of the valid ones."""
 import ctypes
 import random
 import struct
@@ -9,7 +9,7 @@ from decoder import VALUE_CODECS, bf16
 from encoder import (bitmap_section, coded_values, draw_indices, encode, frame, golomb_bits, golomb_section, pack_bits,
                      raw32_section, runs_section, seed_section, value_section, with_checksum)
 
-LAST = 2**32 - 2  # the largest index there is
+LAST = 2**32 - 2  # the largest possible index
 
 Whole = namedtuple("Whole", "name data dim indices bits")
 Broken = namedtuple("Broken", "name reason data")
@@ -34,14 +34,14 @@ def whole_frames():
     def choose(count, dim):
         return sorted(rng.sample(range(dim), count))
 
-    # Empty vectors, of all codecs that can hold them; and of no entries at all.
+    # Vectors without entries, for all codecs that can encode them; and vectors of dim 0.
     for dim in [0, 1, 9, 2**32 - 1]:
         for index in ["golomb", "raw32", "runs", "seed"] + (["bitmap"] if dim < 10 else []) + (["full"] if dim == 0 else []):
             add(f"empty, {index}, dim {dim}", dim, None if index == "full" else [], index=index)
     for value in VALUE_CODECS:
         add(f"empty, {value}", 5, [], value=value)
 
-    # One entry, at the ends.
+    # One entry, at the start and at the end.
     for dim in [1, 2, 8, 1000]:
         for at in {0, dim - 1}:
             for index in ["golomb", "bitmap", "raw32", "runs"]:
@@ -52,13 +52,13 @@ def whole_frames():
         add(f"one at the last index, runs, M {m}", LAST + 1, [LAST], index="runs", M_gap=m, M_length=m)
     add("first and last index, raw32", LAST + 1, [0, LAST], index="raw32")
 
-    # Every divisor, and the powers of two with their neighbours; long quotients come with the small ones.
+    # Small divisors, which give long quotients, and the powers of two with their neighbours.
     for m in range(1, 71):
         add(f"golomb, M {m}", 700, choose(40, 700), M=m)
     for power in [7, 8, 12, 16, 24, 30, 31]:
         for m in [2**power - 1, 2**power, 2**power + 1]:
             add(f"golomb, M {m}", 5000, choose(30, 5000), M=m)
-    # Around the count from which there are four streams.
+    # Counts around the one from which there are four streams.
     for count in [1023, 1024, 1025, 1026, 1027]:
         for m in [1, 2, 3, 8, 2**32 - 1]:
             add(f"golomb, {count} entries, M {m}", 4000, choose(count, 4000), M=m)
@@ -90,7 +90,7 @@ def whole_frames():
     for dim in [1, 2, 100]:
         add(f"full, dim {dim}", dim, None, index="full")
 
-    # Values. The 16-bit formats by their patterns, and the codes with scales at the ends.
+    # Values: 16-bit formats by their bit patterns, and codes with the smallest and largest scales.
     def add_values(name, value, section, values):
         bits = f32_bits(values)
         frames.append(Whole(name, frame(len(bits), len(bits), section, b"", "full", value), len(bits), None, bits))
@@ -107,7 +107,7 @@ def whole_frames():
             ends = [0.0, 2.0**-149, 2.0**-127, 1.0, 2.0**120]
             scales = [rng.choice(ends + [abs(x), abs(x)]) for x in some_values(rng, -(-count // block))]
             codes = [rng.choice([most, -most, 0, rng.randint(-most, most)]) for _ in range(count)]
-            # Exact as a fraction, then rounded by C. A negative code of the scale 0 gives -0, as a product does.
+            # Exact as a fraction, then rounded by ctypes. A negative code with the scale 0 gives -0, as a product does.
             values = [ctypes.c_float(float(Fraction(q) * Fraction(scales[i // block]))).value for i, q in enumerate(codes)]
             values = [-0.0 if q < 0 and value_ == 0 else value_ for q, value_ in zip(codes, values)]
             add_values(f"{value}, {count} in blocks of {block}", value, coded_values(value, block, scales, codes), values)
@@ -121,7 +121,7 @@ def whole_frames():
 
 
 def broken_frames():
-    """At least one for each refusal on the page; the checksum is right unless it is what is wrong."""
+    """At least one for each refusal in the document; the checksum is right unless it is the fault itself."""
     one = struct.pack("<f", 1.0)
     good = encode(100, [3, 50], [1.0, 2.0], M=7)
     frames = [Broken(name, reason, data) for name, reason, data in [
@@ -153,7 +153,7 @@ def broken_frames():
         section = value_section(value, [1.0] * 20, block=16)
         add(f"{value}: a byte short", "values: too few", 20, 20, section[:-1], b"", index="full", value=value)
         add(f"{value}: a byte long", "left over", 20, 20, section + b"\0", b"", index="full", value=value)
-        # Products of this count and 4 wrap around in 32 bits.
+        # 4 times this count overflows 32 bits.
         for count in [2**30, 2**31 + 20, 2**32 - 1]:
             add(f"{value}: count {count} in few bytes", "values: too few", 2**32 - 1, count, section, b"", value=value)
     add("int8: no block", "values: too few", 5, 0, b"\0\0\0", b"", index="raw32", value="int8")
@@ -162,7 +162,7 @@ def broken_frames():
                                  ("infinity", "f16", 0x7C00), ("NaN", "f16", 0xFE00),
                                  ("infinity", "bf16", 0x7F80), ("NaN", "bf16", 0xFFC0)]:
         section = struct.pack("<I" if value == "f32" else "<H", pattern)
-        for at in [0, 20]:  # among the first and the last of many
+        for at in [0, 20]:  # an early and a late one of many
             zeros = bytes(len(section))
             add(f"{value}: {name} at {at}", "not finite", 21, 21, zeros * at + section + zeros * (20 - at), b"",
                 index="full", value=value)
@@ -213,7 +213,7 @@ def broken_frames():
         stream[:4] + pack_bits(bits + [0] * (7 - len(bits) % 8) + [1]))
     add("golomb: index dim", "outside", 19, 3, three, stream)
     add("golomb: zeros without a one", "too few", 20, 3, three, stream[:4] + bytes(50))
-    for beyond in [2**32 - 1, 2**32, 2**32 + 5, 2**33 + 5]:  # some come back below dim in 32 bits
+    for beyond in [2**32 - 1, 2**32, 2**32 + 5, 2**33 + 5]:  # some are below dim modulo 2^32
         add(f"golomb: index {beyond}", "outside", 20, 2, one * 2, golomb_section([2, beyond], 2**30 + 1))
     many = list(range(0, 3000, 2))[:1030]
     values = one * len(many)
@@ -276,7 +276,7 @@ def broken_frames():
     add_seed("nothing", "too few", (), cut=0)
     add_seed("units cut off", "too few", [(10, 2), (10, 1)], cut=-8)
     section = seed_section(draw_indices([(20, 3)]), 0, 0, 0, 0)
-    for units in [2**29, 2**32 - 1]:  # 8 times the first is 0 in 32 bits
+    for units in [2**29, 2**32 - 1]:  # 8 times the first is 0 modulo 2^32
         add(f"seed: {units} units in no bytes", "too few", 20, 3, three,
             section[:21] + struct.pack("<I", units) + section[25:], index="seed")
 
@@ -300,19 +300,19 @@ def broken_frames():
     for beyond in [2**32 - 1, 2**32, 2**32 + 5, 2**33 + 5]:
         add(f"runs: index {beyond}", "outside", 20, 2, one * 2, runs_section([2, beyond], 2**30 + 1, 1), index="runs")
     gap = golomb_bits(2, 2**30 + 1)
-    for length in [2**32 - 1, 2**32, 2**32 + 2]:  # the last is 2 in 32 bits
+    for length in [2**32 - 1, 2**32, 2**32 + 2]:  # the last is 2 modulo 2^32
         section = struct.pack("<3I", 2**30 + 1, 2**30 + 1, 1) + pack_bits(gap + golomb_bits(length - 1, 2**30 + 1))
         add(f"runs: a run of {length}", "outside", 20, 2, one * 2, section, index="runs")
     return frames
 
 
 def mutants(count):
-    """Whole frames with a byte changed and the checksum made right: mostly, but not always, broken."""
+    """Valid frames with one bit changed and the checksum corrected: most of them are broken."""
     rng = random.Random(2)
     small = [whole for whole in WHOLE if len(whole.data) < 400]
     for number in range(count):
         data = bytearray(rng.choice(small).data[:-4])
-        # The last bytes are the indices, where most can go wrong.
+        # The last bytes are the indices, which have the most ways to be wrong.
         first, end = [(4, 24), (4, len(data)), (max(4, len(data) - 30), len(data))][number % 3]
         at = rng.randrange(first, end)
         data[at] ^= 1 << rng.randrange(8)
@@ -320,7 +320,7 @@ def mutants(count):
 
 
 def edge_frames():
-    """What lies just inside or outside of what the page allows."""
+    """Frames that the document just allows or just forbids."""
     one = struct.pack("<f", 1.0)
     for name, choices in [("role 2", dict(role=2)), ("role 255", dict(role=255)), ("a step of 57 bits", dict(step=2**56))]:
         section = seed_section(draw_indices([(9, 1)], **choices), **{**dict(seed=0, step=0, rank=0, role=0), **choices})

@@ -1,9 +1,9 @@
-"""Holds docs/wire_format.md, the frames in tests/golden/ and the program against each other.
+"""Compares docs/wire_format.md, the frames in tests/golden/ and the program with each other.
 
     wire_test.py [PROGRAM] [unittest's arguments]       or the program in SPARSEWIRE
 
-Page: encoder.py to decoder.py, both written from the page. Golden: frames of the library that must stay readable for ever.
-Program: frames of encoder.py, whole and broken, through `PROGRAM decompress`.
+Page: decoder.py reads the frames of encoder.py; both are written from the document. Golden: frames of the library that must
+remain readable for ever. Program: `PROGRAM decompress` reads valid and broken frames of encoder.py.
 """
 import json
 import os
@@ -77,7 +77,7 @@ class Page(unittest.TestCase):
             self.assertEqual(bf16_bits(value), pattern, value)
 
     def test_draws_worked_step_by_step(self):
-        # Unit 2 of a server's; its seed wraps, and bit 55 of the step is the last that counts.
+        # Unit 2 of a server. Its seed wraps around, and bit 55 is the highest bit of the step that is used.
         seed, step, rank = 2**64 - 5, 2**55 + 2**32 + 7, 3
         of_unit = (seed + 0x9E3779B97F4A7C15 + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
         draws = []
@@ -121,16 +121,16 @@ class Golden(unittest.TestCase):
 
 
 class Program(unittest.TestCase):
-    """Each frame is a process of its own, so that a crash has a name."""
+    """A new process reads each frame, so that a crash shows which frame caused it."""
 
     def setUp(self):
-        self.assertTrue(PROGRAM and os.path.isfile(PROGRAM), "no program: first argument, or SPARSEWIRE")
+        self.assertTrue(PROGRAM and os.path.isfile(PROGRAM), "no program: give it as the first argument or in SPARSEWIRE")
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
     def decompress(self, data):
-        """(indices, value bits), or the message of a refusal."""
+        """(indices, value bits), or the error message if the program refuses the frame."""
         for old in self.folder.iterdir():
             old.unlink()
         (self.folder / "in.swf").write_bytes(data)

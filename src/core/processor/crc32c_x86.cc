@@ -1,5 +1,5 @@
-// The instruction of SSE 4.2 takes 8 bytes a cycle, but its result comes three cycles later. So three parts of a block
-// are summed side by side, and their checksums joined: 2.8 times as fast as one after the other.
+// The CRC instruction of SSE 4.2 processes 8 bytes per cycle, but has a latency of three cycles. So three parts of a
+// block are processed in parallel and their checksums are combined: 2.8 times as fast as one part after the other.
 #include <nmmintrin.h>
 
 #include <array>
@@ -10,26 +10,27 @@
 namespace sparsewire {
 namespace {
 
-constexpr std::size_t kPart = 4096;  // bytes; a block has three
+constexpr std::size_t kPart = 4096;  // bytes; a block has three parts
 
 constexpr std::uint32_t kPolynomial = 0x82F63B78;
 
-// What `zeros` zero bytes do to a checksum is linear: one table for each byte of it.
+// Appending `zeros` zero bytes changes a checksum by a linear map. It is stored as one table for each byte of the
+// checksum.
 using Shift = std::array<std::array<std::uint32_t, 256>, 4>;
 
 constexpr Shift make_shift(std::size_t zeros) {
-  std::array<std::uint32_t, 32> columns{};  // where each bit of a checksum goes
+  std::array<std::uint32_t, 32> columns{};  // the image of each bit of a checksum
   for (std::size_t bit = 0; bit < 32; ++bit) {
     std::uint32_t crc = std::uint32_t{1} << bit;
     for (int step = 0; step < 8; ++step) crc = crc >> 1 ^ ((crc & 1) != 0 ? kPolynomial : 0U);
-    columns[bit] = crc;  // of one zero byte
+    columns[bit] = crc;  // after one zero byte
   }
   const auto apply = [](const std::array<std::uint32_t, 32>& to, std::uint32_t crc) {
     std::uint32_t sum = 0;
     for (std::size_t bit = 0; bit < 32; ++bit) sum ^= (crc >> bit & 1) != 0 ? to[bit] : 0U;
     return sum;
   };
-  for (std::size_t n = 1; n < zeros; n *= 2) {  // zeros is a power of two: square as often
+  for (std::size_t n = 1; n < zeros; n *= 2) {  // zeros is a power of two: repeated squaring
     std::array<std::uint32_t, 32> twice{};
     for (std::size_t bit = 0; bit < 32; ++bit) twice[bit] = apply(columns, columns[bit]);
     columns = twice;
@@ -43,7 +44,7 @@ constexpr Shift make_shift(std::size_t zeros) {
 
 constexpr Shift kShift = make_shift(kPart);
 
-std::uint32_t past_a_part(std::uint64_t crc) noexcept {
+std::uint32_t shift_by_part(std::uint64_t crc) noexcept {
   return kShift[0][crc & 0xFF] ^ kShift[1][crc >> 8 & 0xFF] ^ kShift[2][crc >> 16 & 0xFF] ^ kShift[3][crc >> 24 & 0xFF];
 }
 
@@ -65,7 +66,7 @@ __attribute__((target("sse4.2"))) std::uint32_t extend(std::uint32_t start, std:
       second = _mm_crc32_u64(second, eight_at(at + i + kPart));
       third = _mm_crc32_u64(third, eight_at(at + i + 2 * kPart));
     }
-    crc = past_a_part(past_a_part(crc) ^ second) ^ third;
+    crc = shift_by_part(shift_by_part(crc) ^ second) ^ third;
   }
   for (; left >= 8; left -= 8, at += 8) crc = _mm_crc32_u64(crc, eight_at(at));
   auto last = static_cast<std::uint32_t>(crc);

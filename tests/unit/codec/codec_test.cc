@@ -1,5 +1,5 @@
-// What holds for every codec and every format of values: what is decoded is what was encoded, to the rounding that
-// `received` tells, and the slow reader of docs/wire_format.md reads the same.
+// For every index codec and every value format: decoding gives what was encoded, with the rounded values that
+// `received` announced, and the slow reader written from docs/wire_format.md reads the same.
 #include "sparsewire/codec.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ std::vector<std::string> names_of(std::span<const CodecInfo> infos) {
 
 bool has_blocks(const std::string& values) { return values.starts_with("int"); }
 
-// The values as they must arrive: only for formats without a scale.
+// The values that must be decoded; only for formats without a scale.
 Numbers rounded(const Numbers& values, const std::string& format) {
   Numbers result = values;
   for (float& x : result) {
@@ -58,7 +58,7 @@ SparseVector listed_as(const SparseVector& expected, SparseVector vector) {
   return vector;
 }
 
-// Encode, decode, and read with the reference: all the same, and as the format demands.
+// Encodes, decodes, and reads with the reference: all must agree, and the values must be rounded as the format demands.
 void expect_round_trip(Codec& codec, const std::string& format, const SparseVector& vector) {
   Bytes frame;
   Numbers received;
@@ -89,7 +89,7 @@ void expect_round_trip(Codec& codec, const std::string& format, const SparseVect
   EXPECT_EQ(info.value_bytes, slow->value_bytes);
   EXPECT_EQ(info.index_bytes, slow->index_bytes);
   if (!has_blocks(format) && !decoded.is_full()) {
-    EXPECT_EQ(encoded(info.codec, with_draw(decoded, vector.draw)), frame) << info.codec << " makes such a frame";
+    EXPECT_EQ(encoded(info.codec, with_draw(decoded, vector.draw)), frame) << info.codec << " gives the same frame";
   }
 }
 
@@ -166,7 +166,8 @@ TEST_P(EveryCodec, DecodesWhatItEncodedWhenItIsLarge) {
   for (const SparseVector& vector : vectors) ASSERT_NO_FATAL_FAILURE(expect_round_trip(codec, format(), vector));
 }
 
-// Gaps around 2^24 and 2^31, where floats and signed numbers end, among small ones that make the divisor small.
+// Gaps around 2^24 and 2^31, the limits of exact floats and signed integers, among small gaps that make the divisor
+// small.
 TEST_P(EveryCodec, DecodesWhatItEncodedWithOneHugeGapAmongManySmallOnes) {
   if (name() == "seed" || name() == "bitmap" || format() != "int2") GTEST_SKIP() << "is about gaps";
   Codec codec(spec());
@@ -210,8 +211,8 @@ SparseVector sent_by(const std::string& spec, SifterContext context) {
   return sent;
 }
 
-// The sums behind the two magnitudes are rounded: the lower mean once came out above the higher one.
-TEST(Int2, MakesFramesThatCanBeReadOfMagnitudesThatAreAllButEqual) {
+// The sums for the two magnitudes are rounded: the lower mean once came out above the higher one.
+TEST(Int2, EncodesMagnitudesThatAreAlmostEqual) {
   for (const std::size_t count : {256U, 1024U, 4096U}) {
     for (std::size_t odd = 0; odd < count; odd += count / 256) {
       Numbers values(count, 0x1.06fff4p+0F);
@@ -224,7 +225,7 @@ TEST(Int2, MakesFramesThatCanBeReadOfMagnitudesThatAreAllButEqual) {
   }
 }
 
-// -78.5000024 scales: rounded to f32 first it is a tie, and goes to -78.
+// The quotient is -78.5000024. Rounded to f32 first it would be a tie, and become -78.
 TEST(Int8, RoundsTheQuotientOnce) {
   Numbers values(16, 0.0F);
   values[0] = 0.031354159F * 127;
@@ -250,7 +251,7 @@ TEST(Int4, ChoosesTheSameCodesAtEveryScale) {
   }
 }
 
-// Where a code just fits the window of the fast path, and where it does not, beginning at every bit of a byte.
+// Codes that just fit into the window of the fast path, and codes that do not, starting at every bit of a byte.
 TEST(Golomb, ReadsTheLongestCodesInTheMiddleOfMany) {
   constexpr std::size_t kCount = 1100;
   for (const std::uint32_t divisor : {(1U << 24) + 1, (1U << 25) - 1, 1U << 25, (1U << 25) + 1, (1U << 26) + 1}) {
@@ -275,7 +276,7 @@ TEST(Golomb, ReadsTheLongestCodesInTheMiddleOfMany) {
   }
 }
 
-TEST(Decode, LeavesNothingOfTheVectorThatWasThereBefore) {
+TEST(Decode, ReplacesThePreviousVectorCompletely) {
   const SparseVector plain{9, {1, 4}, {1, 2}, {}};
   SparseVector vector = sent_by("randomk:ratio=0.1", {.layout = 1000});
   ASSERT_FALSE(vector.draw.units.empty());
@@ -390,7 +391,7 @@ TEST_P(EveryCodec, RefusesADimThatNeedsMoreThan32Bits) {
   EXPECT_THROW(Codec(spec()).encode(vector, frame), UsageError);
 }
 
-TEST(CodecSpec, RefusesWhatItDoesNotKnow) {
+TEST(CodecSpec, RefusesUnknownNamesKeysAndValues) {
   for (const char* spec : {"", "huffman", "full", "golomb:values=f8", "golomb:values=", "golomb:colour=red",
                            "auto:values=int8,block=15", "auto:values=int4,block=65537", "auto:values=int2,block=x",
                            "auto:values=int2,block=-16", "golomb:", "golomb:values=f32,values=f32", "AUTO", " auto"}) {
@@ -474,7 +475,7 @@ TEST(FramesOfOtherEncoders, DecodeInEveryForm) {
 
 // ---- rounding
 
-TEST(HalfValues, AllArriveAsTheyAre) {
+TEST(HalfValues, AreAllDecodedUnchanged) {
   for (const auto& [format, from] : {std::pair{"f16", &reference::from_f16}, {"bf16", &reference::from_bf16}}) {
     SCOPED_TRACE(format);
     Numbers finite;
@@ -506,7 +507,7 @@ TEST(HalfValues, AllArriveAsTheyAre) {
   }
 }
 
-// Where rounding turns, and on both sides of it.
+// Every 16-bit number and every tie between two of them, and the floats on both sides of each.
 Numbers boundaries(float (*from)(std::uint16_t)) {
   Numbers all;
   for (std::uint32_t pattern = 0; pattern < 0x7FFF; ++pattern) {
@@ -525,7 +526,7 @@ Numbers boundaries(float (*from)(std::uint16_t)) {
   return all;
 }
 
-TEST(HalfValues, AreRoundedToTheNearestOfTwoEquallyNearToTheEvenOne) {
+TEST(HalfValues, AreRoundedToNearestTiesToEven) {
   reference::Random random(kFrameSeed);
   Numbers anything;
   while (anything.size() < 2'000'000) {
@@ -554,7 +555,7 @@ TEST(HalfValues, AreRoundedToTheNearestOfTwoEquallyNearToTheEvenOne) {
   }
 }
 
-// Every value that a code of the block can stand for.
+// The values of all codes of the block.
 std::vector<double> codes_of(const reference::Frame& frame, std::size_t block) {
   const float low = frame.low.at(block);
   if (frame.form.values == reference::ValueCodec::int2) {
@@ -575,7 +576,7 @@ double nearest_error(double x, const std::vector<double>& codes) {
 
 class IntegerValues : public ::testing::TestWithParam<std::string> {
  protected:
-  // Calls check(values, received, codes, name) for every block of many vectors.
+  // Calls check(values, received, codes) for every block of many vectors.
   template <class Check>
   static void for_every_block(const Check& check) {
     for (const std::uint32_t size : {16U, 100U, 256U}) {
@@ -624,8 +625,8 @@ double squared_error(std::span<const float> values, std::span<const float> recei
   return sum;
 }
 
-// What the rounding of a scale itself can take: half of the smallest number, 127 times for the largest code, or the
-// last bits of the largest value.
+// The error that the rounding of the scale itself can cause: half of the smallest number, times 127 for the largest
+// code, or the last bits of the largest value.
 double scale_rounding(double largest) { return 0x1p-143 + largest * 0x1p-21; }
 
 TEST_P(IntegerValues, AreNoWorseThanWithThePlainScale) {
@@ -660,12 +661,12 @@ TEST_P(IntegerValues, KeepZerosZeroInABlockOfZeros) {
 
 // ---- with a Sifter
 
-class RoundingLoss : public ::testing::TestWithParam<std::string> {};  // of this format of values
+class RoundingLoss : public ::testing::TestWithParam<std::string> {};  // the name of a value format
 
 INSTANTIATE_TEST_SUITE_P(Formats, RoundingLoss, ::testing::ValuesIn(names_of(value_formats())),
                          [](const auto& test) { return test.param; });
 
-// received + memory == memory_before + gradient: exactly, but for one rounding of sent - received with a scale.
+// received + memory == memory_before + gradient: exactly, except that formats with a scale round sent - received once.
 void expect_nothing_lost(const Numbers& accumulated, const SparseVector& arrived, std::span<const float> memory,
                          const SparseVector& sent, bool exactly) {
   Numbers received(accumulated.size());
@@ -676,12 +677,13 @@ void expect_nothing_lost(const Numbers& accumulated, const SparseVector& arrived
     const double off = double{received[i]} + double{memory[i]} - double{accumulated[i]};
     const double loss = std::fabs(double{left[i]} - double{received[i]});
     const double allowed = exactly ? 0.0 : loss * 0x1p-24 + 0x1p-149;
-    ASSERT_LE(std::fabs(off), allowed) << "at " << i << ": " << accumulated[i] << " came, " << received[i] << " left, "
-                                       << memory[i] << " stays";
+    ASSERT_LE(std::fabs(off), allowed) << "at " << i << ": "
+                                       << "sum " << accumulated[i] << ", received " << received[i] << ", memory "
+                                       << memory[i];
   }
 }
 
-TEST_P(RoundingLoss, WaitsInTheMemory) {
+TEST_P(RoundingLoss, GoesBackIntoTheMemory) {
   const bool exactly = !has_blocks(GetParam());
   for (const Scope scope : {Scope::model, Scope::layer}) {
     for (const char* sparsifier :
@@ -713,7 +715,7 @@ TEST_P(RoundingLoss, WaitsInTheMemory) {
 
 // ---- indices that were drawn
 
-TEST(DrawnIndices, DoNotTravel) {
+TEST(DrawnIndices, AreNotSent) {
   constexpr std::size_t kFixed = 24 + 4 + 29;  // header, checksum, seed without units
   for (const char* codec : {"auto", "seed"}) {
     for (const char* spec : {"randomk:k=300", "randomk:k=300,shared=true", "randomk:k=300,seed=8"}) {
@@ -723,7 +725,7 @@ TEST(DrawnIndices, DoNotTravel) {
         const SparseVector sent = sent_by(spec, {.layout = n, .rank = 3, .ranks = 5, .seed = 1, .first_step = 17});
         for (const auto& [format, bytes] : {std::pair{"f32", 4U}, {"bf16", 2U}}) {
           const Bytes frame = encoded(std::string(codec) + ":values=" + format, sent);
-          // `auto` may find something shorter still where almost all entries are there.
+          // `auto` may find a shorter code if almost all entries are drawn.
           ASSERT_LE(frame.size(), kFixed + 300 * bytes);
           if (codec == std::string_view("seed")) {
             ASSERT_EQ(frame.size(), kFixed + 300 * bytes);
@@ -737,7 +739,7 @@ TEST(DrawnIndices, DoNotTravel) {
   }
 }
 
-TEST(DrawnIndices, DoNotTravelLayerByLayer) {
+TEST(DrawnIndices, AreNotSentInLayerScope) {
   const Layout layout = layout_of({500, 0, 70'000, 64, 1, 30'000});
   for (const char* spec : {"randomk:ratio=0.05", "randomk:ratio=0.8", "randomk:ratio=0.05,shared=true"}) {
     SCOPED_TRACE(spec);
@@ -755,7 +757,7 @@ TEST(DrawnIndices, DoNotTravelLayerByLayer) {
   }
 }
 
-TEST(DrawnIndices, ThatAreNotAllDrawnTravelAsUsual) {
+TEST(DrawnIndices, AreSentIfSomeEntriesWereNotDrawn) {
   const SparseVector sent = sent_by("randomk:ratio=0.05,dense_below=100", {.layout = layout_of({50, 7000, 64})});
   SparseVector decoded;
   ASSERT_EQ(decode(encoded("auto", sent), decoded), DecodeStatus::ok);
@@ -764,7 +766,7 @@ TEST(DrawnIndices, ThatAreNotAllDrawnTravelAsUsual) {
   EXPECT_THROW(Codec("seed").encode(sent, frame), UsageError);
 }
 
-TEST(DrawnIndices, AreWhatSeedNeeds) {
+TEST(DrawnIndices, AreRequiredBySeed) {
   Bytes frame;
   for (const std::size_t count : {0U, 1U, 100U}) {
     const SparseVector vector = vector_of(1000, every_nth(count, 3, 2), 1);
@@ -772,7 +774,7 @@ TEST(DrawnIndices, AreWhatSeedNeeds) {
   }
 }
 
-// Who changes the indices and leaves the draw gets a frame that no reader takes for another vector.
+// If the indices were changed but not the draw, a reader refuses the frame; it never decodes another vector.
 TEST(DrawnIndices, ThatWereChangedAreRefused) {
   for (const char* codec : {"auto", "seed"}) {
     SCOPED_TRACE(codec);

@@ -1,4 +1,5 @@
-// How many bits an entry takes on the wire, against what no code can beat. Bits, not times: exact on any machine.
+// The bits per entry on the wire, compared with the entropy bound. Nothing is timed, so the numbers are the same on
+// every machine.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,7 +20,7 @@ namespace {
 
 constexpr std::uint64_t kDim = 25'000'000;
 
-#ifdef SPARSEWIRE_TEST_IS_SLOW  // the same bars at fewer places
+#ifdef SPARSEWIRE_TEST_IS_SLOW  // the same limits for fewer ratios
 std::vector<double> random_ratios() { return {0.01, 0.0001}; }
 std::vector<double> clustered_ratios() { return {0.001}; }
 #else
@@ -37,8 +38,8 @@ SparseVector with_indices(Indices indices) {
 
 std::size_t count_at(double ratio) { return static_cast<std::size_t>(ratio * static_cast<double>(kDim)); }
 
-// Of the indices with everything around them: the frame without its values.
-double bits_an_index(const Bytes& frame, std::size_t count) {
+// Bits per index of the frame without its values: indices, header and checksum.
+double bits_per_index(const Bytes& frame, std::size_t count) {
   return 8.0 * static_cast<double>(frame.size() - 4 * count) / static_cast<double>(count);
 }
 
@@ -49,7 +50,7 @@ double entropy(std::uint64_t dim, std::uint64_t count) {
   return (log2_factorial(dim) - log2_factorial(count) - log2_factorial(dim - count)) / static_cast<double>(count);
 }
 
-TEST(WireSize, KnowsTheBound) {
+TEST(WireSize, HasTheRightEntropyBound) {
   EXPECT_EQ(entropy_bound_index_bits(100, 0), 0.0);
   EXPECT_EQ(entropy_bound_index_bits(0, 0), 0.0);
   EXPECT_NEAR(entropy_bound_index_bits(100, 100), 0.0, 1e-9);
@@ -66,16 +67,16 @@ TEST(WireSize, OfRandomIndicesIsWithinTwoPercentOfTheBound) {
     const SparseVector vector = with_indices(random_indices(kDim, count, kFrameSeed));
     const double bound = entropy(kDim, count);
     for (const char* spec : {"golomb:values=f32", "auto"}) {
-      const double bits = bits_an_index(encoded(spec, vector), count);
+      const double bits = bits_per_index(encoded(spec, vector), count);
       EXPECT_LE(bits, 1.02 * bound) << spec << " at " << ratio << ", seed " << kFrameSeed;
       std::cout << spec << " at " << ratio << ": " << bits << " bits, " << bits / bound << " times the bound\n";
     }
   }
 }
 
-// ---- supports as training makes them
+// ---- supports as in training
 
-// Sets entries until there are `count`: `next` gives the entries to set.
+// A support of `count` entries: calls next(set), which sets some, until there are enough.
 template <class Next>
 Indices until_there_are(std::size_t count, const Next& next) {
   std::vector<bool> present(kDim);
@@ -107,7 +108,7 @@ Indices pairs(std::size_t count) { return runs_at_random(count, 2, 2); }
 
 constexpr std::size_t kRow = 768;
 
-// Rows that are 30 % dense, and one entry in fifty anywhere.
+// Rows with a density of 30 %, and one entry in fifty anywhere.
 Indices hot_rows(std::size_t count) {
   reference::Random random(kFrameSeed + 2);
   return until_there_are(count, [&](const auto& set) {
@@ -119,7 +120,7 @@ Indices hot_rows(std::size_t count) {
   });
 }
 
-// The same columns of every row, half dense, and one entry in fifty anywhere.
+// The same columns of every row, with a density of one half, and one entry in fifty anywhere.
 Indices hot_columns(std::size_t count) {
   reference::Random random(kFrameSeed + 3);
   const std::size_t columns = std::max<std::size_t>(1, 2 * count / (kDim / kRow));
@@ -152,22 +153,22 @@ TEST_P(ClusteredIndices, TakeNoMoreThanRandomOnes) {
     const SparseVector clustered_ones = with_indices(GetParam().make(count));
     ASSERT_TRUE(clustered_ones.is_valid());
     for (const char* spec : {"golomb", "auto"}) {
-      const double expected = bits_an_index(encoded(spec, random), count);
-      const double bits = bits_an_index(encoded(spec, clustered_ones), count);
+      const double expected = bits_per_index(encoded(spec, random), count);
+      const double bits = bits_per_index(encoded(spec, clustered_ones), count);
       EXPECT_LE(bits, 1.005 * expected) << spec << " at " << ratio << ", seed " << kFrameSeed;
       std::cout << spec << " at " << ratio << ": " << bits << " bits, random ones " << expected << '\n';
     }
   }
 }
 
-TEST(WireSize, OfTwoBitValuesAtOneIn64IsBelowTenBitsAnEntry) {
+TEST(WireSize, OfTwoBitValuesAtOneIn64IsBelowTenBitsPerEntry) {
   const std::size_t count = kDim / 64;
   SparseVector vector = with_indices(random_indices(kDim, count, kFrameSeed));
   vector.values = reference::input("normal").make(count, 0, kFrameSeed);
   for (const char* spec : {"golomb:values=int2,block=256", "auto:values=int2,block=256"}) {
     const double bits = 8.0 * static_cast<double>(encoded(spec, vector).size()) / static_cast<double>(count);
     EXPECT_LE(bits, 9.7) << spec;
-    std::cout << spec << ": " << bits << " bits an entry\n";
+    std::cout << spec << ": " << bits << " bits per entry\n";
   }
 }
 

@@ -1,4 +1,4 @@
-// What everything stands on: the layout of tensors, the pool of threads, the choice of SIMD level.
+// The parts of core: the layout of tensors, the pool of threads, the choice of SIMD level.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -35,7 +35,7 @@ TEST(Layout, RefusesEqualNamesAndTooManyEntries) {
   EXPECT_EQ(Layout(most).dim(), most);
 }
 
-TEST(Pool, RefusesNumbersOfThreadsThatMakeNoSense) {
+TEST(Pool, RefusesImpossibleNumbersOfThreads) {
   EXPECT_THROW(Pool(0), UsageError);
   EXPECT_THROW(Pool(-1), UsageError);
   EXPECT_THROW(Pool(1025), UsageError);

@@ -1,4 +1,4 @@
-// Wrong use is refused at construction, with a message that names the value and what is allowed.
+// Wrong specs are refused at construction, with a message that names the value and the allowed ones.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ struct Wrong {
   std::vector<std::string> says;  // parts of the message
 };
 
-// The message of the UsageError that `make` throws, or nothing.
+// The message of the UsageError that `make` throws, or an empty string.
 template <class Make>
 std::string complaint(Make&& make) {
   try {
@@ -45,7 +45,7 @@ void expect_sparsifiers_refused(const std::vector<Wrong>& specs) {
   expect_refused(specs, [](const std::string& spec) { make_sparsifier(spec, {.layout = 100}); });
 }
 
-TEST(BadSpec, ReadsAsPromised) {
+TEST(BadSpec, HasTheDocumentedMessage) {
   EXPECT_EQ(complaint([] { make_sparsifier("topk:ratio=7", {.layout = 100}); }), "[topk] ratio=7 is not in (0, 1]");
 }
 

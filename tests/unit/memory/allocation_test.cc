@@ -1,4 +1,5 @@
-// In the steady state a step allocates nothing: every operator new of this program is counted. With and without a Pool.
+// In the steady state a step allocates nothing, with and without a Pool. This program counts every call of operator
+// new.
 #include <gtest/gtest.h>
 
 #include "unit/memory/counted_memory.h"
@@ -13,7 +14,7 @@ constexpr std::size_t kSize = 300007;
 constexpr int kWarmUp = 30;
 constexpr int kMeasured = 30;
 
-// A part that drifts slowly and fresh noise, made in place.
+// Gradients with a part that drifts slowly and new noise in each step, computed in place.
 class Gradients {
  public:
   Gradients()
@@ -50,7 +51,7 @@ long allocations_of(const std::string& spec, const std::string& feedback, int th
   return counted_memory.allocations.load() - before;
 }
 
-class Allocations : public ::testing::TestWithParam<std::string> {};  // of this sparsifier
+class Allocations : public ::testing::TestWithParam<std::string> {};  // the spec of a sparsifier
 
 INSTANTIATE_TEST_SUITE_P(Specs, Allocations, ::testing::ValuesIn(every_spec()), spec_as_name);
 
@@ -66,8 +67,8 @@ TEST_P(Allocations, AreNoneInTheSteadyState) {
   EXPECT_EQ(allocations_of(GetParam(), "ef:decay=0.95,scale=lr", 3), 0) << "three threads";
 }
 
-// Every allocation of a first step fails once: what was in the memory is still there, to rounding, and the step can be
-// done again.
+// Every allocation of a first step fails once: then the memory is as it was, up to rounding, and the step can be
+// repeated.
 TEST_P(Allocations, ThatFailLoseNothing) {
   Gradients gradients;
   const Gradient gradient = gradients.at(0);

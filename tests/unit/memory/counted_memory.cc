@@ -26,14 +26,15 @@ void counted_delete(void* memory, std::size_t alignment) noexcept {
   if (memory == nullptr) return;
   std::byte* const begin = static_cast<std::byte*>(memory) - alignment;
   const std::size_t size = *reinterpret_cast<const std::size_t*>(begin);
-  counted_memory.live -= size < counted_memory.live ? size : counted_memory.live.load();  // older than the reset
+  counted_memory.live -=
+      size < counted_memory.live ? size : counted_memory.live.load();  // may have been allocated before the reset
   std::free(begin);
 }
 
 }  // namespace
 }  // namespace sparsewire
 
-// The array and nothrow forms call these. Not inlined: g++ would see aligned_alloc meet delete, and warn.
+// The array and nothrow forms call these. Not inlined: g++ would warn about aligned_alloc paired with delete.
 [[gnu::noinline]] void* operator new(std::size_t size) {
   return sparsewire::counted_new(size, alignof(std::max_align_t));
 }

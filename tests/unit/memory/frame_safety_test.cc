@@ -1,5 +1,5 @@
-// Any bytes are a vector or a reason why not: never a crash, never a vector that cannot be, and never more memory than
-// 64 bytes for each byte of the frame. In the steady state neither side allocates.
+// Decoding any bytes gives a vector or a status: never a crash, never an invalid vector, and never more memory than 64
+// bytes for each byte of the frame. In the steady state neither encoding nor decoding allocates.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,7 +14,7 @@
 namespace sparsewire::frame_safety_test {
 namespace {
 
-constexpr std::size_t kSlack = 4096;  // what does not grow with the frame
+constexpr std::size_t kSlack = 4096;  // memory that does not depend on the size of the frame
 constexpr int kWarmUp = 5;            // rounds until every buffer has been used for the largest vector
 
 void put(Bytes& frame, std::size_t at, std::uint64_t x, std::size_t size) {
@@ -28,9 +28,9 @@ std::uint64_t get(const Bytes& frame, std::size_t at, std::size_t size) {
   return x;
 }
 
-// Decodes into a fresh vector; fails the test unless all that is promised for any bytes holds.
+// Decodes into a new vector; fails the test unless all guarantees for any bytes hold.
 DecodeStatus checked(const Bytes& frame) {
-  // Just as large as it is, so that the address sanitizer sees who reads behind it.
+  // A buffer of the exact size, so that the address sanitizer detects a read past its end.
   const std::unique_ptr<std::byte, decltype(&std::free)> exact(static_cast<std::byte*>(std::malloc(frame.size())),
                                                                &std::free);
   std::copy(frame.begin(), frame.end(), exact.get());
@@ -56,7 +56,7 @@ DecodeStatus checked(const Bytes& frame) {
   return status;
 }
 
-// Whether both refuse, or both take it for the same.
+// Checks that decode() and the reference either both refuse the frame, or read the same vector.
 void expect_as_the_reference(const Bytes& frame) {
   const bool taken = checked(frame) == DecodeStatus::ok;
   ASSERT_EQ(taken, reference::read_frame(frame).has_value());
@@ -67,7 +67,7 @@ struct NamedFrame {
   Bytes bytes;
 };
 
-// Of every codec with every format, up to a few hundred bytes; one each with four lanes.
+// Frames of every codec with every format, of up to a few hundred bytes.
 std::vector<NamedFrame> small_frames() {
   std::vector<NamedFrame> frames;
   for (const CodecInfo& codec : codecs()) {
@@ -97,7 +97,7 @@ std::vector<NamedFrame> all_frames() {
   return frames;
 }
 
-TEST(FrameSafety, TheFramesOfThisTestAreGood) {
+TEST(FrameSafety, TheFramesOfThisTestAreValid) {
   for (const NamedFrame& frame : all_frames()) {
     SCOPED_TRACE(frame.name);
     EXPECT_EQ(checked(frame.bytes), DecodeStatus::ok);
@@ -106,7 +106,8 @@ TEST(FrameSafety, TheFramesOfThisTestAreGood) {
 
 TEST(FrameSafety, MemoryIsCounted) {
   counted_memory.reset();
-  void* const memory = ::operator new(1000);  // called by name: a compiler may leave out what a vector would allocate
+  void* const memory =
+      ::operator new(1000);  // called directly: a compiler may optimise away the allocation of a vector
   EXPECT_EQ(counted_memory.live.load(), 1000U);
   ::operator delete(memory);
   EXPECT_EQ(counted_memory.live.load(), 0U);
@@ -114,7 +115,7 @@ TEST(FrameSafety, MemoryIsCounted) {
   EXPECT_EQ(counted_memory.allocations.load(), 1);
 }
 
-TEST(FrameSafety, RefusesEveryFrameThatWasCutOff) {
+TEST(FrameSafety, RefusesEveryTruncatedFrame) {
   for (const NamedFrame& frame : all_frames()) {
     SCOPED_TRACE(frame.name);
     for (std::size_t size = 0; size < frame.bytes.size(); ++size) {
@@ -125,7 +126,7 @@ TEST(FrameSafety, RefusesEveryFrameThatWasCutOff) {
   }
 }
 
-TEST(FrameSafety, RefusesEveryFrameThatGrew) {
+TEST(FrameSafety, RefusesEveryFrameWithBytesAppended) {
   for (const NamedFrame& frame : all_frames()) {
     SCOPED_TRACE(frame.name);
     Bytes longer = frame.bytes;
@@ -178,7 +179,7 @@ TEST(FrameSafety, NamesWhatIsWrongWithAHeader) {
   for (int status = 0; status <= static_cast<int>(DecodeStatus::bad_indices); ++status) {
     words.insert(describe(static_cast<DecodeStatus>(status)));
   }
-  EXPECT_EQ(words.size(), 9U) << "each status has its own words";
+  EXPECT_EQ(words.size(), 9U) << "each status has its own description";
 }
 
 TEST(FrameSafety, AgreesWithTheReferenceOnEveryBitFlippedUnderAGoodChecksum) {
@@ -204,7 +205,7 @@ TEST(FrameSafety, AgreesWithTheReferenceOnEveryCutUnderAGoodChecksum) {
   }
 }
 
-// Bytes that are changed, moved, doubled and left out.
+// Changes, inserts or removes some bytes.
 void edit(Bytes& frame, reference::Random& random) {
   const std::size_t at = random.below(frame.size());
   const std::uint64_t x = random.bits();
@@ -242,11 +243,12 @@ TEST(FrameSafety, AgreesWithTheReferenceOnRandomEditsUnderAGoodChecksum) {
       if (checked(bytes) == DecodeStatus::ok) ++accepted;
     }
   }
-  EXPECT_GT(accepted, 100) << "an edit of a value is still a frame";
+  EXPECT_GT(accepted, 100) << "a frame with another value is still valid";
 }
 
-// A frame of `size` bytes that says what it likes in its header, the rest filled with `fill`.
-Bytes liar(std::size_t size, int index_codec, int value_codec, std::uint64_t dim, std::uint64_t count, unsigned fill) {
+// A frame of `size` bytes with that header and a right checksum; the rest is filled with `fill`.
+Bytes frame_with_header(std::size_t size, int index_codec, int value_codec, std::uint64_t dim, std::uint64_t count,
+                        unsigned fill) {
   Bytes frame(size, static_cast<std::byte>(fill));
   std::memcpy(frame.data(), "SWFR", 4);
   put(frame, 4, 1, 1);
@@ -258,7 +260,7 @@ Bytes liar(std::size_t size, int index_codec, int value_codec, std::uint64_t dim
   return reference::with_checksum(frame);
 }
 
-TEST(FrameSafety, BelievesNoHeaderBeforeItTakesMemory) {
+TEST(FrameSafety, ChecksTheHeaderBeforeItAllocates) {
   const std::vector<std::uint64_t> numbers = {0,
                                               1,
                                               2,
@@ -280,7 +282,7 @@ TEST(FrameSafety, BelievesNoHeaderBeforeItTakesMemory) {
         for (const std::uint64_t count : numbers) {
           for (const std::size_t size : {28U, 32U, 36U, 40U, 61U, 100U, 400U}) {
             for (const unsigned fill : {0x00U, 0x01U, 0x10U, 0xFFU}) {
-              const Bytes frame = liar(size, index_codec, value_codec, dim, count, fill);
+              const Bytes frame = frame_with_header(size, index_codec, value_codec, dim, count, fill);
               SCOPED_TRACE(::testing::Message() << "codecs " << index_codec << " and " << value_codec << ", dim " << dim
                                                 << ", count " << count << ", size " << size << ", fill " << fill);
               ASSERT_NO_FATAL_FAILURE(expect_as_the_reference(frame));
@@ -292,9 +294,9 @@ TEST(FrameSafety, BelievesNoHeaderBeforeItTakesMemory) {
   }
 }
 
-TEST(FrameSafety, BelievesNoLaneLength) {
+TEST(FrameSafety, ChecksTheLaneLengths) {
   const Bytes good = frames_of_four_lanes()[0].bytes;
-  const std::size_t lanes = good.size() - 4 - reference::read_frame(good)->index_bytes + 4;  // behind the divisor
+  const std::size_t lanes = good.size() - 4 - reference::read_frame(good)->index_bytes + 4;  // after the divisor
   const std::uint64_t length = get(good, lanes, 4);
   const std::uint64_t streams = good.size() - 4 - (lanes + 12);
   const std::vector<std::uint64_t> lengths = {0,          1,           length - 1,  length + 1,  streams / 2 + 1,
@@ -313,7 +315,7 @@ TEST(FrameSafety, BelievesNoLaneLength) {
   }
 }
 
-TEST(FrameSafety, BelievesNoDivisor) {
+TEST(FrameSafety, ChecksTheDivisors) {
   for (const std::size_t count : {3U, 1500U}) {
     for (const reference::IndexCodec codec : {reference::IndexCodec::golomb, reference::IndexCodec::runs}) {
       const SparseVector vector = vector_of(20'000, random_indices(20'000, count, kFrameSeed), 1);
@@ -331,16 +333,16 @@ TEST(FrameSafety, BelievesNoDivisor) {
   }
 }
 
-// Zeros without end in four lanes, for each divisor and each place where a lane may begin: a decoder that reads several
-// codes before it looks where it is must not leave the frame. The address sanitizer sees it if it does.
-TEST(FrameSafety, ReadsNoZerosBehindTheEnd) {
+// Four lanes that contain only zeros, for each divisor and each start of a lane: a decoder that reads several codes
+// before it checks its position must not read past the frame. The address sanitizer detects it if it does.
+TEST(FrameSafety, DoesNotReadZerosPastTheEnd) {
   for (const std::size_t streams : {0U, 100U, 150U, 200U, 300U}) {
     for (std::uint32_t bit = 0; bit < 32; ++bit) {
       for (const std::size_t first : {std::size_t{0}, streams / 3, streams > 90 ? streams - 90 : 0, streams}) {
         for (std::size_t near = first; near < std::min(first + 20, streams + 1); ++near) {
           for (const unsigned fill : {0x00U, 0x80U}) {
-            constexpr std::size_t kIndices = 24 + 4 + 4 * 5 + 320;  // behind 1280 values of two bits in five blocks
-            Bytes frame = liar(kIndices + 16 + streams + 4, 1, 5, kLargestDim, 1280, 0);
+            constexpr std::size_t kIndices = 24 + 4 + 4 * 5 + 320;  // after 1280 values of two bits in five blocks
+            Bytes frame = frame_with_header(kIndices + 16 + streams + 4, 1, 5, kLargestDim, 1280, 0);
             put(frame, 24, 256, 4);
             put(frame, kIndices, 1U << bit, 4);
             put(frame, kIndices + 4, near, 4);
@@ -354,8 +356,8 @@ TEST(FrameSafety, ReadsNoZerosBehindTheEnd) {
   }
 }
 
-// Sums of sizes and of k that come out right only modulo 2^32 or 2^64.
-TEST(FrameSafety, BelievesNoUnits) {
+// Sums of sizes and of k that are right only modulo 2^32 or 2^64.
+TEST(FrameSafety, ChecksTheUnits) {
   const SparseVector vector = drawn_vector({{100, 10}, {200, 20}, {50, 50}}, 1);
   const Bytes good = encoded("seed", vector);
   const std::size_t units = good.size() - 4 - reference::read_frame(good)->index_bytes + 21;
@@ -380,7 +382,7 @@ TEST(FrameSafety, BelievesNoUnits) {
   }
 }
 
-TEST(FrameSafety, BelievesNoRuns) {
+TEST(FrameSafety, ChecksTheNumberOfRuns) {
   const SparseVector vector = vector_of(1000, runs(100, 1, 10, kFrameSeed), 1);
   const Bytes good = encoded("runs", vector);
   const std::size_t at = good.size() - 4 - reference::read_frame(good)->index_bytes + 8;
@@ -393,7 +395,7 @@ TEST(FrameSafety, BelievesNoRuns) {
   }
 }
 
-TEST(FrameSafety, TakesWhatAGoodFrameNeedsAndNoMore) {
+TEST(FrameSafety, AllocatesNoMoreThanAValidFrameNeeds) {
   for (const CodecInfo& codec : codecs()) {
     for (const CodecInfo& format : value_formats()) {
       const std::string spec = std::string(codec.name) + ":values=" + std::string(format.name);

@@ -1,5 +1,5 @@
-// Exact Top-k guesses its threshold from the last step. Here every guess is wrong, and the answer must not be: the
-// memory is carried over all steps, with one thread and with a Pool of three.
+// Top-k guesses its threshold from the last step. In these tests every guess is wrong, and the result must be exact all
+// the same. The memory is kept over all steps, with one thread and with a Pool of three.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -46,7 +46,7 @@ TEST(TopKUnderAttack, IsExactWhenAllAreEqual) {
   expect_exact("topk:ratio=0.001", [](int, std::size_t, float) { return 0.75F; });
 }
 
-TEST(TopKUnderAttack, IsExactWhenAllAreEqualWithTurningSigns) {
+TEST(TopKUnderAttack, IsExactWhenAllAreEqualWithAlternatingSigns) {
   expect_exact("topk:ratio=0.01", [](int step, std::size_t i, float) {
     return (i + static_cast<std::size_t>(step)) % 2 == 0 ? 1.0F : -1.0F;
   });
@@ -67,13 +67,13 @@ TEST(TopKUnderAttack, IsExactWhenSorted) {
       "topk:ratio=0.001", [](int, std::size_t i, float) { return static_cast<float>(kSize - i) * -1e-5F; }, 8);
 }
 
-TEST(TopKUnderAttack, IsExactWhenTheOrderTurnsRoundEveryStep) {
+TEST(TopKUnderAttack, IsExactWhenTheOrderIsReversedEveryStep) {
   expect_exact("topk:ratio=0.01", [](int step, std::size_t i, float) {
     return static_cast<float>(step % 2 == 0 ? i : kSize - i) * 1e-5F;
   });
 }
 
-TEST(TopKUnderAttack, IsExactWhenEveryStepTakesBackTheLast) {
+TEST(TopKUnderAttack, IsExactWhenEveryStepCancelsTheLast) {
   const Numbers fixed = reference::input("normal").make(kSize, 0, 52);
   expect_exact("topk:ratio=0.001",
                [&](int step, std::size_t i, float) { return step % 2 == 0 ? fixed[i] : -fixed[i]; });
@@ -85,20 +85,20 @@ TEST(TopKUnderAttack, IsExactWhenItJumpsToDenormalsAndBack) {
       "topk:ratio=0.01", [](int, std::size_t, float x) { return x * 1e-42F; }, 6);
 }
 
-TEST(TopKUnderAttack, IsExactWhenAllPileUpWithinAFewUlps) {
+TEST(TopKUnderAttack, IsExactWhenAllAreWithinAFewUlps) {
   expect_exact("topk:ratio=0.001", [](int step, std::size_t i, float) {
     return step == 0 ? 1.0F + static_cast<float>(i * 2654435761U % 8) * 0x1p-23F : static_cast<float>(i % 3) * 0x1p-23F;
   });
 }
 
-TEST(TopKUnderAttack, IsExactWhenAllLargeOnesSitInOnePlace) {
+TEST(TopKUnderAttack, IsExactWhenAllLargeEntriesAreAdjacent) {
   expect_exact("topk:ratio=0.01", [](int step, std::size_t i, float x) {
     const std::size_t from = static_cast<std::size_t>(step) * 12000;
     return i >= from && i < from + 3000 ? 50 * x : x;
   });
 }
 
-TEST(TopKUnderAttack, IsExactForOneAndForAll) {
+TEST(TopKUnderAttack, IsExactForAnyKFromOneToAll) {
   const Attack jumps = [](int step, std::size_t, float x) { return x * power_of_100(step % 3); };
   constexpr std::size_t kSmaller = 100003;
   for (const std::size_t k : {std::size_t{1}, std::size_t{2}, kSmaller / 2, kSmaller - 1, kSmaller}) {
@@ -107,8 +107,8 @@ TEST(TopKUnderAttack, IsExactForOneAndForAll) {
   }
 }
 
-// The same attacks on those that share the guess.
-TEST(TopKUnderAttack, IsExactInTheSparsifiersThatStandOnIt) {
+// The same attacks on the other sparsifiers that use TopSelector.
+TEST(TopKUnderAttack, IsExactInAllSparsifiersThatUseIt) {
   for (const char* spec : {"rtopk:ratio=0.001,r=2", "regtopk:ratio=0.001,mu=1", "regtopk:ratio=0.01,mu=0.5,q=0.3",
                            "threshold:ratio=0.01,calibrate=12", "topk:ratio=0.01,chunk=4096"}) {
     expect_exact(

@@ -1,5 +1,5 @@
-// A NaN, an infinity or a sum that overflows: found wherever it is, by the lowest index, whatever the Pool; the memory
-// is as it was, the step does not count, and the next one works.
+// A NaN, an infinity or a sum that overflows is found wherever it is and reported with the lowest index, for any Pool;
+// the memory is as it was, the step does not count, and the next one works.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ constexpr std::uint64_t kFirstStep = 41;
 constexpr int kRank = 3;
 constexpr std::size_t kLarge = 140001;  // enough for several threads to have work
 
-// What stands in the gradient, and what in the memory below it.
+// A bad entry: the number in the gradient, and the number in the memory at the same index.
 struct Trouble {
   const char* name;
   float gradient;
@@ -49,7 +49,7 @@ SifterContext context_of(Layout layout, int threads, Scope scope = Scope::model)
           .pool = pool_of(threads)};
 }
 
-// What `act` throws, and its message holds what its functions say.
+// The BadGradient that `act` throws; checks that its message contains rank, step and index.
 template <class Act>
 std::optional<BadGradient> thrown_by(Act&& act) {
   try {
@@ -66,8 +66,8 @@ std::optional<BadGradient> thrown_by(Act&& act) {
 
 class BadGradients : public ::testing::TestWithParam<std::string> {
  protected:
-  // A good step, one with trouble at `positions` (ascending), the same one without. All but the trouble are numbers
-  // that add without rounding, so the memory must come back exactly.
+  // A good step, one with bad entries at `positions` (ascending), the same one without them. All other numbers add
+  // without rounding, so the memory must be restored exactly.
   static void expect_taken_back(const std::string& spec, const SifterContext& context,
                                 const std::vector<std::size_t>& positions, const Trouble& trouble) {
     const std::size_t n = context.layout.dim();
@@ -136,7 +136,8 @@ TEST_P(BadGradients, AreReportedByTheLowestIndex) {
   ASSERT_NO_FATAL_FAILURE(expect_taken_back(1000, everywhere, troubles()[1], 2));
 }
 
-// Small tensors, which go dense, between large ones: the lowest index counts, in whichever they lie.
+// Small tensors, which are sent densely, between large ones: the lowest index is reported, whichever kind of tensor it
+// is in.
 TEST_P(BadGradients, AreFoundInEveryTensor) {
   const Layout layout = layout_of({100, 5, 0, 200, 3, 4, 300, 7});
   std::vector<std::string> specs = {GetParam()};
@@ -182,6 +183,33 @@ TEST_P(BadGradients, LeaveTheMemoryAsItWasToRounding) {
       EXPECT_EQ(bits_of(memory[4500]), bits_of(before[4500]));
     }
     EXPECT_NO_THROW(sparsifier->sift(Gradient(gradients[1]), memory, out));
+  }
+}
+
+// The bound that errors.h states: it depends on the decay.
+TEST_P(BadGradients, RestoreTheMemoryWithinTheDocumentedBound) {
+  constexpr std::size_t kSize = 5003;
+  constexpr double kSmallest = 0x1p-149;  // a rounding of subnormal numbers
+  const Numbers before = reference::input("normal").make(kSize, 0, 9);
+  Numbers bad = reference::input("spread_scales").make(kSize, 1, 9);
+  bad[4000] = kNaN;
+  for (const float scale : {1.0F, 0.3F}) {
+    for (const float decay : {1.0F, 0.5F, 1e-3F, 1e-6F}) {
+      SCOPED_TRACE(::testing::Message() << "scale " << scale << ", decay " << decay);
+      const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(GetParam(), context_of(kSize, 1));
+      Gradient gradient(bad);
+      gradient.scale = scale;
+      gradient.decay = decay;
+      Numbers memory = before;
+      SparseVector out;
+      ASSERT_TRUE(thrown_by([&] { sparsifier->sift(gradient, memory, out); }).has_value());
+      for (std::size_t i = 0; i < kSize; ++i) {
+        if (i == 4000) continue;
+        const double bound = 3e-7 * std::fabs(double{before[i]}) +
+                             (1e-7 * std::fabs(double{scale} * bad[i]) + kSmallest) / double{decay};
+        ASSERT_NEAR(memory[i], before[i], bound) << "at " << i << ", gradient " << bad[i];
+      }
+    }
   }
 }
 
@@ -258,7 +286,7 @@ TEST_P(BadGradients, AreTakenBackUnderEveryFeedback) {
       EXPECT_EQ(error->step(), kFirstStep + 2);
       EXPECT_EQ(sent.size(), 0U);
 
-      Numbers moved = gradients[2];  // what may have come and gone
+      Numbers moved = gradients[2];  // what may have been added and subtracted again
       for (std::size_t i = 0; i < velocity.size(); ++i) moved[i] = std::fabs(velocity[i]) + std::fabs(moved[i]);
       EXPECT_TRUE(same_to_rounding(memory, sifter.memory(), moved, 0x1p-20));
       EXPECT_TRUE(same_to_rounding(velocity, sifter.velocity(), moved, 0x1p-20));
@@ -273,8 +301,8 @@ TEST_P(BadGradients, AreTakenBackUnderEveryFeedback) {
   }
 }
 
-// The velocity is a fine number, but the memory that collects it overflows.
-TEST_P(BadGradients, AreTakenBackFromAVelocityThatWasGood) {
+// The velocity is finite, but the memory that it is added to overflows.
+TEST_P(BadGradients, AreTakenBackFromAVelocityThatIsFinite) {
   Sifter sifter(GetParam(), "momentum:m=0.5", context_of(300, 1));
   SparseVector sent;
   sifter.sift(Gradient(reference::exact_numbers(300, 0, 1)), sent);
@@ -289,7 +317,7 @@ TEST_P(BadGradients, AreTakenBackFromAVelocityThatWasGood) {
   EXPECT_EQ(error->step(), kFirstStep + 1);
   EXPECT_TRUE(same_bits(memory, sifter.memory()));
   for (std::size_t i = 0; i < velocity.size(); ++i) {
-    if (i == 200) continue;  // 3e38 came and went
+    if (i == 200) continue;  // 3e38 was added and subtracted again
     EXPECT_EQ(sifter.velocity()[i], velocity[i]) << i;
   }
   EXPECT_TRUE(std::isfinite(sifter.velocity()[200]));

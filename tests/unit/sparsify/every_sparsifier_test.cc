@@ -1,5 +1,5 @@
-// What holds for every sparsifier: it agrees with the reference on every input, and gives the same bits whatever the
-// SIMD level and however many threads its Pool has.
+// Every sparsifier agrees with the reference on every input, and gives the same bits at every SIMD level and on any
+// number of threads.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -16,8 +16,8 @@ constexpr int kSteps = 4;
 
 class EverySparsifier : public ::testing::TestWithParam<std::string> {
  protected:
-  // A context with nothing at its default.
-  static SifterContext somewhere(Layout layout, Scope scope = Scope::model) {
+  // A context without default values.
+  static SifterContext context_of(Layout layout, Scope scope = Scope::model) {
     return {.layout = std::move(layout),
             .scope = scope,
             .rank = 3,
@@ -45,18 +45,18 @@ TEST(Registry, NamesEverySparsifierOnceAndItsExampleWorks) {
 TEST_P(EverySparsifier, AgreesWithTheReferenceOnEveryKindOfInput) {
   for (const reference::Input& input : reference::catalogue()) {
     for (const std::size_t n : {17U, 1025U, 4099U}) {
-      ASSERT_NO_FATAL_FAILURE(check_input(GetParam(), input, somewhere(n), kSteps));
+      ASSERT_NO_FATAL_FAILURE(check_input(GetParam(), input, context_of(n), kSteps));
     }
   }
 }
 
 TEST_P(EverySparsifier, AgreesWithTheReferenceAtEveryLength) {
   for (const std::size_t n : reference::small_lengths()) {
-    ASSERT_NO_FATAL_FAILURE(check_input(GetParam(), reference::input("normal"), somewhere(n), kSteps));
-    ASSERT_NO_FATAL_FAILURE(check_input(GetParam(), reference::input("few_values"), somewhere(n), kSteps));
+    ASSERT_NO_FATAL_FAILURE(check_input(GetParam(), reference::input("normal"), context_of(n), kSteps));
+    ASSERT_NO_FATAL_FAILURE(check_input(GetParam(), reference::input("few_values"), context_of(n), kSteps));
   }
   for (const std::size_t n : reference::large_lengths()) {
-    ASSERT_NO_FATAL_FAILURE(check_input(GetParam(), reference::input("normal"), somewhere(n), 3));
+    ASSERT_NO_FATAL_FAILURE(check_input(GetParam(), reference::input("normal"), context_of(n), 3));
   }
 }
 
@@ -64,14 +64,14 @@ TEST_P(EverySparsifier, AgreesWithTheReferenceOnLargeGradientsOverManySteps) {
   const Machine best = machines().front();
   for (const char* kind : {"drifting", "signed_ties"}) {
     ASSERT_NO_FATAL_FAILURE(
-        check_input(GetParam(), reference::input(kind), somewhere(reference::kOddLarge), 5, {best, {best.simd, 3}}));
+        check_input(GetParam(), reference::input(kind), context_of(reference::kOddLarge), 5, {best, {best.simd, 3}}));
   }
 }
 
 TEST_P(EverySparsifier, WorksLayerByLayer) {
   const Layout layout = layout_of({5, 0, 1, 700, 64, 3000, 33, 0, 1});
   for (const char* kind : {"normal", "few_values", "zeros", "few_non_zeros"}) {
-    ASSERT_NO_FATAL_FAILURE(check_input(GetParam(), reference::input(kind), somewhere(layout, Scope::layer), kSteps));
+    ASSERT_NO_FATAL_FAILURE(check_input(GetParam(), reference::input(kind), context_of(layout, Scope::layer), kSteps));
   }
 }
 
@@ -83,19 +83,19 @@ TEST_P(EverySparsifier, SendsSmallTensorsWhole) {
     for (const char* kind : {"normal", "few_values"}) {
       for (const char* below : {"dense_below=0", "dense_below=100", "dense_below=5000"}) {
         ASSERT_NO_FATAL_FAILURE(
-            check_input(with(GetParam(), below), reference::input(kind), somewhere(layout, scope), kSteps));
+            check_input(with(GetParam(), below), reference::input(kind), context_of(layout, scope), kSteps));
       }
     }
   }
 }
 
-TEST_P(EverySparsifier, ScalesTheGradientAndFadesTheMemory) {
+TEST_P(EverySparsifier, ScalesTheGradientAndDecaysTheMemory) {
   for (const char* kind : {"normal", "denormals", "exact", "near_the_largest"}) {
     SCOPED_TRACE(kind);
     const std::vector<Numbers> gradients = reference::sequence(reference::input(kind), 2051, kSteps, 7);
     for (const auto& [scale, decay] : {std::pair{0.1F, 1.0F}, {1.0F, 0.95F}, {0.3F, 0.5F}}) {
       SCOPED_TRACE(::testing::Message() << "scale " << scale << ", decay " << decay);
-      ASSERT_NO_FATAL_FAILURE(check({GetParam(), somewhere(2051), borrow(gradients, scale, decay)}));
+      ASSERT_NO_FATAL_FAILURE(check({GetParam(), context_of(2051), borrow(gradients, scale, decay)}));
     }
   }
 }
@@ -107,14 +107,14 @@ TEST_P(EverySparsifier, TakesHalfPrecisionGradients) {
     std::vector<Gradient> gradients;
     for (int step = 0; step < 3; ++step) patterns.push_back(reference::every_finite_half(exponent_bits, 3, step, 11));
     for (const auto& step : patterns) gradients.emplace_back(step.data(), type, step.size());
-    ASSERT_NO_FATAL_FAILURE(check({GetParam(), somewhere(patterns[0].size()), gradients}));
+    ASSERT_NO_FATAL_FAILURE(check({GetParam(), context_of(patterns[0].size()), gradients}));
     for (Gradient& gradient : gradients) gradient.scale = 0.3F;
-    ASSERT_NO_FATAL_FAILURE(check({GetParam(), somewhere(patterns[0].size()), gradients}, {machines().front()}));
+    ASSERT_NO_FATAL_FAILURE(check({GetParam(), context_of(patterns[0].size()), gradients}, {machines().front()}));
   }
 }
 
-TEST_P(EverySparsifier, CountsStepsFromTheFirstOfItsPlace) {
-  SifterContext context = somewhere(1000);
+TEST_P(EverySparsifier, CountsStepsFromTheFirstStepOfItsContext) {
+  SifterContext context = context_of(1000);
   context.role = Role::server;
   for (const std::uint64_t first : {std::uint64_t{1}, std::uint64_t{2}, (std::uint64_t{5} << 32U) + 7}) {
     SCOPED_TRACE(first);
@@ -124,7 +124,7 @@ TEST_P(EverySparsifier, CountsStepsFromTheFirstOfItsPlace) {
 }
 
 TEST_P(EverySparsifier, RefusesSizesThatDiffer) {
-  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(GetParam(), somewhere(100));
+  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(GetParam(), context_of(100));
   Numbers memory(100);
   SparseVector out;
   EXPECT_THROW(sparsifier->sift(Gradient(Numbers(99, 1.0F)), memory, out), UsageError);
@@ -133,8 +133,8 @@ TEST_P(EverySparsifier, RefusesSizesThatDiffer) {
   EXPECT_NO_THROW(sparsifier->sift(Gradient(Numbers(100, 1.0F)), memory, out));
 }
 
-// With numbers that add without rounding, a step that is taken back leaves no trace: neither in the memory nor in
-// counts, records or what was observed.
+// With numbers that add without rounding, a step that is taken back leaves no trace: neither in the memory, nor in the
+// step number, the records of a calibration or the last round of RegTop-k.
 void expect_no_trace(const std::string& spec, const SifterContext& context) {
   const std::size_t n = context.layout.dim();
   SCOPED_TRACE(spec + ", n " + std::to_string(n));
@@ -164,8 +164,8 @@ void expect_no_trace(const std::string& spec, const SifterContext& context) {
 }
 
 TEST_P(EverySparsifier, TakesTheLastStepBack) {
-  for (const std::size_t n : {1U, 300U, 70001U}) ASSERT_NO_FATAL_FAILURE(expect_no_trace(GetParam(), somewhere(n)));
-  const SifterContext layers = somewhere(layout_of({300, 5, 0, 700, 9, 1}), Scope::layer);
+  for (const std::size_t n : {1U, 300U, 70001U}) ASSERT_NO_FATAL_FAILURE(expect_no_trace(GetParam(), context_of(n)));
+  const SifterContext layers = context_of(layout_of({300, 5, 0, 700, 9, 1}), Scope::layer);
   ASSERT_NO_FATAL_FAILURE(expect_no_trace(GetParam(), layers));
   if (has_dense_below()) {
     ASSERT_NO_FATAL_FAILURE(expect_no_trace(with(GetParam(), "dense_below=10"), layers));

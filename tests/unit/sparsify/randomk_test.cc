@@ -1,4 +1,4 @@
-// Random-k: its draw is the message. Without replacement, even, and the same for whoever knows the seed.
+// Random-k: a uniform draw without replacement, which anyone who knows the seed can repeat.
 #include <gtest/gtest.h>
 
 #include "unit/one_sift.h"
@@ -26,7 +26,8 @@ TEST(RandomK, SendsExactlyKDistinctEntriesZerosIncluded) {
 }
 
 TEST(RandomK, TakesThePositionsOfTheDocumentedDraws) {
-  // Philox of zeros: the first draw is e169c58d6627e8d5, of 100 the 88th; the second 9b00dbd8bc57ac4c, the 60th.
+  // With counter and key 0 the first draw is e169c58d6627e8d5, which is position 88 of 100; the second is
+  // 9b00dbd8bc57ac4c, position 60.
   EXPECT_EQ(sent_once("randomk:k=2", Numbers(100)), (Indices{60, 88}));
   Indices others;
   for (std::uint32_t i = 0; i < 100; ++i) {
@@ -64,7 +65,7 @@ TEST(RandomK, PrefersTheSeedOfItsSpec) {
             sent_once("randomk:k=20", zeros, {.layout = 1000, .seed = ~std::uint64_t{0}}));
 }
 
-TEST(RandomK, DrawsAfreshInEveryStepAndUnit) {
+TEST(RandomK, DrawsDifferentlyInEveryStepAndUnit) {
   const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier("randomk:k=20", {.layout = 1000});
   const Numbers zeros(1000);
   EXPECT_NE(sift_afresh(*sparsifier, zeros).indices, sift_afresh(*sparsifier, zeros).indices);

@@ -1,4 +1,4 @@
-// The reference itself, against cases worked out by hand. Uses nothing of the library.
+// Tests the reference itself with cases worked out by hand. Does not use the library.
 #include "reference/reference.h"
 
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ TEST(ReferenceHalf, WidensByTheDefinition) {
 TEST(ReferenceHalf, NarrowsToTheNearestAndSaturates) {
   EXPECT_EQ(to_f16(1.0F), 0x3C00);
   EXPECT_EQ(to_f16(-0.0F), 0x8000);
-  EXPECT_EQ(to_f16(0x1.002p0F), 0x3C00) << "a tie goes to the even one";
+  EXPECT_EQ(to_f16(0x1.002p0F), 0x3C00) << "ties go to even";
   EXPECT_EQ(to_f16(0x1.006p0F), 0x3C02);
   EXPECT_EQ(to_f16(0x1p-25F), 0x0000);
   EXPECT_EQ(to_f16(0x1.000002p-25F), 0x0001);
@@ -72,7 +72,7 @@ TEST(ReferenceHalf, NarrowsToTheNearestAndSaturates) {
 }
 
 // The examples of docs/wire_format.md.
-TEST(ReferenceWire, KnowsTheExamplesOfThePage) {
+TEST(ReferenceWire, ReadsTheExamplesOfTheDocument) {
   const std::string_view digits = "123456789";
   EXPECT_EQ(crc32c(std::as_bytes(std::span(digits))), 0xE3069283U);
 
@@ -80,14 +80,14 @@ TEST(ReferenceWire, KnowsTheExamplesOfThePage) {
                                            0x00, 0x00, 0x00, 0x00, 0x03, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
                                            0x00, 0x00, 0xc0, 0x3f, 0x00, 0x00, 0x00, 0xc0, 0x00, 0x00, 0x80, 0x3e,
                                            0x0b, 0x00, 0x00, 0x00, 0xa7, 0xa0, 0x00, 0x29, 0xa3, 0xbf, 0x96};
-  const auto page = std::as_bytes(std::span(bytes));
-  const std::optional<Frame> frame = read_frame(page);
+  const auto example = std::as_bytes(std::span(bytes));
+  const std::optional<Frame> frame = read_frame(example);
   ASSERT_TRUE(frame.has_value());
   EXPECT_EQ(frame->vector.dim, 100U);
   EXPECT_EQ(frame->vector.indices, (std::vector<std::uint32_t>{3, 17, 64}));
   EXPECT_EQ(frame->vector.values, (std::vector<float>{1.5F, -2, 0.25F}));
   EXPECT_EQ(frame->form.divisor, 11U);
-  EXPECT_EQ(write_frame(frame->vector, frame->form), Bytes(page.begin(), page.end()));
+  EXPECT_EQ(write_frame(frame->vector, frame->form), Bytes(example.begin(), example.end()));
 
   const Draw draw = {.seed = 7, .step = 3, .rank = 2};
   EXPECT_EQ(draw_positions(draw, 0, 6, 1000), (std::vector<std::uint32_t>{52, 53, 298, 497, 595, 868}));
@@ -143,7 +143,8 @@ TEST(ReferenceRandomK, DrawsKDistinctEntries) {
   EXPECT_EQ(sent("randomk:k=7", zeros, model(100)).size(), 7U);
   EXPECT_EQ(sent("randomk:k=93", zeros, model(100)).size(), 93U);
   EXPECT_EQ(sent("randomk:k=100", zeros, model(100)).size(), 100U);
-  // Counter and key 0: the first draw is e169c58d6627e8d5, of 100 the 88th; the second 9b00dbd8bc57ac4c, the 60th.
+  // With counter and key 0 the first draw is e169c58d6627e8d5, which is position 88 of 100; the second is
+  // 9b00dbd8bc57ac4c, position 60.
   EXPECT_EQ(sent("randomk:k=2", zeros, model(100)), (Indices{60, 88}));
 }
 
@@ -164,7 +165,7 @@ TEST(ReferenceThreshold, IncludesItsBoundAndNeverSendsZeros) {
   EXPECT_EQ(sent("threshold:lambda=0", {0, -0.0F, 1e-40F}, model(3)), (Indices{2}));
 }
 
-TEST(ReferenceThreshold, TakesTheLowerMiddleOfTheLastRecords) {
+TEST(ReferenceThreshold, TakesTheLowerMedianOfTheLastRecords) {
   const std::unique_ptr<Reference> slow = make("threshold:ratio=0.25,calibrate=20", model(4));
   for (int step = 0; step < 20; ++step) {
     Numbers memory(4);
@@ -178,7 +179,7 @@ TEST(ReferenceThreshold, TakesTheLowerMiddleOfTheLastRecords) {
   EXPECT_EQ(slow->vote(), nullptr);
 }
 
-TEST(ReferenceRegTopK, LeavesAloneWhatTheOthersCancelled) {
+TEST(ReferenceRegTopK, AvoidsAnEntryThatTheOthersCancelled) {
   Setting setting = model(3);
   setting.ranks = 2;
   const std::unique_ptr<Reference> slow = make("regtopk:k=1,mu=1", setting);
@@ -209,7 +210,7 @@ TEST(ReferenceFeedback, ClipsTheLocalGradient) {
   EXPECT_EQ(slow.sift(Numbers{3, 4}).out.values, (Numbers{1.5F, 2}));
 }
 
-TEST(ReferenceFeedback, DropsOrScalesOrFades) {
+TEST(ReferenceFeedback, DropsScalesOrDecays) {
   Feedback none("topk:k=1", "none", model(2));
   none.sift(Numbers{3, 2});
   EXPECT_EQ(none.memory(), (Numbers{0, 0}));

@@ -1,4 +1,4 @@
-// RegTop-k in a closed loop: several workers whose sent entries make an update, which each of them observes.
+// RegTop-k in a closed loop: several workers send entries, which add up to an update that each of them observes.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -11,24 +11,24 @@
 namespace sparsewire::regtopk_test {
 namespace {
 
-// Workers that all learn the update: the weighted sum, in rank order, of what each sends.
+// Workers that all observe the update: the weighted sum, in rank order, of what each sends.
 class Team {
  public:
   Team(const std::string& spec, std::size_t n, std::vector<double> weights, Scope scope = Scope::model)
       : n_(n), weights_(std::move(weights)) {
     const int ranks = static_cast<int>(weights_.size());
     for (int rank = 0; rank < ranks; ++rank) {
-      places_.push_back({.layout = n,
-                         .scope = scope,
-                         .rank = rank,
-                         .ranks = ranks,
-                         .weight = weights_[static_cast<std::size_t>(rank)]});
+      contexts_.push_back({.layout = n,
+                           .scope = scope,
+                           .rank = rank,
+                           .ranks = ranks,
+                           .weight = weights_[static_cast<std::size_t>(rank)]});
       workers_.push_back(
-          {make_sparsifier(spec, places_.back()), reference::make(spec, plain(places_.back())), Numbers(n), {}});
+          {make_sparsifier(spec, contexts_.back()), reference::make(spec, plain(contexts_.back())), Numbers(n), {}});
     }
   }
 
-  // One round; every choice is held against the reference.
+  // One round; compares every choice with the reference.
   Numbers round(const std::vector<Numbers>& gradients) {
     Numbers update(n_);
     for (std::size_t rank = 0; rank < workers_.size(); ++rank) {
@@ -64,11 +64,12 @@ class Team {
 
   const std::size_t n_;
   const std::vector<double> weights_;
-  std::vector<SifterContext> places_;
+  std::vector<SifterContext> contexts_;
   std::vector<Worker> workers_;
 };
 
-// Each worker's gradient: a part they share, a part on which half of them pulls the other way, noise.
+// The gradients of the workers: a common part, of which some entries have the opposite sign on half of the workers, and
+// noise.
 std::vector<Numbers> gradients_of(std::size_t workers, std::size_t n, int step) {
   const Numbers common = reference::input("drifting").make(n, 0, 1);
   std::vector<Numbers> gradients;
@@ -110,7 +111,7 @@ TEST(RegTopK, AgreesWithTheFormulaInAClosedLoop) {
   }
 }
 
-TEST(RegTopK, TurnsAwayFromWhatTheOthersCancelled) {
+TEST(RegTopK, AvoidsAnEntryThatTheOthersCancelled) {
   Team team("regtopk:k=1,mu=1", 3, {0.5, 0.5});
   const std::vector<Numbers> gradients = {{10, 1, 0}, {-10, 1, 0}};
   EXPECT_EQ(team.round(gradients), (Numbers{0, 0, 0}));
@@ -177,7 +178,7 @@ TEST(RegTopK, ForgetsARoundThatWasNotObserved) {
   EXPECT_EQ(out.indices, (Indices{0})) << "as a downlink it never observes, and is Top-k";
 }
 
-TEST(RegTopK, TakesItsWeightFromTheSpecThePlaceOrTheNumberOfRanks) {
+TEST(RegTopK, TakesItsWeightFromTheSpecTheContextOrTheNumberOfRanks) {
   const auto second_choice = [](const std::string& spec, const SifterContext& context) {
     const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(spec, context);
     Numbers memory(2);
@@ -195,8 +196,8 @@ TEST(RegTopK, TakesItsWeightFromTheSpecThePlaceOrTheNumberOfRanks) {
   EXPECT_EQ(second_choice("regtopk:k=1,mu=1,weight=0.25", {.layout = 2, .ranks = 2, .weight = 0.5}), 0U);
 }
 
-// The toy of the paper: -log sigmoid(<w, x>), x = (100, 1) and (-100, 1), w0 = (0, 1), learning rate 0.9, one entry a
-// round. The first coordinates cancel; Top-1 sends nothing else for a hundred rounds.
+// The toy problem of the paper: -log sigmoid(<w, x>), x = (100, 1) and (-100, 1), w0 = (0, 1), learning rate 0.9, one
+// entry per round. The first coordinates cancel; Top-1 sends nothing else for a hundred rounds.
 class Toy {
  public:
   explicit Toy(const std::string& spec) : team_(spec, 2, {0.5, 0.5}) {}
@@ -232,7 +233,7 @@ std::map<int, double> losses(const std::string& spec, int steps) {
   return result;
 }
 
-TEST(RegTopK, LearnsThePublishedToyWhereTopKStalls) {
+TEST(RegTopK, SolvesThePublishedToyProblemWhereTopKStalls) {
   const std::map<int, double> loss = losses("regtopk:k=1,mu=1", 100);
   for (const auto& [step, expected] :
        std::map<int, double>{{0, 0.31326}, {1, 0.31326}, {2, 0.20433}, {10, 0.08366}, {100, 0.01078}}) {

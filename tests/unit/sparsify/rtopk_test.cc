@@ -1,4 +1,5 @@
-// rTop-k: of the r largest a random k. The draw is checked against the reference bit by bit, and as a distribution.
+// rTop-k sends k random entries of the r largest. The draw is compared with the reference bit by bit, and tested as a
+// distribution.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +19,7 @@ constexpr std::size_t kFrom = 40;
 constexpr int kDraws = 20000;
 constexpr const char* kSpec = "rtopk:k=10,r=4";
 
-// Magnitudes all differ; the r largest are the indices i with rank_of[i] < kFrom.
+// Numbers with different magnitudes; the r largest have a rank by magnitude below kFrom.
 Numbers numbers() { return reference::input("heavy_tailed").make(kSize, 0, 17); }
 
 std::vector<std::size_t> ranks_by_magnitude(const Numbers& p) {
@@ -58,17 +59,17 @@ TEST(RTopK, SendsAllWhenThereAreAtMostK) {
   EXPECT_EQ(sent_once(kSpec, p), (Indices{3, 70}));
 }
 
-TEST(RTopK, DrawsAfreshForEverySeedRankRoleAndStep) {
+TEST(RTopK, DrawsDifferentlyForEverySeedRankRoleAndStep) {
   const Numbers p = numbers();
   const SifterContext here{.layout = kSize, .rank = 1, .ranks = 4, .seed = 5};
   const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(kSpec, here);
   const Indices first = sift_afresh(*sparsifier, p).indices;
-  EXPECT_EQ(sent_once(kSpec, p, here), first) << "the same context draws the same";
+  EXPECT_EQ(sent_once(kSpec, p, here), first) << "the same context gives the same draw";
   const Indices second = sift_afresh(*sparsifier, p).indices;
   EXPECT_NE(second, first);
   SifterContext other = here;
   other.first_step = 1;
-  EXPECT_EQ(sent_once(kSpec, p, other), second) << "the step is the only thing that moved";
+  EXPECT_EQ(sent_once(kSpec, p, other), second) << "only the step has changed";
   other = here;
   other.rank = 2;
   EXPECT_NE(sent_once(kSpec, p, other), first);
@@ -94,7 +95,8 @@ TEST(RTopK, IncludesEachOfTheRLargestEquallyOften) {
   EXPECT_LT(inclusion.unevenness_of_pairs(), 10) << "pairs are as likely as chance makes them";
 }
 
-TEST(RTopK, HasTheExpectedErrorOfTheIdentity) {
+// E ||p - C(p)||^2 = ||p||^2 - k/r * (squared norm of the r largest).
+TEST(RTopK, HasTheExpectedSquaredError) {
   const Numbers p = numbers();
   const std::vector<std::size_t> rank = ranks_by_magnitude(p);
   double all = 0;
@@ -120,7 +122,7 @@ TEST(RTopK, HasTheExpectedErrorOfTheIdentity) {
   const double mean = sum / kDraws;
   const double deviation = std::sqrt((sum2 / kDraws - mean * mean) / kDraws);
   EXPECT_NEAR(mean, expected, 4.5 * deviation);
-  EXPECT_LT(deviation, 0.01 * all) << "the bound says something";
+  EXPECT_LT(deviation, 0.01 * all) << "the bound above is tight";
 }
 
 TEST(RTopK, AgreesWithTheReferenceForEveryR) {

@@ -1,4 +1,4 @@
-// What a look ahead may not do: a sample that overestimates must cost a second pass, never an entry.
+// A sample that overestimates the threshold may cost a second pass, but never an entry of the result.
 #include "sparsify/sift_pass.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ constexpr std::size_t kSize = 300'000;
 constexpr std::size_t kTop = 100;
 constexpr std::size_t kOverflow = 32'768;  // entries that fill the list of candidates for k = 100, in whole pieces
 
-// The entries after the overflow, which the look ahead samples.
+// The entries after the overflow, which raise_threshold() samples.
 Unit ahead() {
   const Unit whole = make_units(Layout(kSize), {}).front();
   Unit rest;
@@ -26,9 +26,9 @@ Unit ahead() {
   return rest;
 }
 
-// Which of the entries [begin, end) a sample of `unit` looks at, found by marking one at a time. The sample answers
-// with the fifth largest magnitude for k = 1, and four marks stand elsewhere: it is a mark if the one under test is
-// sampled.
+// Which of the entries [begin, end) a sample of `unit` reads, found by setting one at a time to 1. For k = 1 the sample
+// returns the fifth largest magnitude; four sampled entries elsewhere are 1, so it returns 1 if the entry under test is
+// sampled too.
 std::vector<std::size_t> sampled(SiftPass& pass, const Unit& unit, std::size_t begin, std::size_t end) {
   constexpr std::size_t kStretch = 64;  // one position is sampled in each
   std::vector<float> memory(kSize);
@@ -48,13 +48,13 @@ TEST(SiftPass, FindsWhatAMisleadingSampleHides) {
   ASSERT_GE(traps.size(), 20U);
   ASSERT_LT(traps.size(), kTop);
 
-  // A first step whose own sample is spoiled by nothing gives a guess far below what the second step holds.
+  // A first step with small numbers, so that the guess for the second step is far too low.
   Sifter sifter("topk:k=100", "ef", {.layout = kSize});
   std::vector<float> gradient(kSize, 0.001F);
   SparseVector sent;
   sifter.sift(gradient, sent);
-  // Then every entry is a candidate until the list overflows, the sample ahead sees only the traps, and the entries
-  // between them and the rest are those it hides.
+  // In the second step every entry is a candidate until the list overflows. The sample of the remaining entries then
+  // reads the traps (100), but none of the entries of size 10, which belong to the result as well.
   std::fill(sifter.memory().begin(), sifter.memory().end(), 0.0F);
   std::fill(gradient.begin(), gradient.end(), 1.0F);
   for (const std::size_t trap : traps) gradient[trap] = 100.0F;

@@ -1,4 +1,4 @@
-// Top-k: counts, ties, zeros, chunks, tensors and the warm-up. Its exactness over long runs: adversary_test.cc.
+// Top-k: counts, ties, zeros, chunks, tensors and the warm-up. adversary_test.cc tests that it is exact over long runs.
 #include <gtest/gtest.h>
 
 #include "unit/one_sift.h"
