@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -68,8 +69,14 @@ class Sparsifier {
   // come back. RegTop-k learns from it; the others ignore it.
   virtual void observe(const SparseVector& /*sent*/, std::span<const float> /*update_at_sent*/) {}
 
-  // A number on which all ranks have to agree before the next sift (a measured threshold): whoever connects the ranks
-  // calls set_vote() with the median over them. Nothing when there is no such number, which is almost always.
+  // Entries that one step is expected to send; by default all of them, however many there are.
+  virtual double expected_entries() const { return std::numeric_limits<double>::infinity(); }
+
+  // Whether all ranks have to agree on a number before the next sift, such as a measured threshold. True in the same
+  // step on all ranks, and hardly ever. Whoever connects the ranks then asks all of them for vote() and calls
+  // set_vote() with the median of the votes; not at all if there are none.
+  virtual bool is_voting() const noexcept { return false; }
+  // This rank's number. Nothing if it measured none, because its region is empty or held only zeros.
   virtual std::optional<float> vote() const noexcept { return std::nullopt; }
   virtual void set_vote(float /*agreed*/) {}
 

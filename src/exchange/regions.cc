@@ -21,7 +21,7 @@ std::uint32_t Regions::rotation(std::uint32_t group) const noexcept { return mix
 std::uint64_t Regions::size(int region) const noexcept {
   if (dim_ == 0) return 0;
   const std::uint64_t last_block = (dim_ - 1) / kBlock;
-  const std::uint64_t last_group = last_block / ranks_;  // all groups before it are whole
+  const std::uint64_t last_group = last_block / ranks_;  // all groups before it are complete
   const std::uint32_t slot =
       (static_cast<std::uint32_t>(region) + ranks_ - rotation(static_cast<std::uint32_t>(last_group))) % ranks_;
   const std::uint64_t block = last_group * ranks_ + slot;

@@ -18,6 +18,8 @@ class Budget {
   Budget(Spec& spec, std::size_t model_size, bool per_unit, std::size_t limit);
 
   std::size_t k(std::uint64_t step, std::size_t unit_size) const noexcept;
+  // k after the warm-up.
+  double expected(std::size_t unit_size) const noexcept { return static_cast<double>(k(~std::uint64_t{0}, unit_size)); }
   // The ratio of a step, warm-up included; 0 if k= was given.
   double ratio(std::uint64_t step) const noexcept;
 
