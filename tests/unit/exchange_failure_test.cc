@@ -226,14 +226,29 @@ void change(Pool*& value) {
   value = &pool;
 }
 
-// One rank has another value of one option. Takes all options from the list, so that none is forgotten.
+struct ConvertsToAnything {
+  template <class T>
+  operator T() const;  // NOLINT(google-explicit-constructor)
+};
+
+// The number of members of an aggregate: with one initialiser more it does not compile.
+template <class Aggregate, class... Initialisers>
+constexpr std::size_t number_of_members() {
+  if constexpr (requires { Aggregate{Initialisers{}..., ConvertsToAnything{}}; }) {
+    return number_of_members<Aggregate, Initialisers..., ConvertsToAnything>();
+  } else {
+    return sizeof...(Initialisers);
+  }
+}
+
+// One rank has another value of one option. Takes the options from the list of all options.
 TEST(WorkersWithDifferentOptions, AreRefusedOnAllRanksUnlessTheyMayDiffer) {
   std::vector<std::pair<std::string, AcrossRanks>> options;
   const WorkerConfig defaults;
   for_each_option(defaults, [&](const char* name, const auto&, AcrossRanks across_ranks) {
     options.emplace_back(name, across_ranks);
   });
-  EXPECT_EQ(options.size(), 11U);
+  ASSERT_EQ(options.size(), number_of_members<WorkerConfig>()) << "an option is missing in worker/options.h";
   for (const auto& [changed, across_ranks] : options) {
     for (const int other : {0, 2}) {
       const auto errors = errors_of(3, [&, &name = changed](Transport& transport) {
