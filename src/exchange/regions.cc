@@ -55,12 +55,12 @@ void Regions::split(const SparseVector& whole, std::vector<SparseVector>& parts)
 }
 
 void Regions::join(const SparseVector& whole, const std::vector<std::vector<float>>& part_values,
-                   std::vector<float>& values) const {
+                   std::vector<float>& values) {
   values.resize(whole.size());
-  std::vector<std::size_t> next(ranks_);
+  next_.assign(ranks_, 0);
   for (std::size_t i = 0; i < whole.size(); ++i) {
     const std::uint32_t region = owner_of(whole.index(i)).region;
-    values[i] = part_values[region][next[region]++];
+    values[i] = part_values[region][next_[region]++];
   }
 }
 

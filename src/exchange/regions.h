@@ -26,8 +26,7 @@ class Regions {
   // parts[r] becomes the entries of region r, with indices of that region. The parts of a full vector are full.
   void split(const SparseVector& whole, std::vector<SparseVector>& parts) const;
   // The inverse for values: `values` becomes those of `part_values`, in the order of the entries of `whole`.
-  void join(const SparseVector& whole, const std::vector<std::vector<float>>& part_values,
-            std::vector<float>& values) const;
+  void join(const SparseVector& whole, const std::vector<std::vector<float>>& part_values, std::vector<float>& values);
 
  private:
   struct Owner {
@@ -39,6 +38,7 @@ class Regions {
 
   std::uint64_t dim_;
   std::uint32_t ranks_;
+  std::vector<std::size_t> next_;  // for join(), which would otherwise allocate in every step
 };
 
 }  // namespace sparsewire

@@ -7,8 +7,8 @@ namespace sparsewire {
 
 enum class AcrossRanks : bool { must_be_equal, may_differ };
 
-// Calls visit(name, value, across_ranks) for each option. The structured binding names every member of WorkerConfig: a
-// member that is missing here does not compile.
+// Calls visit(name, value, across_ranks) for each option. The structured binding must name every member of
+// WorkerConfig, so this does not compile after a member was added, until it is added here.
 template <class Config, class Visit>
 void for_each_option(Config& config, Visit visit) {
   auto& [sparsifier, feedback, exchange, codec, downlink, downlink_codec, scope, weight, seed, check_every, pool] =

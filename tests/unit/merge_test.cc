@@ -83,7 +83,7 @@ TEST(Regions, SplitAndJoinAreInverse) {
         SCOPED_TRACE(::testing::Message() << dim << " " << ranks << " " << density);
         SparseVector whole = some_entries(dim, density, random);
         if (density > 1) whole.indices.clear();  // full
-        const Regions regions(dim, ranks);
+        Regions regions(dim, ranks);
         std::vector<SparseVector> parts(3);
         regions.split(whole, parts);
         ASSERT_EQ(parts.size(), static_cast<std::size_t>(ranks));
