@@ -70,7 +70,7 @@ class Worker {
   // must not be used again. Throws ReplicasDiffer, UsageError.
   const StepStats& step(Gradient gradient, std::span<float> update, const StepOptions& options = {});
 
-  // The update of the last step as a sparse vector: the entries that somebody sent, or all if it is full. Valid until
+  // The update of the last step as a sparse vector: the entries that some rank sent, or all if it is full. Valid until
   // the next step.
   const SparseVector& update() const noexcept;
   const StepStats& stats() const noexcept;

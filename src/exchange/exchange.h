@@ -27,7 +27,7 @@ struct ExchangePlan {
   std::vector<float> weights;  // of all ranks, in rank order; they add up to 1
 };
 
-// What the options say about where a sifter works, be it a worker's or a server's. The caller adds rank and role.
+// The context of a sifter, a worker's or a server's, as far as the options decide it. The caller adds rank and role.
 inline SifterContext make_context(const WorkerConfig& config, Layout layout) {
   SifterContext context{.layout = std::move(layout), .scope = config.scope};
   context.seed = config.seed;

@@ -32,7 +32,7 @@ struct Sifter::Parts {
   SiftStats stats_before;  // for undo
   bool can_undo = false;   // a step was taken, and nothing came after it
 
-  // Feedback `none` only. Its memory is zero between steps, unless somebody put numbers there.
+  // Feedback `none` only. Its memory is zero between steps, unless numbers were put there from outside.
   bool may_hold_numbers = false;     // load() or a caller of memory() may have; once set it stays
   std::vector<float> memory_before;  // what was there before the last step, for undo; empty: zeros
 

@@ -357,7 +357,7 @@ inline void a_bad_gradient_fails_everywhere(Transport& transport, const Plan& pl
   }
   require_same_everywhere(transport, std::span<const std::uint64_t>(&run.sum, 1),
                           run.at(3 * kBefore) + ": after a bad gradient, updates");
-  require_equal(twin.sum, run.sum, run.at(3 * kBefore) + ": a bad gradient left a trace, updates");
+  require_equal(twin.sum, run.sum, run.at(3 * kBefore) + ": updates after a bad gradient");
 }
 
 }  // namespace sparsewire::bodies

@@ -367,10 +367,10 @@ TEST(WrongOptions, AreRefusedOnAllRanks) {
       {{.sparsifier = "dense", .exchange = "auto", .downlink = "no_such"}, "no_such"},
       {{.sparsifier = "dense", .exchange = "auto", .codec = "zip"}, "zip"},
   };
-  for (const auto& [config, word] : wrong) {
+  for (const auto& [config, named] : wrong) {
     const auto errors =
         errors_of(3, [&, &plan = config](Transport& transport) { const Worker worker(plan, 1000, transport); });
-    for (const std::string& error : errors) EXPECT_THAT(error, HasSubstr(word));
+    for (const std::string& error : errors) EXPECT_THAT(error, HasSubstr(named));
   }
 }
 

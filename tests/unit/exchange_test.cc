@@ -191,7 +191,7 @@ TEST(ThresholdOfAllRanks, SendsAsManyEntriesAsWantedWhereSomeRegionsAreEmpty) {
   EXPECT_LT(mean, 3 * 2.0);
 }
 
-// Regions that hold entries, but to which nobody sends anything, have no threshold to vote for either.
+// Regions that hold entries but receive only zeros have no threshold to vote for either.
 TEST(ThresholdOfAllRanks, SendsAsManyEntriesAsWantedWhereSomeRegionsReceiveNothing) {
   Plan plan = bodies::plan_of("dense", {"sharded", true});
   plan.config.downlink = "threshold:ratio=0.1,calibrate=40";
@@ -218,7 +218,7 @@ TEST(ThresholdOfAllRanks, SendsAsManyEntriesAsWantedWhereSomeRanksHaveOnlyZeros)
   EXPECT_LT(mean, 20 * 2.0);
 }
 
-// Nobody has anything to vote for; whatever comes later is sent.
+// No rank has a vote, so the threshold stays 0, and every later entry is sent.
 TEST(ThresholdOfAllRanks, IsZeroWhereNobodyMeasuredAnything) {
   Plan plan = bodies::plan_of("threshold:ratio=0.05,calibrate=4", {"allgather"});
   plan.layout = 101;

@@ -106,7 +106,7 @@ TEST_P(EveryExchangeCase, CountsTheBytesOfItsFrames) {
 
 // Every byte that a worker sends or receives was received or sent by a server.
 TEST_P(EveryExchangeCase, SendsAsManyBytesAsItReceives) {
-  if (exchange_case().exchange == "allgather" || is_all_reduce()) GTEST_SKIP() << "nobody serves";
+  if (exchange_case().exchange == "allgather" || is_all_reduce()) GTEST_SKIP() << "there are no servers";
   const Plan plan = EveryExchangeCase::plan();
   run_on_threads(5, [&](Transport& transport) {
     Runner run(plan, transport);
