@@ -87,6 +87,8 @@ class Sifter {
   // As in Sparsifier.
   std::uint64_t step() const noexcept;
   void observe(const SparseVector& sent, std::span<const float> update_at_sent);
+  double expected_entries() const;  // at most those of the layout
+  bool is_voting() const noexcept;
   std::optional<float> vote() const noexcept;
   void set_vote(float agreed);
 

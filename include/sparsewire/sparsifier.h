@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -71,9 +72,14 @@ class Sparsifier {
   // in the update (a downlink may hold it back). RegTop-k uses it for its scores; the others ignore it.
   virtual void observe(const SparseVector& /*sent*/, std::span<const float> /*update_at_sent*/) {}
 
-  // A number that all ranks have to agree on before the next sift (a measured threshold). The code that connects the
-  // ranks collects the votes and calls set_vote() on each with their median. std::nullopt if there is nothing to
-  // agree on, which is almost always the case.
+  // Entries that one step is expected to send; by default all of them, however many there are.
+  virtual double expected_entries() const { return std::numeric_limits<double>::infinity(); }
+
+  // Whether all ranks have to agree on a number before the next sift, such as a measured threshold. True in the same
+  // step on all ranks, and hardly ever. The code that connects the ranks then collects vote() from all of them and calls
+  // set_vote() with the median of the votes; not at all if there are none.
+  virtual bool is_voting() const noexcept { return false; }
+  // This rank's number. std::nullopt if it measured none, because its region is empty or held too few entries.
   virtual std::optional<float> vote() const noexcept { return std::nullopt; }
   virtual void set_vote(float /*agreed*/) {}
 

@@ -7,28 +7,25 @@ namespace sparsewire {
 namespace {
 
 SifterContext context_of(const ExchangePlan& plan, const ServedRegion& served) {
-  if (Spec(plan.downlink).has("dense_below")) {
-    throw UsageError("[downlink] dense_below= is for tensors, and a server knows none");
+  if (Spec(plan.config.downlink).has("dense_below")) {
+    throw UsageError("[downlink] dense_below= is for tensors, and a server does not know the tensors; leave it out");
   }
-  SifterContext context{.layout = served.dim};
+  SifterContext context = make_context(plan.config, served.dim);
   context.rank = served.region;
   context.ranks = served.regions;
-  context.seed = plan.seed;
-  context.first_step = plan.first_step;
   context.role = Role::server;
   context.model_dim = plan.dim;
-  context.pool = plan.pool;
   return context;
 }
 
 std::optional<Sifter> make_sifter(const ExchangePlan& plan, const ServedRegion& served) {
-  if (plan.downlink.empty()) return std::nullopt;
-  return Sifter(plan.downlink, "ef", context_of(plan, served));
+  if (plan.config.downlink.empty()) return std::nullopt;
+  return Sifter(plan.config.downlink, "ef", context_of(plan, served));
 }
 
-// The union must arrive as it is: a server without a memory could not keep what rounding takes.
+// Without a downlink the answer is not rounded: there would be no memory to keep the rounding loss.
 std::string codec_of(const ExchangePlan& plan) {
-  return plan.downlink.empty() ? "auto:values=f32" : plan.downlink_codec;
+  return plan.config.downlink.empty() ? "auto:values=f32" : plan.config.downlink_codec;
 }
 
 }  // namespace
@@ -37,9 +34,9 @@ Aggregator::Aggregator(const ExchangePlan& plan, const ServedRegion& served)
     : merger_(served.dim), sifter_(make_sifter(plan, served)), codec_(codec_of(plan)) {}
 
 void check_downlink(const ExchangePlan& plan, const ServedRegion& served) {
-  if (plan.downlink.empty()) return;
-  make_sparsifier(plan.downlink, context_of(plan, served));
-  Codec(plan.downlink_codec);
+  if (plan.config.downlink.empty()) return;
+  make_sparsifier(plan.config.downlink, context_of(plan, served));
+  Codec(plan.config.downlink_codec);
 }
 
 std::optional<std::uint64_t> Aggregator::answer(Message& frame) {

@@ -1,5 +1,5 @@
-// The server's part of a step, for the whole model or for a region of it: sums the workers' entries in rank order and
-// answers with the union of them; or with what the downlink's sparsifier chooses, and keeps the rest in a memory.
+// The server's part of a step, for the whole model or for a region of it. Sums the workers' entries in rank order. The
+// answer is the union of the entries; or, with a downlink, what its sparsifier chooses, and the rest stays in a memory.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace sparsewire {
 
-// Which entries a server serves.
+// The entries that a server serves.
 struct ServedRegion {
   int region = 0;
   int regions = 1;
@@ -23,7 +23,7 @@ class Aggregator {
   // Adds a worker's entries. REQUIRES: called in rank order.
   void add(const SparseVector& vector, float weight) { merger_.add(vector, weight); }
 
-  // Replaces `frame` by the answer to all that was added; or returns the index of an entry that is not finite.
+  // Replaces `frame` by the answer; or returns the index of a sum that is not finite.
   std::optional<std::uint64_t> answer(Message& frame);
 
   // Ends a step: finish() after every rank got the answer; undo() if the step failed, which restores the memory.
@@ -39,11 +39,11 @@ class Aggregator {
   Codec codec_;
   SparseVector answer_;
   std::vector<float> received_;
-  bool has_answered_ = false;  // by a sift that undo() would have to take back
+  bool has_answered_ = false;  // with a sift that undo() has to take back
 };
 
-// Throws UsageError if the downlink of that region cannot be made. For ranks that serve no region, so that all ranks
-// find the same error.
+// Throws UsageError if the downlink of that region cannot be constructed. For ranks that serve no region, so that all
+// ranks throw the same error.
 void check_downlink(const ExchangePlan& plan, const ServedRegion& served);
 
 }  // namespace sparsewire

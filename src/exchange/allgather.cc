@@ -1,4 +1,4 @@
-// Every frame goes to everybody, and everybody adds them up: the simplest exchange, read it first.
+// Every rank sends its frame to every other, and each adds them up: the simplest exchange, read it first.
 #include "exchange/clock.h"
 #include "exchange/exchange.h"
 #include "exchange/messages.h"
@@ -7,10 +7,10 @@
 namespace sparsewire {
 namespace {
 
-class AllGather final : public Exchange {
+class AllGatherExchange final : public Exchange {
  public:
-  AllGather(const ExchangePlan& plan, Transport& transport)
-      : plan_(plan), transport_(transport), codec_(plan.codec), merger_(plan.dim) {}
+  AllGatherExchange(const ExchangePlan& plan, Transport& transport)
+      : plan_(plan), transport_(transport), codec_(plan.config.codec), merger_(plan.dim) {}
 
   StepOutcome run(const SparseVector& sent, const StepTrailer& trailer, std::vector<float>& received,
                   SparseVector& total) override {
@@ -34,7 +34,7 @@ class AllGather final : public Exchange {
     if (!outcome.failure) merger_.copy_to(total);
     merger_.clear();
     if (outcome.failure) return outcome;
-    if (const auto bad = find_overflow(total)) outcome.fail({.rank = 0, .index = *bad});  // all see the same
+    if (const auto bad = find_overflow(total)) outcome.fail({.rank = 0, .index = *bad});  // all ranks find the same
     traffic_.bytes_up = frame_size * static_cast<std::size_t>(transport_.size() - 1);
     clock.lap(traffic_.ns_merge);
     return outcome;
@@ -54,7 +54,7 @@ class AllGather final : public Exchange {
 }  // namespace
 
 std::unique_ptr<Exchange> make_allgather_exchange(Spec& /*spec*/, const ExchangePlan& plan, Transport& transport) {
-  return std::make_unique<AllGather>(plan, transport);
+  return std::make_unique<AllGatherExchange>(plan, transport);
 }
 
 }  // namespace sparsewire

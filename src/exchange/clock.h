@@ -1,4 +1,4 @@
-// Where the time of a round goes.
+// Measures how long each stage of a step takes.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,5 @@
-// All values, without indices, by the engine's own all-reduce: the baseline, which must not be handicapped.
+// All values, without indices, by the transport's own all-reduce. It is the baseline, so it must be as fast as a bare
+// all-reduce.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -13,14 +14,14 @@
 namespace sparsewire {
 namespace {
 
-class Dense final : public Exchange {
+class AllReduceExchange final : public Exchange {
  public:
-  Dense(const ExchangePlan& plan, Transport& transport)
+  AllReduceExchange(const ExchangePlan& plan, Transport& transport)
       : transport_(transport),
         dim_(plan.dim),
         weights_(plan.weights),
         weight_(plan.weights[static_cast<std::size_t>(transport.rank())]),
-        bf16_(is_bf16(plan.codec)) {}
+        bf16_(is_bf16(plan.config.codec)) {}
 
   StepOutcome run(const SparseVector& sent, const StepTrailer& trailer, std::vector<float>& received,
                   SparseVector& total) override {
@@ -41,7 +42,7 @@ class Dense final : public Exchange {
     total.values.resize(dim_);
     if (bf16_) {
       halves_.resize(dim_);
-      spread(sent, halves_, [](float number) { return to_bf16(number); });
+      scatter(sent, halves_, [](float number) { return to_bf16(number); });
       keep_received(sent, received);
       clock.lap(traffic_.ns_encode);
       transport_.all_reduce_sum_bf16(halves_);
@@ -49,27 +50,29 @@ class Dense final : public Exchange {
       for (std::size_t i = 0; i < halves_.size(); ++i) total.values[i] = from_bf16(halves_[i]);
       clock.lap(traffic_.ns_decode);
     } else {
-      spread(sent, total.values, [](float number) { return number; });
+      scatter(sent, total.values, [](float number) { return number; });
       clock.lap(traffic_.ns_encode);
       transport_.all_reduce_sum(total.values);
       clock.lap(traffic_.ns_transport);
     }
-    if (const auto bad = find_overflow(total)) outcome.fail({.rank = 0, .index = *bad});  // all see the same
+    if (const auto bad = find_overflow(total)) outcome.fail({.rank = 0, .index = *bad});  // all ranks find the same
     count_bytes();
     return outcome;
   }
+
+  bool is_dense() const noexcept override { return true; }
 
  private:
   static bool is_bf16(const std::string& codec) {
     Spec spec(codec);
     const std::string values = spec.choice("values", {"f32", "f16", "bf16", "int8", "int4", "int2"});
     if (values == "f32" || values == "bf16") return values == "bf16";
-    throw UsageError(fmt::format("[dense] values={} cannot be summed on the way; f32 and bf16 can", values));
+    throw UsageError(fmt::format("[dense] an all-reduce cannot add values={}; take f32 or bf16", values));
   }
 
-  // numbers = weight * sent, with all entries.
+  // numbers = weight * sent, rounded; 0 where nothing is sent.
   template <class Number, class Rounded>
-  void spread(const SparseVector& sent, std::vector<Number>& numbers, Rounded rounded) const {
+  void scatter(const SparseVector& sent, std::vector<Number>& numbers, Rounded rounded) const {
     if (sent.is_full()) {
       for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = rounded(weight_ * sent.values[i]);
       return;
@@ -78,10 +81,10 @@ class Dense final : public Exchange {
     for (std::size_t i = 0; i < sent.size(); ++i) numbers[sent.indices[i]] = rounded(weight_ * sent.values[i]);
   }
 
-  // What the others get of this rank's values, in its own units.
+  // What the other ranks get of this rank's values, before its weight.
   void keep_received(const SparseVector& sent, std::vector<float>& received) const {
     received.resize(sent.size());
-    if (weight_ == 0) {  // they get nothing, and nothing is lost on the way
+    if (weight_ == 0) {  // they get nothing, so rounding loses nothing
       received = sent.values;
     } else if (sent.is_full()) {
       for (std::size_t i = 0; i < received.size(); ++i) received[i] = unweighted(halves_[i]);
@@ -90,13 +93,13 @@ class Dense final : public Exchange {
     }
   }
 
-  // Rounding may have gone up at the end of the range.
+  // Rounding up may have gone beyond the largest float.
   float unweighted(std::uint16_t half) const noexcept {
     constexpr float kLargest = std::numeric_limits<float>::max();
     return std::clamp(from_bf16(half) / weight_, -kLargest, kLargest);
   }
 
-  // What an all-reduce cannot do without: (P-1)/P of the vector out, and as much in.
+  // The least that an all-reduce can do with: (P-1)/P of the vector out, and as much in.
   void count_bytes() {
     const auto ranks = static_cast<std::uint64_t>(transport_.size());
     const std::uint64_t bytes = dim_ * (bf16_ ? sizeof(std::uint16_t) : sizeof(float)) * (ranks - 1) / ranks;
@@ -111,14 +114,14 @@ class Dense final : public Exchange {
   bool bf16_;
   Message message_;
   std::vector<Message> trailers_;
-  std::vector<std::span<const std::byte>> frames_;  // there are none
+  std::vector<std::span<const std::byte>> frames_;  // empty ones: only trailers are sent as messages
   std::vector<std::uint16_t> halves_;
 };
 
 }  // namespace
 
 std::unique_ptr<Exchange> make_dense_exchange(Spec& /*spec*/, const ExchangePlan& plan, Transport& transport) {
-  return std::make_unique<Dense>(plan, transport);
+  return std::make_unique<AllReduceExchange>(plan, transport);
 }
 
 }  // namespace sparsewire

@@ -6,8 +6,8 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/spec.h"
@@ -16,26 +16,30 @@
 #include "sparsewire/sifter.h"
 #include "sparsewire/sparse_vector.h"
 #include "sparsewire/transport.h"
+#include "sparsewire/worker_config.h"
 
 namespace sparsewire {
 
 // Everything that an exchange is made from.
 struct ExchangePlan {
+  WorkerConfig config;  // with a downlink_codec where there is a downlink; no downlink: the union is sent back
   std::uint64_t dim = 0;
   std::vector<float> weights;  // of all ranks, in rank order; they add up to 1
-  std::string codec = "auto";
-  std::string downlink;        // empty: the union is sent
-  std::string downlink_codec;  // with a downlink
-  std::uint64_t seed = 0;
-  std::uint64_t first_step = 0;
-  Pool* pool = nullptr;
 };
 
-// What a round cost this rank.
+// The context of a sifter, a worker's or a server's, as far as the options decide it. The caller adds rank and role.
+inline SifterContext make_context(const WorkerConfig& config, Layout layout) {
+  SifterContext context{.layout = std::move(layout), .scope = config.scope};
+  context.seed = config.seed;
+  context.pool = config.pool;
+  return context;
+}
+
+// What a step cost this rank.
 struct Traffic {
-  std::uint64_t bytes_up = 0;      // uplink frames to others
-  std::uint64_t bytes_down = 0;    // downlink frames from others
-  std::uint64_t bytes_served = 0;  // as a server: what came in from others, and went out to them
+  std::uint64_t bytes_up = 0;      // of uplink frames to other ranks
+  std::uint64_t bytes_down = 0;    // of downlink frames from other ranks
+  std::uint64_t bytes_served = 0;  // of frames that this rank received and sent as a server
   std::uint64_t ns_encode = 0;
   std::uint64_t ns_transport = 0;
   std::uint64_t ns_decode = 0;
@@ -53,9 +57,14 @@ class Exchange {
   virtual StepOutcome run(const SparseVector& sent, const StepTrailer& trailer, std::vector<float>& received,
                           SparseVector& total) = 0;
 
-  // What this rank's server has not sent yet; null if it has no memory.
+  // Whether it moves all entries, also those that were not sent.
+  virtual bool is_dense() const noexcept { return false; }
+
+  // This rank's downlink, with the server's memory; null if this rank serves nothing or there is no downlink.
   virtual Sifter* server() noexcept { return nullptr; }
-  // The index in the whole model of the entry `local` of server()'s memory.
+  // Whether several ranks have a server(), so that they have to agree on measured thresholds.
+  virtual bool has_many_servers() const noexcept { return false; }
+  // The index in the model of the entry `local` of server()'s memory.
   virtual std::uint32_t served_index(std::uint32_t local) const noexcept { return local; }
 
   const Traffic& traffic() const noexcept { return traffic_; }

@@ -1,4 +1,4 @@
-// The messages of a step: a frame and a trailer behind it (step_trailer.h), written and read alike by every exchange.
+// The messages of a step: a frame with a trailer behind it (step_trailer.h), the same for every exchange.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,15 @@
 
 namespace sparsewire {
 
-// A worker's message: the frame of `sent`, unless it failed, and its trailer. `received` as Exchange::run gives it.
-// Returns the size of the frame.
+// Writes a worker's message: the frame of `sent`, unless the trailer says that it failed, and the trailer. `received`
+// is as for Exchange::run. Returns the size of the frame.
 std::size_t write_message(Codec& codec, const SparseVector& sent, const StepTrailer& trailer,
                           std::vector<float>& received, Message& message);
 
-// Decodes a frame from rank `from`; or says why it is no vector of `dim` entries.
+// Decodes a frame from rank `from` into a vector of dimension `dim`; or returns why that is not possible.
 std::optional<Failure> decode_from(std::span<const std::byte> frame, int from, std::uint64_t dim, SparseVector& vector);
 
-// The lowest index at which the sum of finite entries is not finite; nothing if it is finite everywhere.
+// The lowest index at which a sum of finite entries is not finite; nothing if all sums are finite.
 std::optional<std::uint64_t> find_overflow(const SparseVector& total) noexcept;
 
 }  // namespace sparsewire

@@ -21,7 +21,7 @@ std::uint32_t Regions::rotation(std::uint32_t group) const noexcept { return mix
 std::uint64_t Regions::size(int region) const noexcept {
   if (dim_ == 0) return 0;
   const std::uint64_t last_block = (dim_ - 1) / kBlock;
-  const std::uint64_t last_group = last_block / ranks_;  // all groups before it are whole
+  const std::uint64_t last_group = last_block / ranks_;  // all groups before it are complete
   const std::uint32_t slot =
       (static_cast<std::uint32_t>(region) + ranks_ - rotation(static_cast<std::uint32_t>(last_group))) % ranks_;
   const std::uint64_t block = last_group * ranks_ + slot;
@@ -55,12 +55,12 @@ void Regions::split(const SparseVector& whole, std::vector<SparseVector>& parts)
 }
 
 void Regions::join(const SparseVector& whole, const std::vector<std::vector<float>>& part_values,
-                   std::vector<float>& values) const {
+                   std::vector<float>& values) {
   values.resize(whole.size());
-  std::vector<std::size_t> next(ranks_);
+  next_.assign(ranks_, 0);
   for (std::size_t i = 0; i < whole.size(); ++i) {
     const std::uint32_t region = owner_of(whole.index(i)).region;
-    values[i] = part_values[region][next[region]++];
+    values[i] = part_values[region][next_[region]++];
   }
 }
 

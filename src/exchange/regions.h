@@ -1,7 +1,8 @@
-// Who serves which entries under `sharded`: fixed regions of equal size.
+// Which rank serves which entries under `sharded`: fixed regions of almost equal size.
 //
-// Entries come in blocks of 16. Of each group of as many blocks as there are ranks every rank owns one, rotated by a
-// hash of the group's number: hot layers and hot columns spread over all ranks, and no memory ever moves.
+// The model is cut into blocks of 16 entries, and the blocks into groups of as many blocks as there are ranks. Each
+// rank owns one block of each group; which one is rotated by a hash of the group's number. So layers and columns with
+// large gradients spread over all ranks, and an entry never changes its owner.
 #pragma once
 
 #include <cstddef>
@@ -19,14 +20,13 @@ class Regions {
   // Entries of a region.
   std::uint64_t size(int region) const noexcept;
 
-  // The index in the whole model of the entry `local` of a region. Ascends with `local`.
+  // The index in the model of the entry `local` of a region. Ascends with `local`.
   std::uint32_t global(int region, std::uint32_t local) const noexcept;
 
-  // parts[r] becomes what falls into region r, with indices of that region. Full vectors give full ones.
+  // parts[r] becomes the entries of region r, with indices of that region. The parts of a full vector are full.
   void split(const SparseVector& whole, std::vector<SparseVector>& parts) const;
-  // The way back for their values: `values` becomes those of `part_values` in the order of `whole`.
-  void join(const SparseVector& whole, const std::vector<std::vector<float>>& part_values,
-            std::vector<float>& values) const;
+  // The inverse for values: `values` becomes those of `part_values`, in the order of the entries of `whole`.
+  void join(const SparseVector& whole, const std::vector<std::vector<float>>& part_values, std::vector<float>& values);
 
  private:
   struct Owner {
@@ -38,6 +38,7 @@ class Regions {
 
   std::uint64_t dim_;
   std::uint32_t ranks_;
+  std::vector<std::size_t> next_;  // for join(), which would otherwise allocate in every step
 };
 
 }  // namespace sparsewire

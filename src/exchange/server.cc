@@ -1,4 +1,4 @@
-// The papers' parameter server: all frames go to rank 0, which answers all alike.
+// The papers' parameter server: all frames go to rank 0, which sends the same answer to all.
 #include "exchange/aggregator.h"
 #include "exchange/clock.h"
 #include "exchange/messages.h"
@@ -8,9 +8,10 @@ namespace {
 
 constexpr int kServer = 0;
 
-class Server final : public Exchange {
+class ServerExchange final : public Exchange {
  public:
-  Server(const ExchangePlan& plan, Transport& transport) : plan_(plan), transport_(transport), codec_(plan.codec) {
+  ServerExchange(const ExchangePlan& plan, Transport& transport)
+      : plan_(plan), transport_(transport), codec_(plan.config.codec) {
     const ServedRegion all{.region = 0, .regions = 1, .dim = plan.dim};
     check_downlink(plan, all);
     if (transport.rank() == kServer) aggregator_.emplace(plan, all);
@@ -49,7 +50,7 @@ class Server final : public Exchange {
   Sifter* server() noexcept override { return aggregator_ ? aggregator_->sifter() : nullptr; }
 
  private:
-  // Makes the answer to all that came in.
+  // Writes the answer to the messages of all ranks.
   void serve(StageClock& clock) {
     StepOutcome outcome = parse_trailers(all_, plan_.weights, frames_);
     answer_.clear();
@@ -83,7 +84,7 @@ class Server final : public Exchange {
 }  // namespace
 
 std::unique_ptr<Exchange> make_server_exchange(Spec& /*spec*/, const ExchangePlan& plan, Transport& transport) {
-  return std::make_unique<Server>(plan, transport);
+  return std::make_unique<ServerExchange>(plan, transport);
 }
 
 }  // namespace sparsewire

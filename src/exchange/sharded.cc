@@ -1,8 +1,8 @@
-// Every rank serves a region: entries go to their owners, the owners' answers to all. With a downlink each rank moves
-// 2k(P-1)/P entries, whatever P is.
+// Every rank is the server of a region: entries go to their owners, and the owners' answers to all ranks. With a
+// downlink each rank moves 2k(P-1)/P entries, however large P is.
 //
-// Li et al., Near-optimal sparse allreduce (Ok-Topk), 2022, has the regions; the memory of each is that of Zou et al.,
-// 2022.
+// The regions are those of Li et al., Near-optimal sparse allreduce (Ok-Topk), 2022; the server's memory is that of Zou
+// et al., 2022.
 #include "exchange/aggregator.h"
 #include "exchange/clock.h"
 #include "exchange/messages.h"
@@ -11,16 +11,16 @@
 namespace sparsewire {
 namespace {
 
-class Sharded final : public Exchange {
+class ShardedExchange final : public Exchange {
  public:
-  Sharded(const ExchangePlan& plan, Transport& transport)
+  ShardedExchange(const ExchangePlan& plan, Transport& transport)
       : plan_(plan),
         transport_(transport),
         regions_(plan.dim, transport.size()),
-        codec_(plan.codec),
+        codec_(plan.config.codec),
         aggregator_(plan,
                     {.region = transport.rank(), .regions = transport.size(), .dim = regions_.size(transport.rank())}),
-        whole_(plan.dim),
+        model_(plan.dim),
         to_(static_cast<std::size_t>(transport.size())) {}
 
   StepOutcome run(const SparseVector& sent, const StepTrailer& trailer, std::vector<float>& received,
@@ -32,14 +32,14 @@ class Sharded final : public Exchange {
     transport_.all_to_all(to_, from_);
     clock_.lap(traffic_.ns_transport);
 
-    // All ranks read the same trailers, so all stop here, or none.
+    // All ranks read the same trailers, so either all stop here or none.
     StepOutcome outcome = parse_trailers(from_, plan_.weights, frames_);
     if (outcome.failure) return outcome;
     serve(outcome);
     transport_.all_gather(answer_, answers_);
     clock_.lap(traffic_.ns_transport);
 
-    // A region that failed fails for all; the others take their answers back.
+    // If one region failed, all ranks fail, and the other regions take their answers back.
     frames_.clear();
     for (int r = 0; r < transport_.size(); ++r) {
       const ParsedAnswer answer = split_answer(answers_[as_index(r)], r);
@@ -56,6 +56,7 @@ class Sharded final : public Exchange {
   }
 
   Sifter* server() noexcept override { return aggregator_.sifter(); }
+  bool has_many_servers() const noexcept override { return true; }
   std::uint32_t served_index(std::uint32_t local) const noexcept override {
     return regions_.global(transport_.rank(), local);
   }
@@ -63,7 +64,7 @@ class Sharded final : public Exchange {
  private:
   static std::size_t as_index(int rank) { return static_cast<std::size_t>(rank); }
 
-  // Deals the entries to their owners. What rounding made of them comes back in the same order.
+  // Writes a message to the owner of each region. `received` becomes the rounded values, in the order of `sent`.
   void encode(const SparseVector& sent, const StepTrailer& trailer, std::vector<float>& received) {
     if (trailer.failed) {
       for (Message& message : to_) message.clear();
@@ -102,28 +103,28 @@ class Sharded final : public Exchange {
     clock_.lap(traffic_.ns_merge);
   }
 
-  // The answers of all regions, as one vector.
+  // Decodes the answers of all regions into one vector.
   std::optional<Failure> collect(SparseVector& total) {
     for (int r = 0; r < transport_.size(); ++r) {
       const std::span<const std::byte> frame = frames_[as_index(r)];
       if (const auto failure = decode_from(frame, r, regions_.size(r), one_)) {
-        whole_.clear();
+        model_.clear();
         return failure;
       }
       if (r != transport_.rank()) traffic_.bytes_down += frame.size();
       clock_.lap(traffic_.ns_decode);
-      globalise(r);
-      whole_.add(one_, 1.0F);
+      make_global(r);
+      model_.add(one_, 1.0F);
       clock_.lap(traffic_.ns_merge);
     }
-    whole_.copy_to(total);
-    whole_.clear();
+    model_.copy_to(total);
+    model_.clear();
     clock_.lap(traffic_.ns_merge);
     return std::nullopt;
   }
 
-  // From indices of region `region` to those of the model, in `one_`.
-  void globalise(int region) {
+  // Replaces the indices in `one_`, which are those of a region, by those of the model.
+  void make_global(int region) {
     if (one_.is_full()) {
       one_.indices.resize(one_.size());
       for (std::size_t i = 0; i < one_.size(); ++i) one_.indices[i] = static_cast<std::uint32_t>(i);
@@ -137,13 +138,13 @@ class Sharded final : public Exchange {
   Regions regions_;
   Codec codec_;
   Aggregator aggregator_;
-  Merger whole_;
+  Merger model_;
   StageClock clock_;
   std::vector<SparseVector> parts_;
   std::vector<std::vector<float>> rounded_;
   std::vector<Message> to_;
   std::vector<Message> from_;
-  std::vector<std::span<const std::byte>> frames_;  // of the messages received last
+  std::vector<std::span<const std::byte>> frames_;  // of the messages that were received last
   Message answer_;
   std::vector<Message> answers_;
   SparseVector one_;
@@ -152,7 +153,7 @@ class Sharded final : public Exchange {
 }  // namespace
 
 std::unique_ptr<Exchange> make_sharded_exchange(Spec& /*spec*/, const ExchangePlan& plan, Transport& transport) {
-  return std::make_unique<Sharded>(plan, transport);
+  return std::make_unique<ShardedExchange>(plan, transport);
 }
 
 }  // namespace sparsewire

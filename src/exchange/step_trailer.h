@@ -10,7 +10,7 @@
 
 namespace sparsewire {
 
-// A worker's: behind its uplink frame.
+// Behind the uplink frame of a worker.
 struct StepTrailer {
   bool failed = false;        // this rank's gradient was bad; there is no frame
   std::uint8_t flags = 0;     // StepOptions::flags; all ranks get the flags of all
@@ -35,14 +35,14 @@ struct Failure {
   std::uint64_t index = 0;
 };
 
-// What the trailers of all ranks say together. A server's answer carries it behind its frame.
+// The trailers of all ranks, combined. It travels behind the frame of a server's answer.
 struct StepOutcome {
-  std::optional<Failure> failure;  // the worst; of equally bad ones that of the lowest rank
+  std::optional<Failure> failure;  // the worst one; if several are equally bad, that of the lowest rank
   std::uint8_t flags = 0;          // of all ranks, or-ed
   std::uint64_t entries = 0;       // sent by all ranks
-  double loss = 0;                 // weighted mean
+  double loss = 0;                 // the weighted mean over all ranks
 
-  // Keeps the worse of this failure and an earlier one.
+  // Keeps the worse one of this failure and the one before.
   void fail(const Failure& another) noexcept;
 };
 
@@ -56,7 +56,7 @@ struct ParsedMessage {
   std::span<const std::byte> frame;
   StepTrailer trailer;
 };
-// Nothing if there is no trailer that can be read.
+// Nothing if there is no valid trailer.
 std::optional<ParsedMessage> split_message(std::span<const std::byte> message);
 
 struct ParsedAnswer {
@@ -65,8 +65,8 @@ struct ParsedAnswer {
 };
 ParsedAnswer split_answer(std::span<const std::byte> message, int from);
 
-// Combines the trailers of all ranks. `messages` and `weights` in rank order; `frames` becomes the messages without
-// their trailers, if there is no failure.
+// Combines the trailers of all ranks. `messages` and `weights` are in rank order. If there is no failure, `frames`
+// becomes the messages without their trailers.
 StepOutcome parse_trailers(std::span<const Message> messages, std::span<const float> weights,
                            std::vector<std::span<const std::byte>>& frames);
 

@@ -39,7 +39,7 @@ void Merger::copy_to(SparseVector& total) const {
     total.indices.push_back(index);
     total.values.push_back(sums_[index]);
   });
-  if (total.indices.size() == total.dim) total.indices.clear();  // nothing is missing, so nothing needs an index
+  if (total.indices.size() == total.dim) total.indices.clear();  // full: indices are not needed
 }
 
 void Merger::clear() noexcept {

@@ -1,5 +1,5 @@
-// The weighted sum of sparse vectors, in the order in which they come: who adds in rank order gets the same bits
-// everywhere.
+// The weighted sum of sparse vectors, added in the order of the calls: adding in rank order gives the same bits on
+// every rank.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@
 
 namespace sparsewire {
 
-// COST: a float and a bit for each of `dim` entries; adding is O(entries), taking out O(entries + dim/64).
+// COST: memory of a float and a bit for each of `dim` entries; add() is O(entries), copy_to() and clear() are
+// O(entries + dim/64).
 class Merger {
  public:
   explicit Merger(std::uint64_t dim);
@@ -19,12 +20,12 @@ class Merger {
   // sums[i] = fl(sums[i] + fl(weight * value)). REQUIRES: vector.dim == dim, valid.
   void add(const SparseVector& vector, float weight);
 
-  // Zero where nothing was added.
+  // All sums; zero where nothing was added.
   std::span<const float> sums() const noexcept { return sums_; }
 
-  // The entries that were added to, zeros included, ascending; full if that is all of them.
+  // `total` becomes the entries to which something was added, also where the sum is zero; full if these are all.
   void copy_to(SparseVector& total) const;
-  // Begins anew.
+  // Sets all sums to zero.
   void clear() noexcept;
 
  private:
@@ -32,8 +33,8 @@ class Merger {
   void for_each(Visit&& visit) const;
 
   LongVector sums_;
-  std::vector<std::uint64_t> touched_;  // a bit for each entry
-  bool full_ = false;
+  std::vector<std::uint64_t> touched_;  // a bit for each entry to which something was added
+  bool full_ = false;                   // a full vector was added: all entries are touched
 };
 
 }  // namespace sparsewire

@@ -19,6 +19,8 @@ class Budget {
 
   // The entries that a unit of `unit_size` sends in a step.
   std::size_t k(std::uint64_t step, std::size_t unit_size) const noexcept;
+  // k after the warm-up.
+  double expected(std::size_t unit_size) const noexcept { return static_cast<double>(k(~std::uint64_t{0}, unit_size)); }
   // The ratio of a step, including the warm-up; 0 if k= was given.
   double ratio(std::uint64_t step) const noexcept;
 

@@ -60,6 +60,7 @@ class Dense final : public Sparsifier {
   }
 
   std::uint64_t step() const noexcept override { return step_; }
+  double expected_entries() const override { return static_cast<double>(context_.layout.dim()); }
 
   void serialize(State& state) override { state.value("step", step_); }
 

@@ -42,6 +42,7 @@ class RandomK final : public UnitSparsifier {
     return pass_.take_at(unit, gradient, memory, {drawer_.positions(stream, k, unit.size), k}, chosen);
   }
   SiftPass& pass() noexcept override { return pass_; }
+  double expected_in(const Unit& unit) const override { return budget_.expected(unit.size); }
 
   Budget budget_;
   SiftPass pass_;

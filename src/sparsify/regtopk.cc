@@ -127,6 +127,7 @@ class RegTopK final : public UnitSparsifier {
   }
 
   SiftPass& pass() noexcept override { return top_.pass(); }
+  double expected_in(const Unit& unit) const override { return budget_.expected(unit.size); }
 
   Budget budget_;
   Regularised score_;

@@ -66,6 +66,7 @@ class RTopK final : public UnitSparsifier {
   }
 
   SiftPass& pass() noexcept override { return top_.pass(); }
+  double expected_in(const Unit& unit) const override { return budget_.expected(unit.size); }
 
   Budget budget_;
   double r_ = 0;

@@ -32,16 +32,22 @@ struct Sifter::Parts {
   SiftStats stats_before;  // for undo
   bool can_undo = false;   // a step was taken, and nothing came after it
 
-  // DGC only.
+  // Feedback `none` only. Its memory is zero between steps, unless numbers were put there from outside.
+  bool may_hold_numbers = false;     // load() or a caller of memory() may have; once set it stays
+  std::vector<float> memory_before;  // what was there before the last step, for undo; empty: zeros
+
+  // Momentum (DGC) only.
   LongVector velocity;
-  std::vector<float> masked;  // velocities that were cleared in the last step, for undo
-  Unit whole;
+  std::vector<float> cleared;  // velocities that were cleared in the last step, for undo
+  Unit whole;                  // the model as one unit
   SiftPass pass{nullptr};
   Candidates nothing;
 
   Gradient accumulate_velocity(Gradient gradient);
   SiftNorms sift(Gradient gradient, SparseVector& sent, float lr);
   SiftNorms sift_velocity(Gradient gradient, SparseVector& sent);
+  SiftNorms sift_without_feedback(Gradient gradient, SparseVector& sent);
+  void clear_memory();
   Gradient scaled(Gradient gradient, float lr) const;
   void check(const SparseVector& entries, const char* what) const;
   float clip_factor(const Gradient& gradient);
@@ -61,7 +67,7 @@ Names names_of(const Layout& layout) {
   return names;
 }
 
-// The numbers of the tensors of `to`, found by name among `from`.
+// The numbers in the order of the tensors of `to`; `from` says where each tensor's numbers are now.
 LongVector rearrange(const LongVector& numbers, const Names& from, const Layout& to) {
   LongVector result(to.dim());
   for (const TensorRange& tensor : to.tensors()) {
@@ -70,14 +76,15 @@ LongVector rearrange(const LongVector& numbers, const Names& from, const Layout&
   return result;
 }
 
-// Does the saved layout hold every tensor that is wanted?
+// Throws UsageError unless the saved layout holds every wanted tensor, in the same size.
 void check_tensors(const Names& saved, const Layout& wanted) {
   for (const TensorRange& tensor : wanted.tensors()) {
     const auto found = saved.find(tensor.name);
     if (found == saved.end() || found->second->size != tensor.size) {
-      throw UsageError(
-          fmt::format("[state] tensor '{}' of {} entries {}", tensor.name, tensor.size,
-                      found == saved.end() ? "was not saved" : fmt::format("was saved with {}", found->second->size)));
+      throw UsageError(fmt::format("[state] tensor '{}' of {} entries {}", tensor.name, tensor.size,
+                                   found == saved.end()
+                                       ? "is not in the state"
+                                       : fmt::format("has {} entries in the state", found->second->size)));
     }
   }
 }
@@ -119,10 +126,10 @@ float Sifter::Parts::clip_factor(const Gradient& gradient) {
   }
   const double limit = feedback.clip / std::sqrt(static_cast<double>(context.ranks));
   const double factor = limit / std::sqrt(norm2);
-  return factor < 1 ? static_cast<float>(factor) : 1.0F;  // 1 too if the norm is not a number: sift refuses it
+  return factor < 1 ? static_cast<float>(factor) : 1.0F;  // 1 also if the norm is NaN: sift then refuses the gradient
 }
 
-// velocity <- m*velocity + gradient. Returns the velocity as what is to be sifted.
+// velocity <- m*velocity + gradient. Returns the velocity: it is sifted in place of the gradient.
 Gradient Sifter::Parts::accumulate_velocity(Gradient gradient) {
   gradient.decay = feedback.momentum;
   const auto bad = pass.take_all(whole, gradient, velocity.data(), kernels::kInfinityKey, nothing);
@@ -130,7 +137,7 @@ Gradient Sifter::Parts::accumulate_velocity(Gradient gradient) {
   return velocity;
 }
 
-// A step of DGC: the velocity is what is sifted, and is cleared where an entry is sent.
+// A step of DGC: the velocity is sifted, and cleared where an entry is sent.
 SiftNorms Sifter::Parts::sift_velocity(Gradient gradient, SparseVector& sent) {
   gradient.scale = clip_factor(gradient);
   const Gradient total = accumulate_velocity(gradient);
@@ -139,17 +146,32 @@ SiftNorms Sifter::Parts::sift_velocity(Gradient gradient, SparseVector& sent) {
   try {
     sifted = sparsifier->sift(total, memory, sent);
     taken = true;
-    masked.reserve(sent.size());
+    cleared.reserve(sent.size());
   } catch (...) {
     if (taken) sparsifier->undo(total, memory, sent);
     gradient.decay = feedback.momentum;
     pass.subtract(whole, gradient, velocity.data());
     throw;
   }
-  masked.clear();
-  for (std::size_t i = 0; i < sent.size(); ++i) masked.push_back(std::exchange(velocity[sent.index(i)], 0.0F));
+  cleared.clear();
+  for (std::size_t i = 0; i < sent.size(); ++i) cleared.push_back(std::exchange(velocity[sent.index(i)], 0.0F));
   return sifted;
 }
+
+// What is not sent is dropped. So numbers that were in the memory before are copied first: undo() could not find them
+// otherwise.
+SiftNorms Sifter::Parts::sift_without_feedback(Gradient gradient, SparseVector& sent) {
+  memory_before.clear();
+  const auto is_number = [](float number) { return number != 0; };
+  if (may_hold_numbers && std::any_of(memory.begin(), memory.end(), is_number)) {
+    memory_before.assign(memory.begin(), memory.end());
+  }
+  const SiftNorms sifted = sparsifier->sift(gradient, memory, sent);
+  clear_memory();
+  return sifted;
+}
+
+void Sifter::Parts::clear_memory() { std::fill(memory.begin(), memory.end(), 0.0F); }
 
 void Sifter::sift(Gradient gradient, SparseVector& sent, float lr) {
   Parts& p = *parts_;
@@ -175,12 +197,12 @@ void Sifter::sift(Gradient gradient, SparseVector& sent, float lr) {
 
 SiftNorms Sifter::Parts::sift(Gradient gradient, SparseVector& sent, float lr) {
   if (feedback.kind == Feedback::Kind::momentum) return sift_velocity(gradient, sent);
-  const SiftNorms sifted = sparsifier->sift(scaled(gradient, lr), memory, sent);
-  if (feedback.kind == Feedback::Kind::none) std::fill(memory.begin(), memory.end(), 0.0F);
-  return sifted;
+  const Gradient in_units_of_memory = scaled(gradient, lr);
+  if (feedback.kind == Feedback::Kind::none) return sift_without_feedback(in_units_of_memory, sent);
+  return sparsifier->sift(in_units_of_memory, memory, sent);
 }
 
-// The gradient with the factors of the feedback.
+// The gradient with the factors that the feedback gives it.
 Gradient Sifter::Parts::scaled(Gradient gradient, float lr) const {
   if (feedback.scale_by_lr && !std::isfinite(lr))
     throw UsageError(fmt::format("[ef] lr={} is not a finite number", lr));
@@ -192,19 +214,22 @@ Gradient Sifter::Parts::scaled(Gradient gradient, float lr) const {
 void Sifter::undo(Gradient gradient, const SparseVector& sent, float lr) {
   Parts& p = *parts_;
   if (!p.can_undo || sent.size() != p.stats.entries) {
-    throw UsageError(fmt::format("[{}] there is no step of {} entries to undo", p.name, sent.size()));
+    throw UsageError(fmt::format("[{}] undo: the last call was not a sift that sent {} entries", p.name, sent.size()));
   }
   p.check(sent, "undo");
   p.can_undo = false;
   if (p.feedback.kind == Feedback::Kind::momentum) {
-    for (std::size_t i = 0; i < sent.size(); ++i) p.velocity[sent.index(i)] = p.masked[i];
+    for (std::size_t i = 0; i < sent.size(); ++i) p.velocity[sent.index(i)] = p.cleared[i];
     p.sparsifier->undo(p.velocity, p.memory, sent);
     gradient.scale = p.clip_factor(gradient);
     gradient.decay = p.feedback.momentum;
     p.pass.subtract(p.whole, gradient, p.velocity.data());
   } else {
     p.sparsifier->undo(p.scaled(gradient, lr), p.memory, sent);
-    if (p.feedback.kind == Feedback::Kind::none) std::fill(p.memory.begin(), p.memory.end(), 0.0F);
+    if (p.feedback.kind == Feedback::Kind::none) {
+      p.clear_memory();
+      std::copy(p.memory_before.begin(), p.memory_before.end(), p.memory.begin());
+    }
   }
   p.stats = p.stats_before;
 }
@@ -212,21 +237,21 @@ void Sifter::undo(Gradient gradient, const SparseVector& sent, float lr) {
 void Sifter::flush(SparseVector& sent) {
   Parts& p = *parts_;
   if (!p.can_undo || sent.size() != p.stats.entries) {
-    throw UsageError(fmt::format("[{}] there is no step of {} entries to flush", p.name, sent.size()));
+    throw UsageError(fmt::format("[{}] flush: the last call was not a sift that sent {} entries", p.name, sent.size()));
   }
   p.check(sent, "flush");
   if (sent.is_full()) return;
   std::vector<float> all(p.memory.begin(), p.memory.end());
   for (std::size_t i = 0; i < sent.size(); ++i) all[sent.indices[i]] = sent.values[i];
-  if (p.feedback.kind == Feedback::Kind::momentum) {  // a velocity ends where its entry is sent
-    std::vector<float> masked(p.velocity.begin(), p.velocity.end());
-    for (std::size_t i = 0; i < sent.size(); ++i) masked[sent.indices[i]] = p.masked[i];
-    p.masked = std::move(masked);
+  if (p.feedback.kind == Feedback::Kind::momentum) {  // a velocity is cleared where its entry is sent: everywhere
+    std::vector<float> cleared(p.velocity.begin(), p.velocity.end());
+    for (std::size_t i = 0; i < sent.size(); ++i) cleared[sent.indices[i]] = p.cleared[i];
+    p.cleared = std::move(cleared);
     std::fill(p.velocity.begin(), p.velocity.end(), 0.0F);
   }
   sent.clear(p.memory.size());
   sent.values = std::move(all);
-  std::fill(p.memory.begin(), p.memory.end(), 0.0F);
+  p.clear_memory();
   p.stats.entries = sent.size();
   if (p.feedback.kind == Feedback::Kind::none) return;  // the rest was dropped already
   p.stats.total_error -= p.stats.memory_norm2;
@@ -237,7 +262,7 @@ void Sifter::flush(SparseVector& sent) {
 void Sifter::Parts::check(const SparseVector& entries, const char* what) const {
   if (entries.dim == memory.size() && entries.is_valid()) return;
   throw UsageError(
-      fmt::format("[{}] {} got a vector that is not one of {} entries, indices ascending", name, what, memory.size()));
+      fmt::format("[{}] {}: this is not a vector of dimension {} with ascending indices", name, what, memory.size()));
 }
 
 void Sifter::keep_rounding_loss(const SparseVector& sent, std::span<const float> received) {
@@ -245,8 +270,8 @@ void Sifter::keep_rounding_loss(const SparseVector& sent, std::span<const float>
   p.check(sent, "keep_rounding_loss");
   p.can_undo = false;
   if (sent.size() != received.size()) {
-    throw UsageError(
-        fmt::format("[{}] the {} entries received are not the {} sent", p.name, received.size(), sent.size()));
+    throw UsageError(fmt::format("[{}] keep_rounding_loss: {} values were received, but {} were sent", p.name,
+                                 received.size(), sent.size()));
   }
   if (p.feedback.kind == Feedback::Kind::none) return;
   constexpr float kLargest = std::numeric_limits<float>::max();
@@ -276,17 +301,24 @@ std::uint64_t Sifter::step() const noexcept { return parts_->sparsifier->step();
 bool Sifter::is_all_in_memory() const noexcept {
   return !parts_->sparsifier->remembers() && parts_->feedback.kind != Feedback::Kind::momentum;
 }
+double Sifter::expected_entries() const {
+  return std::min(parts_->sparsifier->expected_entries(), static_cast<double>(layout().dim()));
+}
+bool Sifter::is_voting() const noexcept { return parts_->sparsifier->is_voting(); }
 std::optional<float> Sifter::vote() const noexcept { return parts_->sparsifier->vote(); }
 void Sifter::set_vote(float agreed) { parts_->sparsifier->set_vote(agreed); }
 const Layout& Sifter::layout() const noexcept { return parts_->context.layout; }
 const SiftStats& Sifter::stats() const noexcept { return parts_->stats; }
-std::span<float> Sifter::memory() noexcept { return parts_->memory; }
+std::span<float> Sifter::memory() noexcept {
+  parts_->may_hold_numbers = true;
+  return parts_->memory;
+}
 std::span<const float> Sifter::memory() const noexcept { return parts_->memory; }
 std::span<float> Sifter::velocity() noexcept { return parts_->velocity; }
 
 std::span<float> Sifter::memory(std::string_view name) {
   const TensorRange* const tensor = layout().find(name);
-  if (tensor == nullptr) throw UsageError(fmt::format("[{}] there is no tensor '{}'", parts_->name, name));
+  if (tensor == nullptr) throw UsageError(fmt::format("[{}] the layout has no tensor '{}'", parts_->name, name));
   return memory().subspan(tensor->begin, tensor->size);
 }
 
@@ -301,14 +333,14 @@ void Sifter::Parts::serialize_body(State& state, LongVector& all_memory, LongVec
   sparsifier->serialize(state);
 }
 
-// The specs and the layout: what says whether a state fits. Returns the layout.
+// The specs and the layout, which say whether a state fits this sifter. Returns the layout of the state.
 Layout Sifter::Parts::serialize_head(State& state) {
   std::string saved_sparsifier = sparsifier_spec;
   std::string saved_feedback = feedback_spec;
   state.string("sparsifier", saved_sparsifier);
   state.string("feedback", saved_feedback);
   if (saved_sparsifier != sparsifier_spec || saved_feedback != feedback_spec) {
-    throw UsageError(fmt::format("[state] was saved by '{}' with feedback '{}', this is '{}' with '{}'",
+    throw UsageError(fmt::format("[state] was saved by '{}' with feedback '{}'; this is '{}' with '{}'",
                                  saved_sparsifier, saved_feedback, sparsifier_spec, feedback_spec));
   }
   return serialize_layout(state, context.layout);
@@ -322,7 +354,8 @@ std::vector<std::byte> Sifter::save() const {
   return std::move(state).bytes();
 }
 
-// Reads what follows the head of a state saved with the layout `saved`; all or nothing, as `before` has it.
+// Reads what follows the head of a state that was saved with the layout `saved`. If that fails, everything is restored
+// from `before`.
 void Sifter::Parts::read_body(State& state, const Layout& saved, std::span<const std::byte> before,
                               LongVector& all_memory, LongVector& all_velocity) {
   try {
@@ -330,7 +363,7 @@ void Sifter::Parts::read_body(State& state, const Layout& saved, std::span<const
     state.finish();
     if (all_memory.size() != saved.dim() ||
         all_velocity.size() != (feedback.kind == Feedback::Kind::momentum ? saved.dim() : 0)) {
-      throw UsageError("[state] the memory does not fit the tensors");
+      throw UsageError("[state] the memory has another size than its tensors");
     }
     const auto is_finite = [](float number) { return std::isfinite(number); };
     if (!std::all_of(all_memory.begin(), all_memory.end(), is_finite) ||
@@ -377,6 +410,7 @@ void Sifter::load(std::span<const std::byte> bytes) {
   LongVector memory;
   LongVector velocity;
   p.read_body(state, saved, save(), memory, velocity);
+  p.may_hold_numbers = true;
   p.memory = moved ? rearrange(memory, saved_names, layout) : std::move(memory);
   p.velocity = moved && !velocity.empty() ? rearrange(velocity, saved_names, layout) : std::move(velocity);
 }

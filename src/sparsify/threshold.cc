@@ -1,8 +1,9 @@
 // Keeps every entry with |a| >= lambda, one constant lambda for all tensors and the whole training.
 //
 // Sahu et al., Rethinking gradient sparsification as total error minimization, 2021: under a budget for the whole
-// training nothing has a smaller total error. lambda is given, follows a rule, or is measured: Top-k for about 1/ratio
-// steps (error feedback keeps raising the k-th magnitude that long), then the median over the last tenth of them.
+// training nothing has a smaller total error. lambda is given, follows a rule, or is measured. To measure it, Top-k
+// runs for about 1/ratio steps (error feedback raises the k-th magnitude for that long); lambda is the median of the
+// k-th magnitudes over the last tenth of these steps.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -17,12 +18,12 @@
 namespace sparsewire {
 namespace {
 
-constexpr std::uint64_t kMostSteps = std::uint64_t{1} << 32;  // of a calibration
+constexpr std::uint64_t kMostSteps = std::uint64_t{1} << 32;  // a calibration may take
 
 class Threshold final : public UnitSparsifier {
  public:
   Threshold(Spec& spec, const SifterContext& context)
-      : UnitSparsifier(spec, context, Scope::model),  // by layer and by model are the same set
+      : UnitSparsifier(spec, context, Scope::model),  // a constant threshold chooses the same entries by layer
         top_(units(), context.pool) {
     constexpr double kLargest = 3.4028234663852886e38;
     const auto lambda = spec.number("lambda", {.min = 0, .max = kLargest});
@@ -37,7 +38,8 @@ class Threshold final : public UnitSparsifier {
     if (by_rule && calibrate) spec.fail("takes rule=sqrt or calibrate=, not both");
     if (lambda) lambda_ = static_cast<float>(*lambda);
     if (lambda || !ratio) return;
-    k_ = std::max<std::size_t>(1, count_of(*ratio, sparse_size()));  // a region may be empty, and the rule divides
+    k_ =
+        std::max<std::size_t>(1, count_of(*ratio, sparse_size()));  // not 0 for an empty region: the rule divides by it
     if (by_rule) {
       by_rule_ = rule_ = true;
     } else {
@@ -45,19 +47,24 @@ class Threshold final : public UnitSparsifier {
     }
   }
 
-  // A rule counts too: under scale=lr it is the first learning rate that sets lambda.
+  // Also with a rule: with scale=lr the first learning rate sets lambda.
   bool remembers() const noexcept override { return by_rule_ || calibrate_ > 0; }
-  std::optional<float> vote() const noexcept override { return voting_ ? std::optional(lambda_) : std::nullopt; }
+  bool is_voting() const noexcept override { return voting_; }
+  // A k-th magnitude of 0 says that there were fewer than k entries to measure: any threshold suits this rank.
+  std::optional<float> vote() const noexcept override {
+    const bool has_measured = voting_ && sparse_size() > 0 && lambda_ > 0;
+    return has_measured ? std::optional(lambda_) : std::nullopt;
+  }
   void set_vote(float agreed) override { lambda_ = agreed; }
 
  private:
   bool calibrating() const noexcept { return measured_steps_ < calibrate_; }
-  // How many of the last k-th magnitudes count.
+  // The number of steps at the end of the calibration whose k-th magnitudes count.
   std::uint64_t tail() const noexcept { return std::max<std::uint64_t>(1, calibrate_ / 10); }
 
   void begin(const Gradient& gradient, SparseVector& /*out*/) override {
     voting_ = false;
-    if (rule_) {  // 1/(2 sqrt k) is for raw gradients; a memory of lr*gradient wants the first lr's multiple of it
+    if (rule_) {  // 1/(2 sqrt k) is for gradients; where the memory holds lr*gradient, it is multiplied by the first lr
       lambda_ = std::abs(gradient.scale) * (0.5F / std::sqrt(static_cast<float>(k_)));
     }
   }
@@ -71,7 +78,7 @@ class Threshold final : public UnitSparsifier {
 
   void end() override {
     rule_before_ = rule_;
-    if (lambda_ > 0) rule_ = false;  // a first learning rate of 0, as warm-ups have, is not one
+    if (lambda_ > 0) rule_ = false;  // a learning rate of 0, with which warm-ups begin, sets no lambda
     measured_before_ = measured_steps_;
     if (!calibrating()) return;
     if (measured_steps_ + tail() >= calibrate_) measured_.push_back(kernels::magnitude_of(top_.kth()));
@@ -102,19 +109,21 @@ class Threshold final : public UnitSparsifier {
     const std::uint64_t first = calibrate_ - std::min(calibrate_, tail());  // the first step that is recorded
     if (is_wrong(lambda_) || std::any_of(measured_.begin(), measured_.end(), is_wrong) ||
         measured_steps_ > calibrate_ || measured_.size() != measured_steps_ - std::min(measured_steps_, first)) {
-      throw UsageError("[state] holds no threshold that could have been measured");
+      throw UsageError("[state] holds a threshold that cannot have been measured");
     }
   }
 
   SiftPass& pass() noexcept override { return top_.pass(); }
+  // With lambda= nothing is known before the first step, so k_ is 0.
+  double expected_in(const Unit& /*unit*/) const override { return static_cast<double>(k_); }
 
   TopSelector top_;
   float lambda_ = 0;
   std::size_t k_ = 0;
   bool by_rule_ = false;
-  bool rule_ = false;  // lambda is still to be set, at the first step
+  bool rule_ = false;  // lambda is still to be set by the rule
   bool rule_before_ = false;
-  bool voting_ = false;
+  bool voting_ = false;          // lambda was measured in the last step
   std::uint64_t calibrate_ = 0;  // steps of Top-k before lambda is known
   std::uint64_t measured_steps_ = 0;
   std::uint64_t measured_before_ = 0;

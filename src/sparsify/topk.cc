@@ -13,8 +13,7 @@ class TopK final : public UnitSparsifier {
  public:
   TopK(Spec& spec, const SifterContext& context, std::uint64_t chunk)
       : UnitSparsifier(spec, context, context.scope, chunk),
-        budget_(spec, model_size(), chunk != 0,
-                chunk != 0 ? std::min<std::size_t>(chunk, sparse_size()) : model_size()),
+        budget_(spec, model_size(), chunk != 0, chunk != 0 ? std::min<std::size_t>(chunk, model_size()) : model_size()),
         top_(units(), context.pool) {}
 
  private:
@@ -23,6 +22,7 @@ class TopK final : public UnitSparsifier {
     return top_.take(u, unit, gradient, memory, budget_.k(step(), unit.size), magnitude_score(), chosen);
   }
   SiftPass& pass() noexcept override { return top_.pass(); }
+  double expected_in(const Unit& unit) const override { return budget_.expected(unit.size); }
 
   Budget budget_;
   TopSelector top_;

@@ -141,6 +141,12 @@ void UnitSparsifier::undo(Gradient gradient, std::span<float> memory, const Spar
   rewind();
 }
 
+double UnitSparsifier::expected_entries() const {
+  double sum = 0;
+  for (const Unit& unit : units_) sum += unit.dense ? static_cast<double>(unit.size) : expected_in(unit);
+  return sum;
+}
+
 void UnitSparsifier::serialize(State& state) {
   state.value("step", step_);
   serialize_more(state);

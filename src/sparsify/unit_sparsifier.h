@@ -22,6 +22,7 @@ class UnitSparsifier : public Sparsifier {
   SiftNorms sift(Gradient gradient, std::span<float> memory, SparseVector& out) final;
   void undo(Gradient gradient, std::span<float> memory, const SparseVector& sent) final;
   std::uint64_t step() const noexcept final { return step_; }
+  double expected_entries() const final;
   void serialize(State& state) final;
 
  protected:
@@ -33,6 +34,8 @@ class UnitSparsifier : public Sparsifier {
   virtual std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const Gradient& gradient, float* memory,
                                                Candidates& chosen) = 0;
   virtual SiftPass& pass() noexcept = 0;
+  // How many entries of a unit that is not dense are expected to be chosen.
+  virtual double expected_in(const Unit& unit) const = 0;
 
   // For a sparsifier that has state of its own besides the step number, or that describes its entries
   // (SparseVector::draw). begin() is called before the first unit of a step, end() after the last, and rewind() if the

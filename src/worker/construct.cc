@@ -1,68 +1,91 @@
-// How a worker comes to be: everybody's weight, whether all have the same plan, and what `auto` stands for.
+// How a worker is constructed: all ranks compare their options and share their weights, and `auto` is decided.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <sstream>
+#include <type_traits>
 
 #include "core/crc32c.h"
 #include "core/spec.h"
 #include "sparsewire/codec.h"
 #include "sparsewire/errors.h"
 #include "transport/all_gather_values.h"
+#include "worker/options.h"
 #include "worker/parts.h"
 
 namespace sparsewire {
 namespace {
 
-// What must be the same on every rank, as text.
-std::string common(const WorkerConfig& config, const Layout& layout) {
-  std::string all = fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", config.sparsifier, config.feedback,
-                                config.exchange, config.codec, config.downlink, config.downlink_codec,
-                                static_cast<int>(config.scope), config.seed, config.check_every);
-  for (const TensorRange& tensor : layout.tensors()) all += fmt::format("{} {}\n", tensor.name, tensor.size);
-  return all;
+// What must be the same on every rank, one line for each option and each tensor.
+std::string describe(const WorkerConfig& config, const Layout& layout) {
+  std::string lines;
+  for_each_option(config, [&](const char* name, const auto& value, AcrossRanks across_ranks) {
+    if (across_ranks == AcrossRanks::may_differ) return;
+    using Value = std::remove_cvref_t<decltype(value)>;
+    if constexpr (std::is_same_v<Value, Scope>) {
+      lines += fmt::format("{} '{}'\n", name, value == Scope::layer ? "layer" : "model");
+    } else if constexpr (!std::is_pointer_v<Value>) {
+      lines += fmt::format("{} '{}'\n", name, value);
+    }
+  });
+  for (const TensorRange& tensor : layout.tensors()) {
+    lines += fmt::format("layout with {} entries of tensor '{}'\n", tensor.size, tensor.name);
+  }
+  return lines;
 }
 
-// Everybody's weight, divided by their sum. Throws UsageError if ranks were not given the same plan.
+// Collective. Throws UsageError, which names the first difference between rank 0 and another rank.
+[[noreturn]] void refuse_difference(const std::string& mine, Transport& transport) {
+  std::vector<std::vector<std::byte>> all;
+  transport.all_gather(std::as_bytes(std::span(mine)), all);
+  const auto other = std::find_if(all.begin(), all.end(), [&](const auto& bytes) { return bytes != all[0]; });
+  const auto as_lines = [](const std::vector<std::byte>& bytes) {
+    return std::istringstream(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  };
+  std::istringstream first = as_lines(all[0]);
+  std::istringstream second = as_lines(other == all.end() ? all[0] : *other);
+  std::string here;
+  std::string there;
+  do {
+    if (!std::getline(first, here)) here = "no more layout";
+    if (!std::getline(second, there)) there = "no more layout";
+  } while (here == there && (first || second));
+  throw UsageError(fmt::format("[worker] rank {} has {}, but rank 0 has {}: all ranks need the same options and layout",
+                               other - all.begin(), there, here));
+}
+
+// Collective: the weights of all ranks, divided by their sum. Throws UsageError, on all ranks, if their options differ.
 std::vector<float> agree_on_weights(const WorkerConfig& config, const Layout& layout, Transport& transport,
                                     std::uint32_t& identity) {
   struct Introduction {
     double weight;
     std::uint32_t checksum;
-    std::uint32_t number;  // tells workers with the same plan apart
+    std::uint32_t number;  // tells workers with the same options apart
   };
-  const std::string plan = common(config, layout);
+  const std::string description = describe(config, layout);
   const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
-  const Introduction mine{config.weight, crc32c(std::as_bytes(std::span(plan))), static_cast<std::uint32_t>(now)};
-  std::vector<double> weights;
-  double sum = 0;
+  const Introduction mine{config.weight, crc32c(std::as_bytes(std::span(description))),
+                          static_cast<std::uint32_t>(now)};
   const std::vector<Introduction> all = all_gather_values(transport, mine);
+  const auto is_different = [&](const Introduction& theirs) { return theirs.checksum != all[0].checksum; };
+  if (std::any_of(all.begin(), all.end(), is_different)) refuse_difference(description, transport);
   identity = mine.checksum ^ all[0].number;
-  for (const Introduction& theirs : all) {
-    const std::size_t r = weights.size();
-    if (theirs.checksum != mine.checksum) {
-      throw UsageError(
-          fmt::format("[worker] rank {} has another layout or other options than rank {}", r, transport.rank()));
-    }
-    if (!std::isfinite(theirs.weight) || theirs.weight < 0) {
-      throw UsageError(fmt::format("[worker] the weight of rank {}, {}, is not in [0, inf)", r, theirs.weight));
-    }
-    weights.push_back(theirs.weight);
-    sum += theirs.weight;
-  }
-  if (!(sum > 0) || !std::isfinite(sum))
-    throw UsageError(fmt::format("[worker] the weights of all ranks add up to {}", sum));
-  std::vector<float> shares;
-  for (const double weight : weights) shares.push_back(static_cast<float>(weight / sum));
-  return shares;
-}
 
-// Entries that a sparsifier is expected to send; all of them if its spec does not tell.
-double expected_entries(const std::string& sparsifier, std::uint64_t dim) {
-  Spec spec(sparsifier);
-  if (spec.has("ratio")) return spec.number("ratio", kRatioRange).value_or(1) * static_cast<double>(dim);
-  if (spec.has("k")) return static_cast<double>(spec.integer("k", 1, ~std::uint64_t{0}).value_or(dim));
-  return static_cast<double>(spec.name() == "threshold" ? 0 : dim);
+  double sum = 0;
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    if (!std::isfinite(all[r].weight) || all[r].weight < 0) {
+      throw UsageError(fmt::format("[worker] the weight of rank {}, {}, is not in [0, inf)", r, all[r].weight));
+    }
+    sum += all[r].weight;
+  }
+  if (!(sum > 0) || !std::isfinite(sum)) {
+    throw UsageError(fmt::format("[worker] the weights of all ranks add up to {}, which is not in (0, inf)", sum));
+  }
+  std::vector<float> shares;
+  for (const Introduction& theirs : all) shares.push_back(static_cast<float>(theirs.weight / sum));
+  return shares;
 }
 
 double bits_of_values(const std::string& codec) {
@@ -84,78 +107,81 @@ bool is_auto(const WorkerConfig& config) {
   return true;
 }
 
-// With what `auto` and an empty downlink_codec stand for. Throws UsageError.
+// The options with `auto` and an empty downlink_codec replaced by what they stand for. Throws UsageError.
 WorkerConfig resolved(WorkerConfig config) {
   if (is_auto(config)) config.exchange = "sharded";
   const std::string exchange = Spec(config.exchange).name();
   if (!config.downlink.empty() && (exchange == "dense" || exchange == "allgather")) {
-    throw UsageError(fmt::format("[{}] takes no downlink: server and sharded do", exchange));
+    throw UsageError(
+        fmt::format("[{}] has no server, so it takes no downlink: leave out '{}', or take server or sharded", exchange,
+                    config.downlink));
   }
   if (!config.downlink_codec.empty() && config.downlink.empty()) {
-    throw UsageError(fmt::format("[worker] a downlink_codec, '{}', needs a downlink", config.downlink_codec));
+    throw UsageError(fmt::format("[worker] downlink_codec '{}' needs a downlink", config.downlink_codec));
   }
   if (config.downlink_codec.empty()) config.downlink_codec = config.codec;
   return config;
 }
 
-SifterContext context_of(const WorkerConfig& config, const Layout& layout, const Transport& transport, float weight) {
-  SifterContext context{.layout = layout, .scope = config.scope};
+SifterContext worker_context(const WorkerConfig& config, const Layout& layout, const Transport& transport,
+                             const std::vector<float>& weights) {
+  SifterContext context = make_context(config, layout);
   context.rank = transport.rank();
   context.ranks = transport.size();
-  context.weight = static_cast<double>(weight);
-  context.seed = config.seed;
-  context.pool = config.pool;
+  context.weight = static_cast<double>(weights[static_cast<std::size_t>(transport.rank())]);
   return context;
 }
 
-ExchangePlan plan_of(const WorkerConfig& config, const Layout& layout, const std::vector<float>& weights) {
-  return {.dim = layout.dim(),
-          .weights = weights,
-          .codec = config.codec,
-          .downlink = config.downlink,
-          .downlink_codec = config.downlink_codec,
-          .seed = config.seed,
-          .first_step = 0,
-          .pool = config.pool};
-}
-
-}  // namespace
-
+// A full vector has the width of the uplink's values, as far as an all-reduce can add them.
 std::string dense_codec(const WorkerConfig& config) {
   return bits_of_values(config.codec) < 32 ? "auto:values=bf16" : "auto:values=f32";
 }
 
-// What both move is proportional to (P-1)/P, so P counts only where the union is sent back.
-bool is_dense_shorter(const WorkerConfig& config, double entries, std::uint64_t dim, int ranks) {
-  const auto size = static_cast<double>(dim);
-  const auto frame_bits = [&](double count, const std::string& codec) {
-    const double kept = std::min(count, size);
-    return kept * (entropy_bound_index_bits(dim, static_cast<std::uint64_t>(kept)) + bits_of_values(codec));
-  };
-  const double down = config.downlink.empty()
-                          ? frame_bits(entries * ranks, "auto")
-                          : frame_bits(expected_entries(config.downlink, dim), config.downlink_codec);
-  return frame_bits(entries, config.codec) + down >= 2 * size * bits_of_values(dense_codec(config));
+double frame_bits(double entries, std::uint64_t dim, double value_bits) {
+  const double kept = std::min(entries, static_cast<double>(dim));
+  return kept * (entropy_bound_index_bits(dim, static_cast<std::uint64_t>(kept)) + value_bits);
+}
+
+// Collective where there is a downlink: the servers' budgets depend on their regions.
+StepCost make_cost(const WorkerConfig& config, std::uint64_t dim, Exchange& exchange, Transport& transport) {
+  StepCost cost{.dim = dim,
+                .ranks = transport.size(),
+                .value_bits = bits_of_values(config.codec),
+                .dense_value_bits = bits_of_values(dense_codec(config)),
+                .downlink_bits = {}};
+  if (const Sifter* const server = exchange.server()) {
+    double entries = 0;
+    for (const double theirs : all_gather_values(transport, server->expected_entries())) entries += theirs;
+    cost.downlink_bits = frame_bits(entries, dim, bits_of_values(config.downlink_codec));
+  }
+  return cost;
+}
+
+}  // namespace
+
+// Frames and full vectors both move (P-1)/P of what is counted here, so P counts only where the union is sent back.
+bool StepCost::is_dense_shorter(double entries) const {
+  constexpr double kUnionValueBits = 32;
+  const double down = downlink_bits.value_or(frame_bits(entries * ranks, dim, kUnionValueBits));
+  return frame_bits(entries, dim, value_bits) + down >= 2 * static_cast<double>(dim) * dense_value_bits;
 }
 
 Worker::Parts::Parts(const WorkerConfig& given, Layout tensors, Transport& engine)
     : layout(std::move(tensors)),
       transport(engine),
-      weights(agree_on_weights(given, layout, engine, identity)),  // before anybody finds fault with the rest
+      weights(agree_on_weights(given, layout, engine, identity)),  // first: errors below are the same on all ranks
       config(resolved(given)),
-      exchange(make_exchange(config.exchange, plan_of(config, layout, weights), engine)),
-      sifter(config.sparsifier, config.feedback,
-             context_of(config, layout, engine, weights[static_cast<std::size_t>(engine.rank())])),
+      exchange(make_exchange(config.exchange, {config, layout.dim(), weights}, engine)),
+      sifter(config.sparsifier, config.feedback, worker_context(config, layout, engine, weights)),
       observes(Spec(config.sparsifier).name() == "regtopk"),
-      counts_vary(Spec(config.sparsifier).name() == "threshold"),
-      server_votes_alone(Spec(config.exchange).name() == "server") {
+      counts_vary(Spec(config.sparsifier).name() == "threshold") {
   if (is_auto(given)) {
-    ExchangePlan plan = plan_of(config, layout, weights);
-    plan.codec = dense_codec(config);
-    plan.downlink.clear();
+    ExchangePlan plan{config, layout.dim(), weights};
+    plan.config.codec = dense_codec(config);
+    plan.config.downlink.clear();
     dense_exchange = make_exchange("dense", plan, engine);
-    goes_dense =
-        is_dense_shorter(config, expected_entries(config.sparsifier, layout.dim()), layout.dim(), engine.size());
+    cost = make_cost(config, layout.dim(), *exchange, engine);
+    goes_dense = cost->is_dense_shorter(sifter.expected_entries());
   }
   total.clear(layout.dim());
 }

@@ -1,7 +1,8 @@
-// What a worker is made of.
+// What a worker consists of.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,37 +14,47 @@ namespace sparsewire {
 
 struct SavedWorker;  // state.cc
 
-// construct.cc: whether a full vector is no longer than frames of so many entries, up and down; and the codec it
-// travels in.
-bool is_dense_shorter(const WorkerConfig& config, double entries, std::uint64_t dim, int ranks);
-std::string dense_codec(const WorkerConfig& config);
+// What `auto` decides by: the bits of a step with frames, and with full vectors. construct.cc.
+struct StepCost {
+  std::uint64_t dim = 0;
+  int ranks = 1;
+  double value_bits = 32;               // of an uplink value
+  double dense_value_bits = 32;         // of a value of a full vector
+  std::optional<double> downlink_bits;  // of the answers of all servers; nothing: they send the union
+
+  // Whether full vectors are no longer than frames, if each rank sends so many entries.
+  bool is_dense_shorter(double entries) const;
+};
 
 struct Worker::Parts {
   Parts(const WorkerConfig& config, Layout layout, Transport& transport);
 
   Layout layout;
   Transport& transport;
-  std::uint32_t identity = 0;  // the same on all ranks, and different for each worker of theirs
+  std::uint32_t identity = 0;  // the same on all ranks, and different for each of their workers
   std::vector<float> weights;  // of all ranks; they add up to 1
-  WorkerConfig config;
+  WorkerConfig config;         // with `auto` and an empty downlink_codec replaced
   std::unique_ptr<Exchange> exchange;
-  std::unique_ptr<Exchange> dense_exchange;  // what `auto` may choose instead; else null
-  bool goes_dense = false;                   // in the next step
   Sifter sifter;
-  bool observes;            // only RegTop-k does, and it is not free
-  bool counts_vary;         // a threshold's: it may be sparse in one step and dense in the next
-  bool server_votes_alone;  // one server's threshold needs no vote
+  bool observes;     // the sparsifier learns from the update, which is not free: only RegTop-k does
+  bool counts_vary;  // the number of entries changes from step to step: only a threshold's does
 
-  bool usable = true;  // false inside a step, and after one that was not completed
+  // With exchange `auto` only.
+  std::unique_ptr<Exchange> dense_exchange;  // used instead of `exchange` when it is shorter; else null
+  std::optional<StepCost> cost;
+  bool goes_dense = false;  // in the next step
+
+  bool usable = true;             // false in a step, and after one that was not completed
+  std::uint64_t step_number = 0;  // of the step under way, or the last one; the first is 0
 
   StepTrailer trailer;  // of this rank, in the step under way
-  StepOutcome outcome;  // what the trailers of all ranks said
+  StepOutcome outcome;  // the trailers of all ranks, combined
   SparseVector sent;
-  std::vector<float> received;  // its values, as the others got them; empty: the same
+  std::vector<float> received;  // the values of `sent` as the other ranks decoded them; empty: the same
   SparseVector total;
-  std::vector<float> at_sent;
+  std::vector<float> at_sent;  // the update at the entries of `sent`
   StepStats stats;
-  std::uint32_t checksum = 0;  // of all updates
+  std::uint32_t checksum = 0;  // of all updates so far
 
   // The exchange of this step.
   Exchange& active_exchange() noexcept;
@@ -62,7 +73,7 @@ struct Worker::Parts {
   [[noreturn]] void throw_failure(const Failure& failure) const;
 
   // state.cc
-  void share(const std::vector<SavedWorker>& saved);
+  void redistribute(const std::vector<SavedWorker>& saved);
 };
 
 }  // namespace sparsewire

@@ -1,10 +1,11 @@
-// A worker's state, and how another number of workers shares out what the old ones still owe.
+// The saved state of a worker, and how other workers take over what the old ones have not sent yet.
 #include "core/state.h"
 
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "exchange/regions.h"
 #include "sparsewire/errors.h"
@@ -12,7 +13,7 @@
 
 namespace sparsewire {
 
-// What is in a saved state.
+// The contents of a saved state.
 struct SavedWorker {
   std::uint32_t rank = 0;
   std::uint32_t ranks = 0;
@@ -24,7 +25,7 @@ struct SavedWorker {
   bool goes_dense = false;
   std::uint32_t checksum = 0;
   std::vector<std::byte> sifter;
-  std::vector<std::byte> server;  // empty: this rank had no memory to serve from
+  std::vector<std::byte> server;  // empty: this rank had no server's memory
 
   void serialize(State& state) {
     state.value("worker_rank", rank);
@@ -49,11 +50,14 @@ SavedWorker read(std::span<const std::byte> bytes, std::size_t rank, std::size_t
   saved.serialize(state);
   state.finish();
   if (saved.rank != rank || saved.ranks != ranks) {
-    throw UsageError(fmt::format("[state] number {} of {} is of rank {} of {}", rank, ranks, saved.rank, saved.ranks));
+    throw UsageError(
+        fmt::format("[state] state {} of {} was saved by rank {} of {}: give the states of all ranks, in "
+                    "rank order",
+                    rank, ranks, saved.rank, saved.ranks));
   }
-  // Before memory is taken for them: each entry has a float in the sifter's part.
+  // Checked before memory is allocated for the entries: each has a float in the sifter's part.
   if (saved.sifter.size() / sizeof(float) < saved.layout.dim()) {
-    throw UsageError(fmt::format("[state] of rank {} is too short for {} entries", rank, saved.layout.dim()));
+    throw UsageError(fmt::format("[state] the state of rank {} is too short for {} entries", rank, saved.layout.dim()));
   }
   if (!(saved.weight >= 0 && saved.weight <= 1)) {
     throw UsageError(fmt::format("[state] the weight of rank {}, {}, is not in [0, 1]", rank, saved.weight));
@@ -61,9 +65,9 @@ SavedWorker read(std::span<const std::byte> bytes, std::size_t rank, std::size_t
   return saved;
 }
 
-// Of all ranks, in rank order. Throws UsageError if they were not saved together.
+// The states of all ranks, in rank order. Throws UsageError if they were not saved together.
 std::vector<SavedWorker> read_all(std::span<const std::vector<std::byte>> states) {
-  if (states.empty()) throw UsageError("[state] there is none to load");
+  if (states.empty()) throw UsageError("[state] no states were given to load: give those of all ranks");
   std::vector<SavedWorker> saved;
   double weights = 0;
   for (std::size_t r = 0; r < states.size(); ++r) {
@@ -71,11 +75,16 @@ std::vector<SavedWorker> read_all(std::span<const std::vector<std::byte>> states
     weights += static_cast<double>(saved[r].weight);
     if (saved[r].step != saved[0].step) {
       throw UsageError(
-          fmt::format("[state] of rank {} is of step {}, that of rank 0 of step {}", r, saved[r].step, saved[0].step));
+          fmt::format("[state] rank {} saved its state after {} steps, rank 0 after {}: give states of the "
+                      "same step",
+                      r, saved[r].step, saved[0].step));
     }
     if (saved[r].layout != saved[0].layout || saved[r].exchange != saved[0].exchange ||
         saved[r].downlink != saved[0].downlink) {
-      throw UsageError(fmt::format("[state] of rank {} is not of the same workers as that of rank 0", r));
+      throw UsageError(
+          fmt::format("[state] the states of rank {} and rank 0 are from different runs: their layout, "
+                      "exchange or downlink differ",
+                      r));
     }
   }
   if (!(std::abs(weights - 1) < 1e-3)) {
@@ -84,7 +93,7 @@ std::vector<SavedWorker> read_all(std::span<const std::vector<std::byte>> states
   return saved;
 }
 
-// Whether every worker can go on bit for bit, from its own state.
+// Whether every worker can continue bit for bit from its own state.
 bool is_as_before(const std::vector<SavedWorker>& saved, const std::vector<float>& weights, const WorkerConfig& config,
                   const Layout& layout) {
   const auto fits = [&](const SavedWorker& one) {
@@ -94,7 +103,7 @@ bool is_as_before(const std::vector<SavedWorker>& saved, const std::vector<float
   return saved.size() == weights.size() && std::all_of(saved.begin(), saved.end(), fits);
 }
 
-// What all old servers had not sent yet, for each entry of the model as it was.
+// What all old servers had not sent yet, for each entry of the old layout.
 std::vector<double> old_server_memories(const std::vector<SavedWorker>& saved) {
   const std::uint64_t dim = saved[0].layout.dim();
   std::vector<double> owed(dim);
@@ -107,7 +116,8 @@ std::vector<double> old_server_memories(const std::vector<SavedWorker>& saved) {
     SifterContext context{.layout = is_region ? regions.size(r) : dim};
     context.model_dim = dim;
     if (old.server.size() / sizeof(float) < context.layout.dim()) {
-      throw UsageError(fmt::format("[state] what rank {} served is too short for {} entries", r, context.layout.dim()));
+      throw UsageError(
+          fmt::format("[state] the server's part of rank {} is too short for {} entries", r, context.layout.dim()));
     }
     Sifter server(old.downlink, "ef", context);
     server.load(old.server);
@@ -119,16 +129,30 @@ std::vector<double> old_server_memories(const std::vector<SavedWorker>& saved) {
   return owed;
 }
 
-// The same as the tensors lie now.
+// The same for each entry of the new layout.
 std::vector<double> server_memories(const std::vector<SavedWorker>& saved, const Layout& layout) {
   const std::vector<double> old = old_server_memories(saved);
   std::vector<double> owed(layout.dim());
   for (const TensorRange& tensor : layout.tensors()) {
     const TensorRange* const from = saved[0].layout.find(tensor.name);
-    if (from == nullptr || from->size != tensor.size) continue;  // the workers' memories refuse that
+    if (from == nullptr || from->size != tensor.size) continue;  // loading the workers' memories refuses that
     std::copy_n(old.data() + from->begin, tensor.size, owed.data() + tensor.begin);
   }
   return owed;
+}
+
+// Sums of finite floats may be too large for a float. Throws UsageError; all ranks find the same.
+void check_range(const std::vector<double>& numbers, const char* what) {
+  const auto is_too_large = [](double number) {
+    return !(std::abs(number) <= static_cast<double>(std::numeric_limits<float>::max()));
+  };
+  const auto found = std::find_if(numbers.begin(), numbers.end(), is_too_large);
+  if (found == numbers.end()) return;
+  throw UsageError(
+      fmt::format("[state] {} of the saved workers adds up to {} at index {}, which is too large for a "
+                  "float: load the states with the number of workers, weights, exchange and downlink with "
+                  "which they were saved",
+                  what, *found, found - numbers.begin()));
 }
 
 void assign(std::span<float> to, const std::vector<double>& numbers) {
@@ -137,12 +161,12 @@ void assign(std::span<float> to, const std::vector<double>& numbers) {
 
 }  // namespace
 
-// What is owed to the weights must not change: sum_i w_i e_i + E. Every new worker begins with that sum of the old
-// memories; what the servers owe is dealt to the new ones, or, if there are none, to the workers.
-void Worker::Parts::share(const std::vector<SavedWorker>& saved) {
+// What is owed to the weights must not change: sum_i w_i e_i + E. So every new worker begins with the weighted sum of
+// the old memories. The new servers take over what the old ones owe; if there are no new ones, the workers do.
+void Worker::Parts::redistribute(const std::vector<SavedWorker>& saved) {
   std::vector<double> owed(layout.dim());
   std::vector<double> velocity(sifter.velocity().size());
-  Sifter old(config.sparsifier, config.feedback, SifterContext{.layout = layout, .scope = config.scope});
+  Sifter old(config.sparsifier, config.feedback, make_context(config, layout));
   for (const SavedWorker& one : saved) {
     old.load(one.sifter);
     const auto weight = static_cast<double>(one.weight);
@@ -150,6 +174,12 @@ void Worker::Parts::share(const std::vector<SavedWorker>& saved) {
     for (std::size_t i = 0; i < velocity.size(); ++i) velocity[i] += weight * static_cast<double>(old.velocity()[i]);
   }
   const std::vector<double> served = server_memories(saved, layout);
+  if (config.downlink.empty()) {
+    for (std::size_t i = 0; i < owed.size(); ++i) owed[i] += served[i];
+  }
+  check_range(owed, "the error memory");
+  check_range(velocity, "the velocity");
+  check_range(served, "the servers' memory");
   Sifter* const server = exchange->server();
   if (server != nullptr) {
     if (saved[0].downlink == config.downlink && !saved[0].server.empty()) server->inherit(saved[0].server);
@@ -157,18 +187,20 @@ void Worker::Parts::share(const std::vector<SavedWorker>& saved) {
       server->memory()[i] = static_cast<float>(served[exchange->served_index(i)]);
     }
   }
-  if (config.downlink.empty()) {
-    for (std::size_t i = 0; i < owed.size(); ++i) owed[i] += served[i];
-  }
   sifter.load(saved[0].sifter);
   assign(sifter.memory(), owed);
   assign(sifter.velocity(), velocity);
-  sifter.observe({.dim = layout.dim(), .indices = {}, .values = {}, .draw = {}}, {});  // no last round
+  sifter.observe({.dim = layout.dim(), .indices = {}, .values = {}, .draw = {}}, {});  // forget the last round
 }
 
 std::vector<std::byte> Worker::save() const {
   const Parts& p = *parts_;
-  if (!p.usable) throw UsageError(fmt::format("[worker] failed in step {} and cannot be saved", p.sifter.step()));
+  if (!p.usable) {
+    throw UsageError(
+        fmt::format("[worker] step {} was not completed, so this worker cannot be saved: create a new one "
+                    "and load a state that was saved earlier",
+                    p.step_number));
+  }
   SavedWorker saved{.rank = static_cast<std::uint32_t>(p.transport.rank()),
                     .ranks = static_cast<std::uint32_t>(p.transport.size()),
                     .weight = p.weights[static_cast<std::size_t>(p.transport.rank())],
@@ -199,12 +231,13 @@ void Worker::load(std::span<const std::vector<std::byte>> states) {
       p.sifter.load(saved[rank].sifter);
       if (server != nullptr) server->load(saved[rank].server);
     } else {
-      p.share(saved);
+      p.redistribute(saved);
     }
     if (p.sifter.step() != saved[0].step) {
-      throw UsageError(fmt::format("[state] is of step {}, what it holds of step {}", saved[0].step, p.sifter.step()));
+      throw UsageError(fmt::format("[state] the worker was saved after {} steps, but its sifter after {}",
+                                   saved[0].step, p.sifter.step()));
     }
-  } catch (...) {  // all or nothing
+  } catch (...) {  // a part may have been loaded
     p.sifter.load(sifter_before);
     if (server != nullptr) server->load(server_before);
     throw;

@@ -1,14 +1,15 @@
-// The whole engine on one screen: Worker::step. What each line does is below; how a worker is made and saved, in
-// construct.cc and state.cc.
+// The whole path of a gradient on one screen: Worker::step. Its stages are below; how a worker is constructed and saved
+// is in construct.cc and state.cc.
 #include "sparsewire/worker.h"
 
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <map>
 
 #include "core/crc32c_extend.h"
-#include "core/spec.h"
 #include "exchange/clock.h"
 #include "sparsewire/codec.h"
 #include "sparsewire/errors.h"
@@ -18,14 +19,35 @@
 namespace sparsewire {
 namespace {
 
-// Collective, where there is a vote: all ranks go on with the median of theirs.
+// Collective: all ranks continue with the median of their votes. All take part, also those that have no vote to give.
+// REQUIRES: the sifters of all ranks are voting in this step, or none is.
 void agree_on_vote(Sifter& sifter, Transport& transport) {
-  const std::optional<float> vote = sifter.vote();
-  if (!vote) return;
-  std::vector<float> votes = all_gather_values(transport, *vote);
+  if (!sifter.is_voting()) return;
+  constexpr float kNoVote = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> votes = all_gather_values(transport, sifter.vote().value_or(kNoVote));
+  std::erase_if(votes, [](float vote) { return std::isnan(vote); });
+  if (votes.empty()) return;
   const auto middle = votes.begin() + static_cast<std::ptrdiff_t>((votes.size() - 1) / 2);
   std::nth_element(votes.begin(), middle, votes.end());
   sifter.set_vote(*middle);
+}
+
+// Throws ReplicasDiffer, which names the ranks whose checksum is not the most frequent one. `checksums` is in rank
+// order, or empty if there was no comparison.
+void throw_if_different(const std::vector<std::uint32_t>& checksums, std::uint64_t steps) {
+  std::map<std::uint32_t, std::vector<std::size_t>> ranks_with;
+  for (std::size_t r = 0; r < checksums.size(); ++r) ranks_with[checksums[r]].push_back(r);
+  if (ranks_with.size() <= 1) return;
+  const auto most = std::max_element(ranks_with.begin(), ranks_with.end(),
+                                     [](auto& a, auto& b) { return a.second.size() < b.second.size(); });
+  std::string others;
+  for (std::size_t r = 0; r < checksums.size(); ++r) {
+    if (checksums[r] != most->first) others += fmt::format("{}{}", others.empty() ? "" : ", ", r);
+  }
+  throw ReplicasDiffer(
+      fmt::format("[worker] after {} steps the updates of rank {} differ from those of rank {} and most "
+                  "others: check that machine, then continue from a state saved before",
+                  steps, others, most->second.front()));
 }
 
 }  // namespace
@@ -33,20 +55,25 @@ void agree_on_vote(Sifter& sifter, Transport& transport) {
 const StepStats& Worker::step(Gradient gradient, std::span<float> update, const StepOptions& options) {
   Parts& p = *parts_;
   p.begin(update);
-  p.sift(gradient, options);            // sparsify/  out of the memory, what is worth sending
-  p.exchange_all();                     // exchange/  encode, move, decode, merge: the same bits on every rank
-  p.handle_failure(gradient, options);  //            a gradient that was bad anywhere: all take the step back
-  p.keep_rounding_loss();               // sparsify/  what the codec's rounding took waits in the memory
-  p.observe();                          // sparsify/  RegTop-k learns what the others made of it
-  p.vote_threshold();                   //            one measured threshold for all
-  p.scatter(update);                    //            back to dense for the optimiser
-  p.account();                          //            the statistics of the step
-  p.compare_replicas();                 //            every so often
+  p.sift(gradient, options);            // sparsify/  moves the entries worth sending out of the memory
+  p.exchange_all();                     // exchange/  encodes, sends, decodes, merges: the same bits on every rank
+  p.handle_failure(gradient, options);  //            if any rank's gradient was bad, all take the step back
+  p.keep_rounding_loss();               // sparsify/  puts what the codec's rounding took back into the memory
+  p.observe();                          // sparsify/  tells RegTop-k the update at the entries it sent
+  p.vote_threshold();                   //            makes a measured threshold the same on all ranks
+  p.scatter(update);                    //            writes the update as a dense vector, for the optimiser
+  p.account();                          //            fills in the statistics of the step
+  p.compare_replicas();                 //            checks, every so often, that all ranks got the same updates
   return p.stats;
 }
 
 void Worker::Parts::begin(std::span<const float> update) const {
-  if (!usable) throw UsageError(fmt::format("[worker] failed in step {}; make a new one", sifter.step()));
+  if (!usable) {
+    throw UsageError(
+        fmt::format("[worker] step {} was not completed; this worker must not be used again: create a new "
+                    "one and load a saved state",
+                    step_number));
+  }
   if (update.size() == layout.dim()) return;
   throw UsageError(
       fmt::format("[worker] an update of {} entries does not fit a layout of {}", update.size(), layout.dim()));
@@ -57,10 +84,10 @@ Exchange& Worker::Parts::active_exchange() noexcept { return goes_dense ? *dense
 void Worker::Parts::sift(const Gradient& gradient, const StepOptions& options) {
   stats.ns_sift = 0;
   StageClock clock;
-  const std::uint64_t step = sifter.step();
+  step_number = sifter.step();
   trailer = {.failed = false,
              .flags = options.flags,
-             .step_id = crc32c_extend(identity, std::as_bytes(std::span(&step, 1))),
+             .step_id = crc32c_extend(identity, std::as_bytes(std::span(&step_number, 1))),
              .entries = 0,
              .loss = options.loss};
   try {
@@ -90,26 +117,27 @@ void Worker::Parts::handle_failure(const Gradient& gradient, const StepOptions& 
 }
 
 void Worker::Parts::throw_failure(const Failure& failure) const {
-  const std::uint64_t step = sifter.step();
+  constexpr const char* kRecover = "to recover, create new workers and load a saved state";
   switch (failure.kind) {
     case Failure::Kind::bad_gradient:
       throw BadGradient(fmt::format("[worker] the gradient of rank {} is not finite at index {} in step {}, or a sum "
                                     "with it is not; all ranks took the step back",
-                                    failure.rank, failure.index, step),
-                        failure.rank, step, failure.index);
+                                    failure.rank, failure.index, step_number),
+                        failure.rank, step_number, failure.index);
     case Failure::Kind::out_of_step:
-      throw TransportError(
-          fmt::format("[worker] rank {} is not in the same step as rank 0, or it steps another worker", failure.rank),
-          failure.rank);
+      throw TransportError(fmt::format("[worker] in step {}: rank {} is not in the same step as rank 0, or it steps "
+                                       "another worker; all ranks must step the same workers in the same order; {}",
+                                       step_number, failure.rank, kRecover),
+                           failure.rank);
     default:
       const std::string why =
           failure.index == Failure::kNoTrailer ? "it is not a message of this version"
           : failure.index == Failure::kOtherDim
-              ? "its vector has another size"
+              ? "its vector has another dimension"
               : fmt::format("its frame: {}", describe(DecodeStatus{static_cast<std::uint8_t>(failure.index)}));
-      throw TransportError(
-          fmt::format("[worker] what rank {} sent in step {} cannot be read: {}", failure.rank, step, why),
-          failure.rank);
+      throw TransportError(fmt::format("[worker] in step {}: the message of rank {} cannot be read: {}; {}",
+                                       step_number, failure.rank, why, kRecover),
+                           failure.rank);
   }
 }
 
@@ -135,12 +163,11 @@ void Worker::Parts::observe() {
   sifter.observe(sent, at_sent);
 }
 
-// All ranks measure a threshold in the same step, so all of them are here together; of servers, those that have one.
+// All ranks measure their thresholds in the same step, so all of them vote in the same step. So do the servers.
 void Worker::Parts::vote_threshold() {
   agree_on_vote(sifter, transport);
   Sifter* const server = exchange->server();
-  if (server != nullptr && !server_votes_alone) agree_on_vote(*server, transport);
-  usable = true;
+  if (server != nullptr && exchange->has_many_servers()) agree_on_vote(*server, transport);
 }
 
 void Worker::Parts::scatter(std::span<float> update) {
@@ -158,6 +185,8 @@ void Worker::Parts::scatter(std::span<float> update) {
 void Worker::Parts::account() {
   const SiftStats& sifted = sifter.stats();
   const Traffic& traffic = active_exchange().traffic();
+  const std::uint64_t all_entries = layout.dim() * static_cast<std::uint64_t>(transport.size());
+  const bool all_were_sent = outcome.entries == all_entries && total.size() == layout.dim() && layout.dim() != 0;
   stats.step = sifted.step;
   stats.entries_sent = sent.size();
   stats.entries_total = total.size();
@@ -169,36 +198,28 @@ void Worker::Parts::account() {
   stats.sent_norm2 = sifted.sent_norm2;
   stats.memory_norm2 = sifted.memory_norm2;
   stats.total_error = sifted.total_error;
-  stats.went_dense = goes_dense || Spec(config.exchange).name() == "dense";
+  stats.went_dense = active_exchange().is_dense() || all_were_sent;
   stats.ns_encode = traffic.ns_encode;
   stats.ns_exchange = traffic.ns_transport;
   stats.ns_decode = traffic.ns_decode;
   stats.ns_merge = traffic.ns_merge;
-  if (!dense_exchange || !counts_vary) return;
-  const double mean = static_cast<double>(outcome.entries) / transport.size();  // agreed on, so all decide alike
-  goes_dense = is_dense_shorter(config, mean, layout.dim(), transport.size());
+  if (!cost || !counts_vary) return;
+  const double mean = static_cast<double>(outcome.entries) / transport.size();  // the same on all ranks
+  goes_dense = cost->is_dense_shorter(mean);
 }
 
-// Of all updates up to now: once replicas differ, they do for ever.
+// The checksum is over all updates so far: once replicas differ, every later comparison finds it. The last stage: when
+// its messages have arrived, the step is complete, and the worker can be used again.
 void Worker::Parts::compare_replicas() {
-  if (config.check_every == 0) return;
-  for (const auto bytes : {std::as_bytes(std::span(total.indices)), std::as_bytes(std::span(total.values))}) {
-    checksum = crc32c_extend(checksum, bytes);
+  std::vector<std::uint32_t> checksums;
+  if (config.check_every != 0) {
+    for (const auto bytes : {std::as_bytes(std::span(total.indices)), std::as_bytes(std::span(total.values))}) {
+      checksum = crc32c_extend(checksum, bytes);
+    }
+    if (stats.step % config.check_every == 0) checksums = all_gather_values(transport, checksum);
   }
-  if (stats.step % config.check_every != 0) return;
-  std::map<std::uint32_t, std::vector<std::size_t>> ranks_with;
-  const std::vector<std::uint32_t> checksums = all_gather_values(transport, checksum);
-  for (std::size_t r = 0; r < checksums.size(); ++r) ranks_with[checksums[r]].push_back(r);
-  if (ranks_with.size() == 1) return;
-  const auto most = std::max_element(ranks_with.begin(), ranks_with.end(),
-                                     [](auto& a, auto& b) { return a.second.size() < b.second.size(); });
-  std::string others;
-  for (std::size_t r = 0; r < checksums.size(); ++r) {
-    if (checksums[r] != most->first) others += fmt::format("{}{}", others.empty() ? "" : ", ", r);
-  }
-  throw ReplicasDiffer(
-      fmt::format("[worker] in step {} the update of rank {} differs from that of most others, such as rank {}",
-                  stats.step, others, most->second.front()));
+  usable = true;
+  throw_if_different(checksums, stats.step);
 }
 
 const SparseVector& Worker::update() const noexcept { return parts_->total; }
@@ -207,7 +228,8 @@ std::span<const float> Worker::memory() const noexcept { return std::as_const(pa
 
 void Worker::add_server_memory(std::span<double> owed) const {
   if (owed.size() != parts_->layout.dim()) {
-    throw UsageError(fmt::format("[worker] {} entries are not the {} of the model", owed.size(), parts_->layout.dim()));
+    throw UsageError(fmt::format("[worker] add_server_memory needs {} entries, as many as the model has, not {}",
+                                 parts_->layout.dim(), owed.size()));
   }
   const Sifter* const server = parts_->exchange->server();
   if (server == nullptr) return;

@@ -1,5 +1,5 @@
 // Bodies of multi-rank tests: each is run by every rank, on threads (tests/unit) or under mpirun (mpi_test.cc), and
-// throws Broken where something does not hold. What ranks compare, they compare over the transport.
+// throws CheckFailed if a check fails. Ranks compare results over the transport.
 #pragma once
 
 #include <array>
@@ -40,34 +40,33 @@ inline constexpr std::array kRanks = {1, 2, 3, 5, 8};
 using Numbers = std::vector<float>;
 using Bytes = std::vector<std::byte>;
 
-// What a body found wrong.
-class Broken : public std::logic_error {
+class CheckFailed : public std::logic_error {
  public:
   using std::logic_error::logic_error;
 };
 
 inline void require(bool holds, const std::string& what) {
-  if (!holds) throw Broken(what);
+  if (!holds) throw CheckFailed(what);
 }
 
 template <class A, class B>
 void require_equal(const A& expected, const B& actual, const std::string& what) {
   if (!(expected == actual)) {
-    throw Broken(what + ": " + std::to_string(actual) + " instead of " + std::to_string(expected));
+    throw CheckFailed(what + ": " + std::to_string(actual) + " instead of " + std::to_string(expected));
   }
 }
 
-// ---- Who runs with what ----
+// ---- Plans ----
 
-// Makes the gradient of a seed, a rank and a step.
+// Writes the gradient of a rank and a step.
 using Fill = void (*)(std::span<float>, std::uint64_t seed, int rank, std::uint64_t step);
 inline void fill_gradient(std::span<float> gradient, std::uint64_t seed, int rank, std::uint64_t step);
 
-// A plan of all workers together.
+// The options of all workers, and their gradients.
 struct Plan {
   WorkerConfig config;
   Layout layout = 1001;
-  std::vector<double> weights;  // of the ranks; fewer than ranks: the rest get 1
+  std::vector<double> weights;  // of the first ranks; the others have weight 1
   std::uint64_t seed = 1;       // of the gradients
   Fill fill = fill_gradient;
 
@@ -77,7 +76,7 @@ struct Plan {
     mine.weight = rank < weights.size() ? weights[rank] : 1.0;
     return mine;
   }
-  // Normalised as rules say: shares of the sum, as floats.
+  // The normalised weights: shares of their sum, as floats.
   std::vector<float> shares(int ranks) const {
     std::vector<double> all(static_cast<std::size_t>(ranks), 1.0);
     std::copy_n(weights.begin(), std::min(weights.size(), all.size()), all.begin());
@@ -102,12 +101,12 @@ struct ExchangeCase {
 };
 
 inline std::vector<ExchangeCase> every_exchange_case() {
-  std::vector<ExchangeCase> ways;
+  std::vector<ExchangeCase> cases;
   for (const ExchangeChoice& choice : exchange_choices()) {
-    ways.push_back({std::string(choice.name), false});
-    if (choice.name == "server" || choice.name == "sharded") ways.push_back({std::string(choice.name), true});
+    cases.push_back({std::string(choice.name), false});
+    if (choice.name == "server" || choice.name == "sharded") cases.push_back({std::string(choice.name), true});
   }
-  return ways;
+  return cases;
 }
 
 inline Plan plan_of(const std::string& sparsifier, const ExchangeCase& setup, const std::string& codec = "auto") {
@@ -130,7 +129,7 @@ inline std::uint64_t mixed(std::uint64_t number) {  // SplitMix64
   return number ^ number >> 31;
 }
 
-// Some entries are large, some exactly zero, some drift; of every rank and step another one.
+// Some entries are large, some exactly zero, some drift. Different for every rank and step.
 inline void fill_gradient(std::span<float> gradient, std::uint64_t seed, int rank, std::uint64_t step) {
   const std::uint64_t key = mixed(mixed(mixed(seed) + static_cast<std::uint64_t>(rank)) + step);
   for (std::size_t i = 0; i < gradient.size(); ++i) {
@@ -141,20 +140,20 @@ inline void fill_gradient(std::span<float> gradient, std::uint64_t seed, int ran
   }
 }
 
-// Multiples of 1/64, so that hundreds of them add without rounding: what was undone leaves no trace at all.
+// Multiples of 1/64, so that hundreds of them add without rounding: a step that is taken back leaves the same bits.
 inline void fill_exact_gradient(std::span<float> gradient, std::uint64_t seed, int rank, std::uint64_t step) {
   fill_gradient(gradient, seed, rank, step);
   for (float& number : gradient) number = std::round(number * 64) / 64;
 }
 
-// Exact. A threshold of 12 lets little pass in two of four steps, and everything in the others.
+// Multiples of 1/64. A threshold of 12 sends few entries in two of four steps, and all entries in the other two.
 inline void fill_swinging_gradient(std::span<float> gradient, std::uint64_t seed, int rank, std::uint64_t step) {
   fill_exact_gradient(gradient, seed, rank, step);
   if (step % 4 < 2) return;
   for (float& number : gradient) number = (number == 0 ? 1 : number) * 1024;
 }
 
-// ---- Over the transport ----
+// ---- Comparing ranks ----
 
 template <class T>
 std::vector<std::vector<T>> from_all(Transport& transport, std::span<const T> mine) {
@@ -179,7 +178,7 @@ void require_same_everywhere(Transport& transport, std::span<const T> mine, cons
   }
 }
 
-// FNV over the bits.
+// Adds the bits of the numbers to an FNV hash.
 inline void digest(std::uint64_t& sum, std::span<const float> numbers) {
   for (const float number : numbers) {
     std::uint32_t bits = 0;
@@ -188,9 +187,9 @@ inline void digest(std::uint64_t& sum, std::span<const float> numbers) {
   }
 }
 
-// ---- What holds ----
+// ---- Checks ----
 
-// A worker with its gradients, update and weights.
+// A worker with its gradient, update and weights.
 class Runner {
  public:
   Runner(const Plan& plan, Transport& transport)
@@ -206,7 +205,7 @@ class Runner {
     plan_.fill(gradient, plan_.seed, transport_.rank(), number);
     return step();
   }
-  // One with `gradient` as it is.
+  // One step with `gradient` as it is.
   const StepStats& step() {
     const StepStats& stats = worker.step(gradient, update);
     for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= 0.125F * update[i];
@@ -226,11 +225,11 @@ class Runner {
   Numbers gradient;
   Numbers update;
   Numbers weights;
-  std::uint64_t sum = 0xCBF29CE484222325U;  // of all updates
+  std::uint64_t sum = 0xCBF29CE484222325U;  // hash of all updates
   Worker worker;
 };
 
-// Returns the digest of all updates.
+// All ranks get the same updates. Returns the hash of all updates.
 inline std::uint64_t replicas_stay_equal(Transport& transport, const Plan& plan, std::uint64_t steps) {
   Runner run(plan, transport);
   for (std::uint64_t t = 0; t < steps; ++t) require_equal(t + 1, run.step(t).step, run.at(t) + ": steps done");
@@ -242,7 +241,7 @@ inline std::uint64_t replicas_stay_equal(Transport& transport, const Plan& plan,
   return run.sum;
 }
 
-// What all workers and servers together owe to the weights: sum_i w_i e_i + E. The same on every rank.
+// What all workers and servers have not sent yet: sum_i w_i e_i + E. The same on every rank.
 inline std::vector<double> owed(Transport& transport, const Plan& plan, const Worker& worker) {
   std::vector<double> mine(plan.layout.dim());
   worker.add_server_memory(mine);
@@ -255,13 +254,14 @@ inline std::vector<double> owed(Transport& transport, const Plan& plan, const Wo
   return sum;
 }
 
-// sum_i w_i e_i + E + sum_t update_t = sum_t sum_i w_i g_i(t), to the rounding of the floats in between.
+// Each part of the gradients is in the updates or in a memory: sum_t update_t + sum_i w_i e_i + E equals
+// sum_t sum_i w_i g_i(t), to rounding.
 inline void nothing_is_lost(Transport& transport, const Plan& plan, std::uint64_t steps) {
   Runner run(plan, transport);
   const std::vector<float> shares = plan.shares(transport.size());
   std::vector<double> given(plan.layout.dim());
   std::vector<double> arrived(plan.layout.dim());
-  std::vector<double> size(plan.layout.dim());  // of what was added
+  std::vector<double> size(plan.layout.dim());  // the sum of the magnitudes, for the tolerance
   Numbers theirs(plan.layout.dim());
   for (std::uint64_t t = 0; t < steps; ++t) {
     run.step(t);
@@ -283,7 +283,7 @@ inline void nothing_is_lost(Transport& transport, const Plan& plan, std::uint64_
   }
 }
 
-// What went wrong, so that ranks can compare it.
+// A BadGradient in a form that ranks can compare.
 struct Failure {
   std::int64_t rank = -1;
   std::uint64_t step = 0;
@@ -302,7 +302,7 @@ inline std::optional<Failure> failure_of(Runner& run) {
   return std::nullopt;
 }
 
-// All ranks fail with the same words, and forget the step. Returns them.
+// All ranks throw the same BadGradient and take the step back. Returns it.
 inline Failure all_fail(Transport& transport, const Plan& plan, Runner& run, std::uint64_t number) {
   const Numbers memory(run.worker.memory().begin(), run.worker.memory().end());
   const std::vector<double> owed_before = owed(transport, plan, run.worker);
@@ -321,7 +321,7 @@ inline Failure all_fail(Transport& transport, const Plan& plan, Runner& run, std
     require(std::fabs(double{run.worker.memory()[i]} - before) <= 0x1p-22 * (std::fabs(before) + came) + 1e-40,
             run.at(number) + ": the memory at " + std::to_string(i) + " was " + std::to_string(before) + " and is " +
                 std::to_string(run.worker.memory()[i]));
-    // What came to a server is not known here: 100 is more than any ordinary mean of these tests.
+    // What a server received is not known here: 100 is more than any mean in these tests.
     require(std::fabs(served_after[i] - served[i]) <= 0x1p-22 * (std::fabs(served[i]) + 100 + came),
             run.at(number) + ": the server's memory at " + std::to_string(i) + " was " + std::to_string(served[i]) +
                 " and is " + std::to_string(served_after[i]));
@@ -335,8 +335,8 @@ struct BadEntry {
   float value;
 };
 
-// In mid-run these entries come instead: all ranks fail alike, and go on as if nothing had happened. For gradients that
-// add without rounding.
+// One step of a run has these entries in its gradients: all ranks throw the same error, and later steps give the same
+// bits as without that step. For gradients that add without rounding.
 inline void a_bad_gradient_fails_everywhere(Transport& transport, const Plan& plan, std::span<const BadEntry> bad) {
   Runner run(plan, transport);
   Runner twin(plan, transport);  // has no bad step
@@ -357,7 +357,7 @@ inline void a_bad_gradient_fails_everywhere(Transport& transport, const Plan& pl
   }
   require_same_everywhere(transport, std::span<const std::uint64_t>(&run.sum, 1),
                           run.at(3 * kBefore) + ": after a bad gradient, updates");
-  require_equal(twin.sum, run.sum, run.at(3 * kBefore) + ": a bad gradient left a trace, updates");
+  require_equal(twin.sum, run.sum, run.at(3 * kBefore) + ": updates after a bad gradient");
 }
 
 }  // namespace sparsewire::bodies

@@ -1,5 +1,5 @@
-// All workers and servers in one place and one thread, from Sifters and Codecs alone: what a Worker must do, step by
-// step as rules say. No transport, no merger, no messages.
+// A simulation of all workers and servers in one thread, from Sifters and Codecs alone: it shows what a Worker must do
+// in each step. No transport, no merger, no messages.
 #pragma once
 
 #include <algorithm>
@@ -42,12 +42,11 @@ class Simulation {
     }
   }
 
-  // The update of all, given everybody's gradient.
+  // The update of all workers, given the gradient of each.
   std::vector<float> step(const std::vector<std::vector<float>>& gradients) {
     const std::size_t ranks = workers_.size();
     std::vector<SparseVector> sent(ranks);
     std::vector<float> sums(dim_);
-    std::vector<bool> touched(dim_);
     for (std::size_t r = 0; r < ranks; ++r) {
       workers_[r].sift(gradients[r], sent[r]);
       const std::vector<float> received = as_received(sent[r], plan_.config.codec);
@@ -56,7 +55,6 @@ class Simulation {
       for (std::size_t i = 0; i < received.size(); ++i) {
         const float weighted = shares_[r] * received[i];
         sums[sent[r].index(i)] += weighted;
-        touched[sent[r].index(i)] = true;
       }
     }
     if (!servers_.empty()) sums = answered(sums);
@@ -79,7 +77,8 @@ class Simulation {
     std::vector<std::byte> frame;
     made.encode(vector, frame);
     SparseVector back;
-    if (decode(frame, back) != DecodeStatus::ok) throw std::logic_error("a frame of ours cannot be read");
+    if (decode(frame, back) != DecodeStatus::ok)
+      throw std::logic_error("a frame that was just encoded cannot be decoded");
     return back.values;
   }
 
@@ -111,7 +110,7 @@ class Simulation {
     return received;
   }
 
-  // What the servers' downlinks make of the sums.
+  // The update after the servers' downlinks.
   std::vector<float> answered(const std::vector<float>& sums) {
     const std::string& codec = plan_.config.downlink_codec.empty() ? plan_.config.codec : plan_.config.downlink_codec;
     std::vector<float> update(dim_);
@@ -130,12 +129,13 @@ class Simulation {
   }
 
   void vote(std::vector<Sifter>& sifters) {
+    if (sifters.empty() || !sifters[0].is_voting()) return;
+    ++votes_;
     std::vector<float> votes;
-    for (Sifter& sifter : sifters) {
+    for (const Sifter& sifter : sifters) {
       if (const auto mine = sifter.vote()) votes.push_back(*mine);
     }
     if (votes.empty()) return;
-    ++votes_;
     std::sort(votes.begin(), votes.end());
     for (Sifter& sifter : sifters) sifter.set_vote(votes[(votes.size() - 1) / 2]);
   }

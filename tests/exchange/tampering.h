@@ -1,4 +1,4 @@
-// Transports that look at what passes through them, or change it.
+// Transports that inspect or change the messages that pass through them.
 #pragma once
 
 #include <cstring>
@@ -10,7 +10,7 @@
 
 namespace sparsewire {
 
-// Passes everything on.
+// Passes everything on to another transport.
 class WrappedTransport : public Transport {
  public:
   explicit WrappedTransport(Transport& inner) : inner_(inner) {}
@@ -27,8 +27,8 @@ class WrappedTransport : public Transport {
   static bool is_frame(std::span<const std::byte> bytes) {
     return bytes.size() >= 4 && std::memcmp(bytes.data(), "SWFR", 4) == 0;
   }
-  // What is behind a frame.
-  static std::size_t word_size() {
+  // The size of the trailer behind a frame.
+  static std::size_t trailer_size() {
     Message message;
     append(message, StepTrailer{});
     return message.size();
@@ -38,7 +38,7 @@ class WrappedTransport : public Transport {
   Transport& inner_;
 };
 
-// Flips one bit of the last frame that comes from another rank in a step.
+// Flips one bit of a value in one of the frames that this rank receives in a step.
 class TamperingTransport final : public WrappedTransport {
  public:
   using WrappedTransport::WrappedTransport;
@@ -53,7 +53,7 @@ class TamperingTransport final : public WrappedTransport {
     WrappedTransport::send_receive(out, in);
     ++calls_;
     if (!tampers_) return;
-    // Where there are servers, the first call brings what a server gets: a change there reaches all ranks alike.
+    // Where there are servers, the first call of a step moves uplink frames: a change there reaches all ranks.
     for (const Incoming& message : in) {
       if (message.rank == rank() || !is_frame(*message.bytes)) continue;
       if (in.size() > 1 && calls_ == 1 && has_servers) continue;
@@ -68,9 +68,9 @@ class TamperingTransport final : public WrappedTransport {
   bool has_servers = false;
 
  private:
-  // A bit of a value, high enough to survive a sum; the frame is a good one again.
+  // Flips a bit that is high enough to change the sum. The frame gets a valid checksum again.
   static bool flip(bodies::Bytes& message) {
-    const std::size_t size = message.size() - word_size();
+    const std::size_t size = message.size() - trailer_size();
     SparseVector vector;
     if (decode(std::span(message).first(size), vector) != DecodeStatus::ok || vector.size() == 0) return false;
     float& value = vector.values[vector.size() / 2];

@@ -21,7 +21,7 @@ class EveryExchangeCase : public ::testing::TestWithParam<SpecAndCase> {
   static bodies::Plan plan(const std::string& codec = "auto") {
     return bodies::plan_of(spec(), exchange_case(), codec);
   }
-  // The engine's own all-reduce, be it by `auto`.
+  // Whether the update comes from the transport's all-reduce, also if `auto` chose that.
   static bool is_all_reduce() {
     return exchange_case().exchange == "dense" || (exchange_case().exchange == "auto" && name_of(spec()) == "dense");
   }

@@ -1,5 +1,5 @@
-// What happens on all ranks, as threads, when something is wrong on one: bad gradients, plans that differ, replicas
-// that differ, ranks that are gone.
+// What all ranks do when something is wrong on one: bad gradients, options that differ, replicas that differ, messages
+// that cannot be read, calls that fail, ranks that are lost. Ranks are threads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +9,7 @@
 #include "exchange/tampering.h"
 #include "unit/bits.h"
 #include "unit/exchange_cases.h"
+#include "worker/options.h"
 
 namespace sparsewire::exchange_failure_test {
 namespace {
@@ -42,7 +43,7 @@ TEST_P(EveryExchangeCase, FailsOnAllRanksIfOneGradientIsBad) {
     if (is_all_reduce() && plan.config.codec != "auto") continue;
     plan.layout = 401;
     plan.fill = bodies::fill_exact_gradient;
-    plan.weights = {2, 1, 1};  // exact shares, so that a step that was undone leaves no trace
+    plan.weights = {2, 1, 1};  // exact shares, so that a step that is taken back leaves the same bits
     for (const auto& bad : std::vector<std::vector<BadEntry>>{{{0, 7, kNaN}},
                                                               {{1, 400, kInfinity}},
                                                               {{2, 0, -kInfinity}},
@@ -55,7 +56,7 @@ TEST_P(EveryExchangeCase, FailsOnAllRanksIfOneGradientIsBad) {
 }
 
 // A step that `auto` makes dense is taken back like any other.
-TEST(BadGradientOnAllRanks, LeavesNoTraceWhereAutoGoesDense) {
+TEST(BadGradientOnAllRanks, ChangesNoLaterStepWhereAutoGoesDense) {
   for (const char* sparsifier : {"threshold:lambda=12", "threshold:ratio=0.5,calibrate=2"}) {
     for (const char* downlink : {"", "topk:ratio=0.1", "dense"}) {
       for (const int bad_rank : {0, 2}) {
@@ -90,7 +91,7 @@ TEST_P(EveryExchangeCase, FailsAlsoInTheFirstStepAndTwiceInARow) {
   }
 }
 
-// The memory of one worker holds numbers to which the next gradient cannot be added.
+// The memory of one worker holds numbers so large that adding the next gradient overflows.
 TEST(BadGradientOnAllRanks, IsAlsoASumThatOverflows) {
   for (const ExchangeCase& setup : bodies::every_exchange_case()) {
     for (const int bad_rank : {0, 1, 2}) {
@@ -114,7 +115,7 @@ TEST(BadGradientOnAllRanks, IsAlsoASumThatOverflows) {
   }
 }
 
-// Every worker is fine; only the memory of a server overflows, of one region where there are several.
+// No worker's memory overflows; only that of a server does, in one region if there are several.
 TEST(BadGradientOnAllRanks, IsAlsoAServersSumThatOverflows) {
   for (const char* exchange : {"server", "sharded"}) {
     for (const int ranks : {1, 2, 3, 5}) {
@@ -142,9 +143,9 @@ TEST(BadGradientOnAllRanks, IsAlsoAServersSumThatOverflows) {
   }
 }
 
-// Shares are rounded, so those of some numbers of ranks add up to a bit more than 1: the mean of the largest number
-// may overflow. Either all ranks throw, or the update is finite.
-TEST(BadGradientOnAllRanks, IsTheOnlyAnswerToAMeanThatOverflows) {
+// Shares are rounded, so they may add up to a little more than 1, and the mean of the largest float may overflow.
+// Either all ranks throw, or the update is finite.
+TEST(BadGradientOnAllRanks, IsThrownIfAMeanOverflows) {
   for (const ExchangeCase& setup : bodies::every_exchange_case()) {
     for (int ranks = 2; ranks <= 12; ++ranks) {
       Plan plan = bodies::plan_of("dense", setup);
@@ -166,7 +167,7 @@ TEST(BadGradientOnAllRanks, IsTheOnlyAnswerToAMeanThatOverflows) {
   }
 }
 
-// Rounding to bf16 may go up, and beyond the largest number.
+// Rounding up to bf16 may go beyond the largest float.
 TEST(TheLargestNumber, TravelsWithEveryFormatOfValues) {
   for (const ExchangeCase& setup : bodies::every_exchange_case()) {
     for (const char* values : {"f32", "f16", "bf16", "int8", "int4", "int2"}) {
@@ -197,9 +198,9 @@ TEST(TheLargestNumber, TravelsWithEveryFormatOfValues) {
   }
 }
 
-// ---- Plans that differ ----
+// ---- Options that differ ----
 
-// The error each rank's worker is made with, or "".
+// The message of the UsageError that each rank throws, or "".
 std::vector<std::string> errors_of(int ranks, const std::function<void(Transport&)>& make) {
   std::vector<std::string> errors(static_cast<std::size_t>(ranks));
   run_on_threads(ranks, [&](Transport& transport) {
@@ -213,34 +214,59 @@ std::vector<std::string> errors_of(int ranks, const std::function<void(Transport
   return errors;
 }
 
-TEST(WorkersWithDifferentPlans, AreRefusedOnAllRanks) {
-  const std::vector<std::function<void(WorkerConfig&)>> changes = {
-      [](WorkerConfig& config) { config.sparsifier = "topk:ratio=0.02"; },
-      [](WorkerConfig& config) { config.feedback = "none"; },
-      [](WorkerConfig& config) { config.exchange = "allgather"; },
-      [](WorkerConfig& config) { config.exchange = "auto"; },
-      [](WorkerConfig& config) { config.codec = "golomb"; },
-      [](WorkerConfig& config) { config.downlink = "topk:ratio=0.01"; },
-      [](WorkerConfig& config) { config.downlink_codec = "golomb"; },
-      [](WorkerConfig& config) { config.scope = Scope::layer; },
-      [](WorkerConfig& config) { config.seed = 4; },
-      [](WorkerConfig& config) { config.check_every = 3; },
-      [](WorkerConfig& config) { config.sparsifier = "no such thing"; },
-  };
-  for (std::size_t c = 0; c < changes.size(); ++c) {
+// Another value of the option.
+void change(std::string& value) { value += "x"; }
+void change(Scope& value) { value = value == Scope::model ? Scope::layer : Scope::model; }
+void change(double& value) { value += 1; }
+void change(std::uint64_t& value) { value += 1; }
+void change(Pool*& value) {
+  static Pool pool(1);
+  value = &pool;
+}
+
+struct ConvertsToAnything {
+  template <class T>
+  operator T() const;  // NOLINT(google-explicit-constructor)
+};
+
+// The number of members of an aggregate: with one initialiser more it does not compile.
+template <class Aggregate, class... Initialisers>
+constexpr std::size_t number_of_members() {
+  if constexpr (requires { Aggregate{Initialisers{}..., ConvertsToAnything{}}; }) {
+    return number_of_members<Aggregate, Initialisers..., ConvertsToAnything>();
+  } else {
+    return sizeof...(Initialisers);
+  }
+}
+
+// One rank has another value of one option. Takes the options from the list of all options.
+TEST(WorkersWithDifferentOptions, AreRefusedOnAllRanksUnlessTheyMayDiffer) {
+  std::vector<std::pair<std::string, AcrossRanks>> options;
+  const WorkerConfig defaults;
+  for_each_option(defaults, [&](const char* name, const auto&, AcrossRanks across_ranks) {
+    options.emplace_back(name, across_ranks);
+  });
+  ASSERT_EQ(options.size(), number_of_members<WorkerConfig>()) << "an option is missing in worker/options.h";
+  for (const auto& [changed, across_ranks] : options) {
     for (const int other : {0, 2}) {
-      const auto errors = errors_of(3, [&](Transport& transport) {
+      const auto errors = errors_of(3, [&, &name = changed](Transport& transport) {
         WorkerConfig config;
-        if (transport.rank() == other) changes[c](config);
+        for_each_option(config, [&](const char* option, auto& value, AcrossRanks) {
+          if (option == name && transport.rank() == other) change(value);
+        });
         const Worker worker(config, 1000, transport);
       });
-      for (const std::string& error : errors) EXPECT_THAT(error, HasSubstr("rank")) << c;
+      const std::string expected = across_ranks == AcrossRanks::must_be_equal ? "rank 0 has " + changed : "";
+      for (const std::string& error : errors) {
+        EXPECT_EQ(error.empty(), expected.empty()) << changed << ": " << error;
+        EXPECT_THAT(error, HasSubstr(expected)) << changed;
+      }
     }
   }
 }
 
-// What `auto` stands for is not known where a spec is wrong; that is no reason to leave the others waiting.
-TEST(WorkersWithDifferentPlans, AreRefusedOnAllRanksAlsoIfOneIsWrongUnderAuto) {
+// A rank with a wrong spec cannot tell what `auto` stands for. It must not leave the others waiting for it.
+TEST(WorkersWithDifferentOptions, AreRefusedOnAllRanksAlsoIfOneIsWrongUnderAuto) {
   for (const int other : {0, 2}) {
     std::vector<std::string> errors;
     EXPECT_NO_THROW(errors = errors_of(3, [&](Transport& transport) {
@@ -252,7 +278,7 @@ TEST(WorkersWithDifferentPlans, AreRefusedOnAllRanksAlsoIfOneIsWrongUnderAuto) {
   }
 }
 
-TEST(WorkersWithDifferentPlans, AreRefusedIfLayoutsDiffer) {
+TEST(WorkersWithDifferentOptions, AreRefusedIfLayoutsDiffer) {
   for (const auto& [here, there] : {std::pair{Layout(10), Layout(11)},
                                     {Layout({{"a", 5}, {"b", 6}}), Layout({{"b", 6}, {"a", 5}})},
                                     {Layout({{"a", 5}, {"b", 6}}), Layout({{"a", 6}, {"b", 5}})},
@@ -265,18 +291,7 @@ TEST(WorkersWithDifferentPlans, AreRefusedIfLayoutsDiffer) {
   }
 }
 
-TEST(WorkersWithDifferentPlans, MayDifferInWeightAndPool) {
-  const auto errors = errors_of(3, [](Transport& transport) {
-    Pool pool(1 + transport.rank() % 2);
-    WorkerConfig config;
-    config.weight = transport.rank();
-    config.pool = transport.rank() == 0 ? nullptr : &pool;
-    const Worker worker(config, 1000, transport);
-  });
-  for (const std::string& error : errors) EXPECT_EQ(error, "");
-}
-
-TEST(WeightsOfWorkers, AreRefusedOnAllRanksUnlessTheyAddUpToSomething) {
+TEST(WeightsOfWorkers, AreRefusedOnAllRanksUnlessTheirSumIsPositiveAndFinite) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double infinity = std::numeric_limits<double>::infinity();
   for (const auto& [weights, is_right] :
@@ -304,7 +319,7 @@ TEST(WeightsOfWorkers, AreRefusedOnAllRanksUnlessTheyAddUpToSomething) {
   }
 }
 
-// Its entries arrive with weight 0: they change nothing, and are no error either.
+// Entries of weight 0 change nothing, and are not an error.
 TEST(WeightsOfWorkers, MayBeZero) {
   for (const ExchangeCase& setup : bodies::every_exchange_case()) {
     for (const std::string& spec : example_specs()) {
@@ -326,8 +341,18 @@ TEST(DownlinksOfWorkers, AreRefusedWhereThereIsNoServer) {
   }
 }
 
-// A fault in what only servers use, or only `auto` when it stays sparse, is a fault for all ranks in every case.
-TEST(WrongPlans, AreRefusedOnAllRanks) {
+// Chunks are cut off at the end of a region, on all ranks.
+TEST(DownlinksOfWorkers, MayHaveChunksThatAreLargerThanARegion) {
+  for (const char* exchange : {"server", "sharded"}) {
+    Plan plan = bodies::plan_of("topk:ratio=0.1", {exchange, true});
+    plan.config.downlink = "topk:k=20,chunk=64";
+    plan.layout = 100;  // no region of 8 has more than 16 entries, and one has none
+    run_on_threads(8, [&](Transport& transport) { bodies::replicas_stay_equal(transport, plan, 4); });
+  }
+}
+
+// Also if only servers use the wrong option, or only an `auto` that does not go dense.
+TEST(WrongOptions, AreRefusedOnAllRanks) {
   const std::vector<std::pair<WorkerConfig, std::string>> wrong = {
       {{.exchange = "server", .downlink = "topk:ratio=7"}, "ratio=7"},
       {{.exchange = "server", .downlink = "no_such"}, "no_such"},
@@ -340,14 +365,14 @@ TEST(WrongPlans, AreRefusedOnAllRanks) {
       {{.sparsifier = "dense", .exchange = "auto", .downlink = "no_such"}, "no_such"},
       {{.sparsifier = "dense", .exchange = "auto", .codec = "zip"}, "zip"},
   };
-  for (const auto& [config, word] : wrong) {
+  for (const auto& [config, named] : wrong) {
     const auto errors =
         errors_of(3, [&, &plan = config](Transport& transport) { const Worker worker(plan, 1000, transport); });
-    for (const std::string& error : errors) EXPECT_THAT(error, HasSubstr(word));
+    for (const std::string& error : errors) EXPECT_THAT(error, HasSubstr(named));
   }
 }
 
-// ---- Ranks that are at different places ----
+// ---- Ranks that are not in the same step ----
 
 TEST(WorkersOutOfStep, AreNoticedByAllRanks) {
   for (const ExchangeCase& setup : bodies::every_exchange_case()) {
@@ -357,7 +382,7 @@ TEST(WorkersOutOfStep, AreNoticedByAllRanks) {
         const Plan plan = bodies::plan_of("topk:ratio=0.1", setup);
         Plan other = plan;
         if (!same_plan) other.layout = 77;
-        std::atomic<int> told = 0;
+        std::atomic<int> thrown = 0;
         run_on_threads(3, [&](Transport& transport) {
           Runner one(plan, transport);
           Runner two(other, transport);
@@ -368,12 +393,12 @@ TEST(WorkersOutOfStep, AreNoticedByAllRanks) {
           } catch (const TransportError& error) {
             EXPECT_THAT(error.what(), HasSubstr("is not in the same step as rank 0"));
             EXPECT_EQ(error.rank(), odd == 0 ? 1 : odd);  // all compare with rank 0
-            ++told;
+            ++thrown;
           }
           EXPECT_THROW(next.step(1), UsageError);
           EXPECT_THROW(next.worker.save(), UsageError);
         });
-        EXPECT_EQ(told, 3);
+        EXPECT_EQ(thrown, 3);
       }
     }
   }
@@ -385,7 +410,7 @@ TEST(WorkersOutOfStep, AreNoticedAlsoIfOneIsAStepBehind) {
     const Plan plan = bodies::plan_of("topk:ratio=0.1", setup);
     const std::vector<Bytes> early = saved_after(plan, 3, 1);
     const std::vector<Bytes> late = saved_after(plan, 3, 2);
-    std::atomic<int> told = 0;
+    std::atomic<int> thrown = 0;
     run_on_threads(3, [&](Transport& transport) {
       Runner run(plan, transport);
       run.worker.load(transport.rank() == 2 ? early : late);
@@ -393,16 +418,16 @@ TEST(WorkersOutOfStep, AreNoticedAlsoIfOneIsAStepBehind) {
         run.step(2);
       } catch (const TransportError& error) {
         EXPECT_EQ(error.rank(), 2);
-        ++told;
+        ++thrown;
       }
     });
-    EXPECT_EQ(told, 3);
+    EXPECT_EQ(thrown, 3);
   }
 }
 
 // ---- Frames that cannot be read ----
 
-// Cuts, in one step, what comes from rank 1 in the first call of it.
+// Cuts `cut` bytes off the next message that comes from rank 1.
 class CuttingTransport final : public WrappedTransport {
  public:
   using WrappedTransport::WrappedTransport;
@@ -419,13 +444,13 @@ class CuttingTransport final : public WrappedTransport {
   }
 };
 
-// Of rank 0 alone: where it serves, it has to tell the others.
-TEST(AnUnreadableFrame, IsNamedByAllWhereServersReadIt) {
+// Only rank 0 gets an unreadable message. It is the server, so it has to tell the other ranks.
+TEST(AnUnreadableFrame, IsReportedByAllRanksIfTheServerGotIt) {
   for (const ExchangeCase& setup : {ExchangeCase{"server"}, {"server", true}}) {
     for (const std::size_t cut : {1U, 30U, 1000000U}) {
       SCOPED_TRACE(setup.name() + ", " + std::to_string(cut) + " bytes");
       const Plan plan = bodies::plan_of("topk:ratio=0.1", setup);
-      std::atomic<int> told = 0;
+      std::atomic<int> thrown = 0;
       run_on_threads(3, [&](Transport& transport) {
         CuttingTransport cutting(transport);
         Runner run(plan, cutting);
@@ -436,20 +461,20 @@ TEST(AnUnreadableFrame, IsNamedByAllWhereServersReadIt) {
         } catch (const TransportError& error) {
           EXPECT_EQ(error.rank(), 1);
           EXPECT_THAT(error.what(), HasSubstr("rank 1"));
-          ++told;
+          ++thrown;
         }
         EXPECT_THROW(run.step(2), UsageError);
       });
-      EXPECT_EQ(told, 3);
+      EXPECT_EQ(thrown, 3);
     }
   }
 }
 
-TEST(AnUnreadableFrame, EndsTheWorkerThatGotIt) {
+TEST(AnUnreadableFrame, MakesTheWorkerThatGotItUnusable) {
   for (const ExchangeCase& setup : {ExchangeCase{"allgather"}, {"sharded"}, {"sharded", true}, {"dense"}}) {
     SCOPED_TRACE(setup.name());
     const Plan plan = bodies::plan_of("topk:ratio=0.1", setup);
-    std::atomic<int> told = 0;
+    std::atomic<int> thrown = 0;
     const auto body = [&](Transport& transport) {
       CuttingTransport cutting(transport);
       Runner run(plan, cutting);
@@ -459,23 +484,24 @@ TEST(AnUnreadableFrame, EndsTheWorkerThatGotIt) {
         for (std::uint64_t t = 1; t < 4; ++t) run.step(t);
       } catch (const TransportError&) {
         EXPECT_THROW(run.step(4), UsageError);
-        ++told;
+        ++thrown;
         throw;
       }
     };
     EXPECT_THROW(run_on_threads(3, body), TransportError);
-    EXPECT_EQ(told, 3);
+    EXPECT_EQ(thrown, 3);
   }
 }
 
 // ---- Replicas that differ ----
 
+// What one rank got.
 struct Seen {
-  std::string text;         // of ReplicasDiffer
-  std::uint64_t steps = 0;  // done when it came
+  std::string text;         // of ReplicasDiffer, or ""
+  std::uint64_t steps = 0;  // done by then
 };
 
-// One bit of what `victim` receives in step `tampered` (from 1) is another; up to 12 steps.
+// Up to 12 steps. In the step number `tampered` (from 1) one bit of a message to `victim` is flipped.
 std::vector<Seen> run_tampered(const Plan& plan, int ranks, int victim, std::uint64_t tampered) {
   std::vector<Seen> all(static_cast<std::size_t>(ranks));
   run_on_threads(ranks, [&](Transport& transport) {
@@ -515,7 +541,7 @@ TEST(ReplicasThatDiffer, AreFoundAtTheNextCheckOnAllRanks) {
   }
 }
 
-TEST(ReplicasThatDiffer, AreNeverLookedForWithoutChecks) {
+TEST(ReplicasThatDiffer, AreNotComparedIfCheckEveryIsZero) {
   for (const ExchangeCase& setup : {ExchangeCase{"allgather"}, {"server", true}, {"sharded", true}}) {
     Plan plan = bodies::plan_of("topk:ratio=0.1", setup);
     plan.config.check_every = 0;
@@ -526,14 +552,91 @@ TEST(ReplicasThatDiffer, AreNeverLookedForWithoutChecks) {
   }
 }
 
-// ---- Ranks that are gone ----
+// ---- Calls that fail ----
 
-TEST(ARankThatThrowsBetweenSteps, IsNamedToAllOthersOfItsThreads) {
+// Throws instead of making the call number `failing` (from 0).
+class FailingTransport final : public WrappedTransport {
+ public:
+  using WrappedTransport::WrappedTransport;
+  int calls = 0;
+  int failing = -1;
+
+  void send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) override {
+    count();
+    WrappedTransport::send_receive(out, in);
+  }
+  void all_reduce_sum(std::span<float> numbers) override {
+    count();
+    WrappedTransport::all_reduce_sum(numbers);
+  }
+  void all_reduce_sum_bf16(std::span<std::uint16_t> numbers) override {
+    count();
+    WrappedTransport::all_reduce_sum_bf16(numbers);
+  }
+
+ private:
+  void count() {
+    if (calls++ == failing) throw TransportError("the link is down", 0);
+  }
+};
+
+// The step is the last of the calibration, so that thresholds are voted on, and replicas are compared in every step: a
+// call for each of these, after those of the exchange.
+TEST(AWorkerWhoseTransportFailed, IsNotUsedAgainWhicheverCallFailed) {
+  for (const char* sparsifier : {"topk:ratio=0.1", "threshold:ratio=0.1,calibrate=2"}) {
+    for (const ExchangeCase& setup : bodies::every_exchange_case()) {
+      Plan plan = bodies::plan_of(sparsifier, setup);
+      plan.config.check_every = 1;
+      int calls = 1;  // in a step
+      for (int failing = 0; failing < calls; ++failing) {
+        SCOPED_TRACE(plan.name() + ", call " + std::to_string(failing));
+        run_on_threads(3, [&](Transport& transport) {
+          FailingTransport link(transport);
+          Runner run(plan, link);
+          run.step(0);
+          if (failing == 0) {  // count the calls of a step
+            Runner twin(plan, link);
+            twin.step(0);
+            link.calls = 0;
+            twin.step(1);
+            if (transport.rank() == 0) calls = link.calls;
+          }
+          link.calls = 0;
+          link.failing = failing;
+          EXPECT_THROW(run.step(1), TransportError);
+          EXPECT_THROW(run.worker.save(), UsageError);
+          EXPECT_THROW(run.step(2), UsageError);
+          transport.barrier();
+        });
+      }
+      const bool votes = std::string(sparsifier).starts_with("threshold");
+      const bool server_votes = votes && setup.downlink && setup.exchange == "sharded";
+      EXPECT_GE(calls, 2 + (votes ? 1 : 0) + (server_votes ? 1 : 0)) << plan.name();
+    }
+  }
+}
+
+// Nothing is missing from a step after which replicas were found to differ.
+TEST(ReplicasThatDiffer, DoNotKeepAWorkerFromBeingSaved) {
+  Plan plan = bodies::plan_of("topk:ratio=0.1", {"allgather"});
+  plan.config.check_every = 1;
+  run_on_threads(3, [&](Transport& transport) {
+    TamperingTransport tampering(transport);
+    Runner run(plan, tampering);
+    tampering.begin_step(transport.rank() == 1);
+    EXPECT_THROW(run.step(0), ReplicasDiffer);
+    EXPECT_NO_THROW(run.worker.save());
+  });
+}
+
+// ---- Ranks that are lost ----
+
+TEST(ARankThatThrowsBetweenSteps, IsNamedInTheErrorsOfAllOthers) {
   for (const ExchangeCase& setup : bodies::every_exchange_case()) {
     for (const int lost : {0, 1, 3}) {
       SCOPED_TRACE(setup.name() + " without rank " + std::to_string(lost));
       const Plan plan = bodies::plan_of("topk:ratio=0.1", setup);
-      std::atomic<int> told = 0;
+      std::atomic<int> thrown = 0;
       const auto body = [&](Transport& transport) {
         Runner run(plan, transport);
         try {
@@ -545,30 +648,30 @@ TEST(ARankThatThrowsBetweenSteps, IsNamedToAllOthersOfItsThreads) {
           EXPECT_EQ(error.rank(), lost);
           EXPECT_THAT(error.what(), HasSubstr("rank " + std::to_string(lost)));
           EXPECT_LE(run.worker.stats().step, 3U);
-          ++told;
+          ++thrown;
           throw;
         }
       };
       EXPECT_THROW(run_on_threads(4, body), std::runtime_error);
-      EXPECT_EQ(told, 3);
+      EXPECT_EQ(thrown, 3);
     }
   }
 }
 
-TEST(ARankThatEndsEarly, IsNamedToAllOthers) {
+TEST(ARankThatEndsEarly, IsNamedInTheErrorsOfAllOthers) {
   for (const ExchangeCase& setup : bodies::every_exchange_case()) {
     const Plan plan = bodies::plan_of("topk:ratio=0.1", setup);
-    std::atomic<int> told = 0;
+    std::atomic<int> thrown = 0;
     run_on_threads(3, [&](Transport& transport) {
       Runner run(plan, transport);
       try {
         for (std::uint64_t t = 0; t < (transport.rank() == 1 ? 3U : 5U); ++t) run.step(t);
       } catch (const TransportError& error) {
         EXPECT_EQ(error.rank(), 1) << setup.name();
-        ++told;
+        ++thrown;
       }
     });
-    EXPECT_EQ(told, 2) << setup.name();
+    EXPECT_EQ(thrown, 2) << setup.name();
   }
 }
 

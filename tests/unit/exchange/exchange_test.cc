@@ -1,5 +1,5 @@
-// What holds for all workers together, over every exchange, with ranks as threads: replicas agree, the update is the
-// one of the rules, and nothing is lost.
+// What holds for all workers together, over every exchange: replicas agree, the update is the one of a simulation, and
+// nothing is lost. Ranks are threads.
 #include <gtest/gtest.h>
 
 #include <mutex>
@@ -20,7 +20,7 @@ using bodies::Runner;
 
 INSTANTIATE_TEST_SUITE_P(All, EveryExchangeCase, every_spec_and_case(), spec_and_case_as_name);
 
-// Codecs take turns, so that each meets many ways.
+// Codecs take turns, so that each is used with many sparsifiers and exchanges.
 std::string codec_in_turn(int turn, bool is_all_reduce) {
   static const std::vector<std::string> all = {
       "auto",   "auto:values=bf16", "auto:values=int8",  "golomb:values=f16",        "auto:values=int4,block=64",
@@ -41,7 +41,8 @@ TEST_P(EveryExchangeCase, KeepsReplicasEqual) {
 
 TEST_P(EveryExchangeCase, LosesNothing) {
   for (const char* values : {"f32", "bf16", "int4"}) {
-    if (is_all_reduce() && std::string(values) != "f32") continue;  // bf16 sums round on the way: nobody can keep that
+    if (is_all_reduce() && std::string(values) != "f32")
+      continue;  // an all-reduce of bf16 rounds its sums: that is lost
     for (const int ranks : {1, 3, 8}) {
       Plan plan = EveryExchangeCase::plan("auto:values=" + std::string(values));
       plan.layout = 701;
@@ -77,9 +78,10 @@ void check_simulation(const Plan& plan, int ranks, int steps, int votes = 0) {
   });
 }
 
-// The update, downlinks included, is what the rules say; so RegTop-k observed what really came back.
+// Also with downlinks. So RegTop-k has observed the updates that really came back.
 TEST_P(EveryExchangeCase, AgreesWithASimulation) {
-  if (is_all_reduce() || exchange_case().exchange == "auto") GTEST_SKIP() << "the engine's order of summing is its own";
+  if (is_all_reduce() || exchange_case().exchange == "auto")
+    GTEST_SKIP() << "an all-reduce adds in an order of its own";
   for (const char* values : {"f32", "f16", "bf16", "int8", "int4,block=16", "int2"}) {
     for (const int ranks : kRanks) {
       Plan plan = EveryExchangeCase::plan("auto:values=" + std::string(values));
@@ -116,7 +118,7 @@ TEST(Exchange, AgreesWithASimulationLayerByLayerAndWithEachFeedback) {
   }
 }
 
-TEST(Exchange, GivesTheSameBitsOverEveryWayWithoutDownlink) {
+TEST(Exchange, GivesTheSameBitsOverEveryExchangeWithoutDownlink) {
   for (const std::string& spec : example_specs()) {
     for (const char* codec : {"auto", "auto:values=f16", "auto:values=bf16"}) {
       for (const int ranks : kRanks) {
@@ -149,8 +151,8 @@ TEST(Exchange, GivesTheSameBitsByGatherAndByServerForIntegers) {
   }
 }
 
-// The simulation's median is found by sorting; other thresholds would send other entries.
-TEST(ThresholdOfAllRanks, IsTheMedianOfTheirs) {
+// The simulation finds the median by sorting. Another threshold would send other entries.
+TEST(ThresholdOfAllRanks, IsTheMedianOfTheMeasuredOnes) {
   for (const ExchangeCase& setup :
        {ExchangeCase{"allgather"}, {"server"}, {"server", true}, {"sharded"}, {"sharded", true}}) {
     for (const int ranks : kRanks) {
@@ -162,10 +164,69 @@ TEST(ThresholdOfAllRanks, IsTheMedianOfTheirs) {
   }
 }
 
-TEST(ThresholdOfAllRanks, IsVotedOnWhereSomeRegionsAreEmpty) {
-  Plan plan = bodies::plan_of("threshold:ratio=0.5,calibrate=3", {"sharded", true});
-  plan.layout = 40;
-  run_on_threads(8, [&](Transport& transport) { bodies::replicas_stay_equal(transport, plan, 20); });
+// Runs the plan and returns the mean of `count` over the steps after the calibration, on rank 0.
+double mean_after(std::uint64_t calibration, const Plan& plan, int ranks, std::uint64_t StepStats::*count) {
+  constexpr std::uint64_t kMeasured = 200;
+  double mean = 0;
+  run_on_threads(ranks, [&](Transport& transport) {
+    Runner run(plan, transport);
+    for (std::uint64_t t = 0; t < calibration; ++t) run.step(t);
+    double sum = 0;
+    for (std::uint64_t t = calibration; t < calibration + kMeasured; ++t) {
+      sum += static_cast<double>(run.step(t).*count);
+      bodies::require_same_everywhere(transport, std::span<const float>(run.update), run.at(t));
+    }
+    if (transport.rank() == 0) mean = sum / kMeasured;
+  });
+  return mean;
+}
+
+// Of 8 regions 6 hold no entries. If they voted, they would vote for 0, and all entries would be sent.
+TEST(ThresholdOfAllRanks, SendsAsManyEntriesAsWantedWhereSomeRegionsAreEmpty) {
+  Plan plan = bodies::plan_of("dense", {"sharded", true});
+  plan.config.downlink = "threshold:ratio=0.1,calibrate=40";
+  plan.layout = 30;
+  const double mean = mean_after(40, plan, 8, &StepStats::entries_total);
+  EXPECT_GT(mean, 3 / 2.0);
+  EXPECT_LT(mean, 3 * 2.0);
+}
+
+// Regions that hold entries but receive only zeros have no threshold to vote for either.
+TEST(ThresholdOfAllRanks, SendsAsManyEntriesAsWantedWhereSomeRegionsReceiveNothing) {
+  Plan plan = bodies::plan_of("dense", {"sharded", true});
+  plan.config.downlink = "threshold:ratio=0.1,calibrate=40";
+  plan.layout = 128;
+  plan.fill = [](std::span<float> gradient, std::uint64_t seed, int rank, std::uint64_t step) {
+    bodies::fill_gradient(gradient, seed, rank, step);
+    std::fill(gradient.begin() + 32, gradient.end(), 0.0F);  // the first two of eight blocks of 16
+  };
+  const double wanted = 4;  // round(0.1 * 16) for each of the two regions
+  const double mean = mean_after(40, plan, 8, &StepStats::entries_total);
+  EXPECT_GT(mean, wanted / 2);
+  EXPECT_LT(mean, wanted * 2);
+}
+
+TEST(ThresholdOfAllRanks, SendsAsManyEntriesAsWantedWhereSomeRanksHaveOnlyZeros) {
+  Plan plan = bodies::plan_of("threshold:ratio=0.05,calibrate=40", {"allgather"});
+  plan.layout = 400;
+  plan.fill = [](std::span<float> gradient, std::uint64_t seed, int rank, std::uint64_t step) {
+    bodies::fill_gradient(gradient, seed, rank, step);
+    if (rank != 0) std::fill(gradient.begin(), gradient.end(), 0.0F);
+  };
+  const double mean = mean_after(40, plan, 3, &StepStats::entries_sent);
+  EXPECT_GT(mean, 20 / 2.0);
+  EXPECT_LT(mean, 20 * 2.0);
+}
+
+// No rank has a vote, so the threshold stays 0, and every later entry is sent.
+TEST(ThresholdOfAllRanks, IsZeroWhereNobodyMeasuredAnything) {
+  Plan plan = bodies::plan_of("threshold:ratio=0.05,calibrate=4", {"allgather"});
+  plan.layout = 101;
+  plan.fill = [](std::span<float> gradient, std::uint64_t seed, int rank, std::uint64_t step) {
+    bodies::fill_gradient(gradient, seed, rank, step);
+    for (float& number : gradient) number = step < 4 ? 0 : number == 0 ? 1 : number;
+  };
+  EXPECT_EQ(mean_after(4, plan, 3, &StepStats::entries_sent), 101);
 }
 
 TEST(Exchange, WorksOnAnEmptyModel) {
@@ -180,7 +241,7 @@ TEST(Exchange, WorksOnAnEmptyModel) {
   }
 }
 
-TEST(Exchange, GivesTheUpdateAlsoWithoutItsZeros) {
+TEST(Exchange, GivesTheUpdateAlsoAsASparseVector) {
   for (const ExchangeCase& setup : bodies::every_exchange_case()) {
     for (const char* codec : {"auto", "auto:values=bf16"}) {
       SCOPED_TRACE(setup.name());
@@ -242,7 +303,7 @@ TEST(Exchange, TellsAllRanksTheMeanLossOfAll) {
   }
 }
 
-// The update of `auto` that goes dense is the mean of all that was owed.
+// The update is then the same as with sparsifier and exchange `dense`.
 TEST(AutoExchange, SendsEverythingWhenItGoesDense) {
   for (const char* sparsifier : {"topk:ratio=0.9", "randomk:ratio=0.9", "rtopk:ratio=0.8,r=1.1", "regtopk:ratio=0.9"}) {
     for (const char* feedback : {"ef", "momentum:m=0.5", "ef:decay=0.5"}) {
@@ -265,19 +326,103 @@ TEST(AutoExchange, SendsEverythingWhenItGoesDense) {
   }
 }
 
+// Whether the first step goes dense on three ranks.
+bool goes_dense(const Plan& plan) {
+  bool went_dense = false;
+  run_on_threads(3, [&](Transport& transport) {
+    Runner run(plan, transport);
+    const char mine = run.step(0).went_dense ? 1 : 0;
+    bodies::require_same_everywhere(transport, std::span<const char>(&mine, 1), run.at(0) + ": went_dense");
+    if (transport.rank() == 0) went_dense = mine != 0;
+  });
+  return went_dense;
+}
+
 TEST(AutoExchange, SaysWhetherItWentDense) {
-  for (const auto& [spec, goes_dense] :
-       {std::pair{"dense", true}, {"topk:ratio=1", true}, {"topk:ratio=0.01", false}}) {
-    const Plan plan = bodies::plan_of(spec, {"auto"});
-    run_on_threads(3, [&, goes = goes_dense](Transport& transport) {
-      Runner run(plan, transport);
-      const StepStats& stats = run.step(0);
-      EXPECT_EQ(stats.went_dense, goes) << plan.name();
-    });
+  EXPECT_TRUE(goes_dense(bodies::plan_of("dense", {"auto"})));
+  EXPECT_TRUE(goes_dense(bodies::plan_of("topk:ratio=1", {"auto"})));
+  EXPECT_FALSE(goes_dense(bodies::plan_of("topk:ratio=0.01", {"auto"})));
+}
+
+// How many entries travel is decided for each chunk, tensor and layer by itself, and at least one for each.
+TEST(AutoExchange, CountsTheEntriesOfChunksLayersAndSmallTensors) {
+  const auto tensors = [](std::size_t count, std::uint64_t size) {
+    std::vector<TensorRange> all;
+    for (std::size_t i = 0; i < count; ++i) all.push_back({"t" + std::to_string(i), size, 0});
+    return Layout(std::move(all));
+  };
+  struct Case {
+    const char* sparsifier;
+    Layout layout;
+    Scope scope;
+    bool expected;
+  };
+  for (const Case& one :
+       std::vector<Case>{{"topk:k=64,chunk=64", 1000, Scope::model, true},
+                         {"topk:k=1,chunk=64", 1000, Scope::model, false},
+                         {"topk:k=64", 1000, Scope::model, false},
+                         {"topk:ratio=0.01,chunk=2", 1000, Scope::model, true},  // one of two
+                         {"topk:ratio=0.01,chunk=100", 1000, Scope::model, false},
+                         {"topk:ratio=0.01,dense_below=200", tensors(10, 100), Scope::model, true},
+                         {"topk:ratio=0.01,dense_below=100", tensors(10, 100), Scope::model, false},
+                         {"randomk:ratio=0.01,dense_below=200", tensors(10, 100), Scope::model, true},
+                         {"rtopk:ratio=0.01,r=2,dense_below=200", tensors(10, 100), Scope::model, true},
+                         {"regtopk:ratio=0.01,dense_below=200", tensors(10, 100), Scope::model, true},
+                         {"threshold:ratio=0.01,dense_below=200", tensors(10, 100), Scope::model, true},
+                         {"threshold:lambda=1e30,dense_below=200", tensors(10, 100), Scope::model, true},
+                         {"threshold:ratio=0.01,dense_below=100", tensors(10, 100), Scope::model, false},
+                         {"topk:ratio=0.001", tensors(500, 2), Scope::layer, true},  // one of two
+                         {"topk:ratio=0.001", tensors(500, 2), Scope::model, false},
+                         {"topk:ratio=0.5,warmup_from=0.001,warmup_steps=10", 1000, Scope::model, true},
+                         {"topk:ratio=0.001,warmup_from=0.5,warmup_steps=10", 1000, Scope::model, false}}) {
+    Plan plan = bodies::plan_of(one.sparsifier, {"auto"}, "auto:values=bf16");
+    plan.layout = one.layout;
+    plan.config.scope = one.scope;
+    EXPECT_EQ(goes_dense(plan), one.expected) << one.sparsifier;
   }
 }
 
-// A constant threshold may be worth it in one step and not in the next.
+TEST(AutoExchange, CountsTheEntriesOfADownlinkWithChunks) {
+  Plan plan = bodies::plan_of("topk:ratio=1", {"auto"});
+  plan.layout = 1000;
+  plan.config.downlink = "topk:k=64,chunk=64";  // sends everything, so that full vectors are no longer
+  EXPECT_TRUE(goes_dense(plan));
+  plan.config.downlink = "topk:k=32,chunk=64";
+  plan.config.sparsifier = "topk:ratio=0.1";
+  EXPECT_FALSE(goes_dense(plan));
+}
+
+// Also if no option asks for it: a sparsifier may send everything.
+TEST(Exchange, SaysThatItWentDenseWheneverAllEntriesTravel) {
+  for (const ExchangeCase& setup : bodies::every_exchange_case()) {
+    for (const char* sparsifier : {"dense", "threshold:lambda=0", "topk:ratio=1", "topk:k=64,chunk=64"}) {
+      Plan plan = bodies::plan_of(sparsifier, setup);
+      plan.layout = 200;
+      plan.fill = [](std::span<float> gradient, std::uint64_t seed, int rank, std::uint64_t step) {
+        bodies::fill_gradient(gradient, seed, rank, step);
+        for (float& number : gradient) number = number == 0 ? 1 : number;
+      };
+      EXPECT_TRUE(goes_dense(plan)) << plan.name();
+      plan.fill = [](std::span<float> gradient, std::uint64_t seed, int rank, std::uint64_t step) {
+        bodies::fill_gradient(gradient, seed, rank, step);
+        if (rank == 1) gradient[7] = 0;  // which `threshold` and `topk` do not send
+      };
+      const bool sends_zeros = setup.exchange == "dense" || plan.config.sparsifier == "dense" ||
+                               (setup.exchange == "auto" && plan.config.sparsifier != "threshold:lambda=0");
+      EXPECT_EQ(goes_dense(plan), sends_zeros) << plan.name();
+    }
+    Plan plan = bodies::plan_of("topk:ratio=0.1", setup);
+    EXPECT_EQ(goes_dense(plan), setup.exchange == "dense") << plan.name();
+    if (setup.downlink) {  // all entries go up, few come back
+      plan.config.sparsifier = "dense";
+      EXPECT_FALSE(goes_dense(plan)) << plan.name();
+    }
+    plan.layout = 0;  // a full vector is no longer than a frame
+    EXPECT_EQ(goes_dense(plan), setup.exchange == "dense" || setup.exchange == "auto") << plan.name();
+  }
+}
+
+// A constant threshold may send few entries in one step and many in the next.
 TEST(AutoExchange, GoesDenseAndBackAgain) {
   for (const char* codec : {"auto", "auto:values=bf16"}) {
     for (const char* downlink : {"", "topk:ratio=0.1", "dense"}) {
@@ -297,12 +442,12 @@ TEST(AutoExchange, GoesDenseAndBackAgain) {
             for (std::uint64_t t = 0; t < 16; ++t) {
               if (!run.step(t).went_dense) continue;
               ++dense;
-              for (const float number : run.worker.memory()) {  // what rounding took may stay
+              for (const float number : run.worker.memory()) {  // rounding losses may stay
                 bodies::require(number == 0 || plan.config.codec != "auto", run.at(t) + ": the memory was not flushed");
               }
             }
-            const bool pays = plan.config.downlink == "topk:ratio=0.1";  // never is a full vector as short
-            EXPECT_EQ(dense == 0, pays) << plan.name();
+            const bool is_always_sparse = plan.config.downlink == "topk:ratio=0.1";  // full vectors are longer
+            EXPECT_EQ(dense == 0, is_always_sparse) << plan.name();
             EXPECT_LT(dense, 16) << plan.name();
           });
         }
@@ -311,7 +456,7 @@ TEST(AutoExchange, GoesDenseAndBackAgain) {
   }
 }
 
-// Many entries are sent again and again, so that what was observed of them decides.
+// Many entries are sent in one step after another, so that the scores depend on what was observed.
 TEST(RegTopKOverAnExchange, ObservesWhatTheWorkersReallyReceived) {
   for (const char* sparsifier : {"regtopk:ratio=0.3,mu=1", "regtopk:ratio=0.3,mu=0.5,form=b"}) {
     for (const ExchangeCase& setup :
@@ -326,7 +471,7 @@ TEST(RegTopKOverAnExchange, ObservesWhatTheWorkersReallyReceived) {
   }
 }
 
-// RegTop-k sends other entries once it has observed; so without this the simulation would prove nothing.
+// Otherwise the test above would show nothing.
 TEST(RegTopKOverAnExchange, DependsOnWhatItObserves) {
   std::vector<std::uint64_t> sums;
   for (const char* sparsifier : {"regtopk:ratio=0.05,mu=4", "topk:ratio=0.05"}) {

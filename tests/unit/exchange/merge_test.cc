@@ -1,4 +1,4 @@
-// Sums of sparse vectors, and who serves which of their entries.
+// Sums of sparse vectors, and the regions that entries belong to.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t kSeed = 5;
 
-// Every index once, ascending in each region, and sizes that differ by at most a block.
+// Every index is in one region, indices ascend in each region, and sizes differ by at most a block.
 void check_regions(std::uint64_t dim, int ranks) {
   SCOPED_TRACE(::testing::Message() << "dim " << dim << ", ranks " << ranks);
   const Regions regions(dim, ranks);
@@ -63,7 +63,7 @@ TEST(Regions, ReachTheEndOfTheLargestModel) {
   }
 }
 
-// Some entries of a vector; as many as `density` says, all and listed with 1.
+// A share of `density` of the entries of a vector. With 1 all entries, with their indices.
 SparseVector some_entries(std::uint64_t dim, double density, reference::Random& random) {
   SparseVector vector;
   vector.dim = dim;
@@ -83,7 +83,7 @@ TEST(Regions, SplitAndJoinAreInverse) {
         SCOPED_TRACE(::testing::Message() << dim << " " << ranks << " " << density);
         SparseVector whole = some_entries(dim, density, random);
         if (density > 1) whole.indices.clear();  // full
-        const Regions regions(dim, ranks);
+        Regions regions(dim, ranks);
         std::vector<SparseVector> parts(3);
         regions.split(whole, parts);
         ASSERT_EQ(parts.size(), static_cast<std::size_t>(ranks));
@@ -109,7 +109,7 @@ TEST(Regions, SplitAndJoinAreInverse) {
   }
 }
 
-TEST(Regions, SpreadHotColumnsAndHotLayers) {
+TEST(Regions, SpreadColumnsEvenly) {
   constexpr std::uint64_t kDim = 1U << 20;
   constexpr int kCount = 8;
   const Regions regions(kDim, kCount);
@@ -117,7 +117,7 @@ TEST(Regions, SpreadHotColumnsAndHotLayers) {
   for (int r = 0; r < kCount; ++r) {
     for (std::uint32_t i = 0; i < regions.size(r); ++i) owner[regions.global(r, i)] = r;
   }
-  for (const std::uint32_t stride : {128U, 256U, 512U, 1024U}) {  // a column of a matrix of that width
+  for (const std::uint32_t stride : {128U, 256U, 512U, 1024U}) {  // one column of a matrix with so many columns
     std::vector<int> hits(kCount);
     for (std::uint32_t i = 5; i < kDim; i += stride) ++hits[static_cast<std::size_t>(owner[i])];
     const auto mean = static_cast<double>(kDim) / stride / kCount;

@@ -1,5 +1,5 @@
-// What travels: the counters are those of a transport that counts, and `sharded` with a downlink stays near the floor
-// whatever the number of ranks, which are threads here.
+// The number of bytes: the statistics agree with a transport that counts, and `sharded` with a downlink sends hardly
+// more than the least possible for any number of ranks. Ranks are threads.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -28,8 +28,8 @@ class CountingTransport final : public WrappedTransport {
     std::uint64_t in = 0;
   };
   std::vector<Call> calls;
-  std::uint64_t words = 0;    // bytes of messages that are not of a frame
-  std::uint64_t reduced = 0;  // bytes given to all-reduces
+  std::uint64_t trailers = 0;  // bytes of messages outside frames
+  std::uint64_t reduced = 0;   // bytes given to all-reduces
 
   void send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) override {
     WrappedTransport::send_receive(out, in);
@@ -54,11 +54,11 @@ class CountingTransport final : public WrappedTransport {
  private:
   std::uint64_t frame_bytes(std::span<const std::byte> message) {
     if (!is_frame(message)) {
-      words += message.size();
+      trailers += message.size();
       return 0;
     }
-    words += word_size();
-    return message.size() - word_size();
+    trailers += trailer_size();
+    return message.size() - trailer_size();
   }
 };
 
@@ -72,7 +72,7 @@ TEST_P(EveryExchangeCase, CountsTheBytesOfItsFrames) {
         Runner run(plan, counting);
         for (std::uint64_t t = 0; t < 5; ++t) {
           counting.calls.clear();
-          counting.words = counting.reduced = 0;
+          counting.trailers = counting.reduced = 0;
           const StepStats& stats = run.step(t);
           SCOPED_TRACE(run.at(t) + ", rank " + std::to_string(transport.rank()));
           EXPECT_EQ(stats.dense_bytes, 4 * plan.layout.dim());
@@ -102,9 +102,9 @@ TEST_P(EveryExchangeCase, CountsTheBytesOfItsFrames) {
   }
 }
 
-// What everybody sends somebody gets; what goes down was served.
+// Every byte that a worker sends or receives was received or sent by a server.
 TEST_P(EveryExchangeCase, SendsAsManyBytesAsItReceives) {
-  if (exchange_case().exchange == "allgather" || is_all_reduce()) GTEST_SKIP() << "nobody serves";
+  if (exchange_case().exchange == "allgather" || is_all_reduce()) GTEST_SKIP() << "there are no servers";
   const Plan plan = EveryExchangeCase::plan();
   run_on_threads(5, [&](Transport& transport) {
     Runner run(plan, transport);
@@ -122,15 +122,16 @@ TEST_P(EveryExchangeCase, SendsAsManyBytesAsItReceives) {
   });
 }
 
-// ---- The floor ----
+// ---- The least possible number of bytes ----
 
-// Like a network's: matrices of 1024 columns, of which some are hot, and layers of which some are ten times as large.
+// Like the gradient of a network: in matrices of 1024 columns some columns have larger entries, and some layers have
+// entries that are ten times as large.
 void fill_layers(std::span<float> gradient, int rank, std::uint64_t step, bool has_hot = true) {
   const std::uint64_t key = bodies::mixed(bodies::mixed(static_cast<std::uint64_t>(rank)) + step);
   const std::size_t layer_size = gradient.size() / 16 + 1;
   for (std::size_t i = 0; i < gradient.size(); ++i) {
     const std::uint64_t bits = bodies::mixed(key + i);
-    // The sum of four uniforms is normal enough.
+    // The sum of four uniform numbers is close enough to normal.
     const auto sum =
         static_cast<std::int32_t>((bits & 0xFFFFU) + (bits >> 16 & 0xFFFFU) + (bits >> 32 & 0xFFFFU) + (bits >> 48));
     float number = static_cast<float>(sum - 131070) * 0x1p-15F;
@@ -146,7 +147,7 @@ struct Row {
 };
 
 // Bytes of a step over those of 2k(P-1)/P entries, each as long as in one frame of the whole vector.
-Row over_the_floor(int ranks, std::uint64_t dim, const std::string& codec, bool has_hot = true) {
+Row bytes_over_least(int ranks, std::uint64_t dim, const std::string& codec, bool has_hot = true) {
   constexpr double kRatio = 0.01;
   const std::uint64_t steps = kSlowBuild || ranks > 16 ? 2 : 3;
   const WorkerConfig config{.sparsifier = "topk:ratio=0.01",
@@ -177,16 +178,16 @@ Row over_the_floor(int ranks, std::uint64_t dim, const std::string& codec, bool 
     }
     const auto all = bodies::from_all(transport, std::span<const std::uint64_t>(&bytes, 1));
     if (transport.rank() != 0) return;
-    const double floor = static_cast<double>(steps) * 2 * k * (ranks - 1) / ranks * bytes_per_entry;
+    const double bytes_at_least = static_cast<double>(steps) * 2 * k * (ranks - 1) / ranks * bytes_per_entry;
     for (const auto& one : all) {
-      row.mean += static_cast<double>(one[0]) / floor / ranks;
-      row.worst = std::max(row.worst, static_cast<double>(one[0]) / floor);
+      row.mean += static_cast<double>(one[0]) / bytes_at_least / ranks;
+      row.worst = std::max(row.worst, static_cast<double>(one[0]) / bytes_at_least);
     }
   });
   return row;
 }
 
-TEST(ShardedWithDownlink, StaysNearTheFloorWhateverTheNumberOfRanks) {
+TEST(ShardedWithDownlink, SendsHardlyMoreThanTheLeastForAnyNumberOfRanks) {
   std::printf("  bytes over those of 2k(P-1)/P entries, 1 %%\n  %-18s %5s %9s %7s %7s\n", "codec", "P", "d", "mean",
               "worst");
   for (const char* codec : {"auto", "auto:values=bf16"}) {
@@ -195,7 +196,7 @@ TEST(ShardedWithDownlink, StaysNearTheFloorWhateverTheNumberOfRanks) {
     for (const int ranks : {2, 4, 8, 16, 32, 64}) {
       if (kSlowBuild && ranks > 16) continue;
       const std::uint64_t dim = kSlowBuild ? 400'000 : 4'000'000;
-      const Row row = over_the_floor(ranks, dim, codec);
+      const Row row = bytes_over_least(ranks, dim, codec);
       std::printf("  %-18s %5d %9llu %7.3f %7.3f\n", codec, ranks, static_cast<unsigned long long>(dim), row.mean,
                   row.worst);
       EXPECT_LE(row.mean, 1.15) << codec << ", " << ranks << " ranks";
@@ -207,8 +208,8 @@ TEST(ShardedWithDownlink, StaysNearTheFloorWhateverTheNumberOfRanks) {
   }
 }
 
-TEST(ShardedWithDownlink, StaysNearTheFloorWithoutHotLayersToo) {
-  const Row row = over_the_floor(8, kSlowBuild ? 400'000 : 4'000'000, "auto:values=bf16", false);
+TEST(ShardedWithDownlink, SendsHardlyMoreThanTheLeastWithoutHotLayersToo) {
+  const Row row = bytes_over_least(8, kSlowBuild ? 400'000 : 4'000'000, "auto:values=bf16", false);
   std::printf("  without hot layers, 8 ranks: mean %.3f, worst %.3f\n", row.mean, row.worst);
   EXPECT_LE(row.mean, 1.15);
   EXPECT_LE(row.worst, 1.25);

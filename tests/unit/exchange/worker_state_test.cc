@@ -1,4 +1,4 @@
-// Workers that go on where others left off, as many or another number, ranks as threads.
+// Workers that continue from saved states, with the same number of workers or another. Ranks are threads.
 #include <gtest/gtest.h>
 
 #include "core/crc32c.h"
@@ -16,14 +16,14 @@ using bodies::Numbers;
 using bodies::Plan;
 using bodies::Runner;
 
-// What some workers leave behind.
+// The states of all workers of a run.
 struct Saved {
   std::vector<Bytes> states;
-  std::vector<double> owed;
-  std::vector<double> size;  // of what owed is the sum of
+  std::vector<double> owed;  // what they had not sent yet
+  std::vector<double> size;  // the sum of its magnitudes, for the tolerance
 };
 
-// |w_i e_i| summed over the workers, and |E|: what roundings are relative to.
+// sum_i |w_i e_i| + |E|: rounding errors are relative to it.
 std::vector<double> size_of_owed(Transport& transport, const Plan& plan, const Worker& worker) {
   std::vector<double> mine(plan.layout.dim());
   worker.add_server_memory(mine);
@@ -51,8 +51,8 @@ Saved run_and_save(const Plan& plan, int ranks, std::uint64_t steps) {
   return saved;
 }
 
-// Saved in the middle, and also while a threshold is still being measured.
-TEST_P(EveryExchangeCase, GoesOnBitForBitWithAsManyWorkers) {
+// Also if it was saved while a threshold is still being measured.
+TEST_P(EveryExchangeCase, ContinuesBitForBitWithAsManyWorkers) {
   for (const char* feedback : {"ef", "none", "momentum:m=0.9"}) {
     for (const int ranks : {1, 3}) {
       for (const std::uint64_t half : {5U, kSlowBuild ? 9U : 110U}) {
@@ -64,7 +64,7 @@ TEST_P(EveryExchangeCase, GoesOnBitForBitWithAsManyWorkers) {
           Runner whole(plan, transport);
           Runner second(plan, transport);
           for (std::uint64_t t = 0; t < half; ++t) whole.step(t);
-          if (half == 5) second.step(99);  // whatever it did before is forgotten
+          if (half == 5) second.step(99);  // load() replaces whatever it did before
           second.worker.load(saved.states);
           EXPECT_EQ(second.worker.save(), saved.states[static_cast<std::size_t>(transport.rank())]);
           for (std::uint64_t t = half; t < half + 12; ++t) {
@@ -79,7 +79,7 @@ TEST_P(EveryExchangeCase, GoesOnBitForBitWithAsManyWorkers) {
   }
 }
 
-// Other workers take over; what is owed is the same, the steps go on, and replicas agree.
+// Other workers load the states: they owe the same, the steps continue, and replicas agree.
 void check_taken_over(const Saved& saved, const Plan& plan, int ranks, std::uint64_t steps) {
   run_on_threads(ranks, [&](Transport& transport) {
     Runner run(plan, transport);
@@ -115,10 +115,10 @@ TEST_P(EveryExchangeCase, OwesTheSameWithAnyOtherNumberOfWorkers) {
 }
 
 TEST(SavedWorkers, OweTheSameOverAnotherExchange) {
-  const std::vector<ExchangeCase> ways = bodies::every_exchange_case();
+  const std::vector<ExchangeCase> cases = bodies::every_exchange_case();
   for (const char* spec : {"topk:ratio=0.05", "threshold:ratio=0.05,calibrate=3", "randomk:ratio=0.1"}) {
-    for (const ExchangeCase& from : ways) {
-      for (const ExchangeCase& to : ways) {
+    for (const ExchangeCase& from : cases) {
+      for (const ExchangeCase& to : cases) {
         for (const auto& [before, after] : {std::pair{3, 3}, {3, 5}, {5, 2}, {1, 3}, {3, 1}}) {
           if (bodies::kSlowBuild && before == after) continue;  // the others show it too
           SCOPED_TRACE(std::string(spec) + " " + from.name() + " to " + to.name());
@@ -161,8 +161,8 @@ TEST(SavedWorkers, OweTheSameWithOtherWeights) {
   }
 }
 
-// Also which way `auto` is about to go.
-TEST(SavedWorkers, GoOnBitForBitWhereAutoGoesDenseAndBack) {
+// The state also says whether `auto` goes dense in the next step.
+TEST(SavedWorkers, ContinueBitForBitWhereAutoGoesDenseAndBack) {
   for (const char* downlink : {"", "dense"}) {
     for (std::uint64_t half = 1; half < 6; ++half) {
       Plan plan = bodies::plan_of("threshold:lambda=12", {"auto"});
@@ -185,7 +185,7 @@ TEST(SavedWorkers, GoOnBitForBitWhereAutoGoesDenseAndBack) {
   }
 }
 
-// A lambda that was measured once holds for whoever comes later.
+// Workers that load the states do not measure lambda again.
 TEST(SavedWorkers, KeepTheMeasuredThreshold) {
   for (const ExchangeCase& setup : {ExchangeCase{"allgather"}, {"server", true}, {"sharded", true}}) {
     Plan plan = bodies::plan_of("threshold:ratio=0.05,calibrate=4", setup);
@@ -198,9 +198,9 @@ TEST(SavedWorkers, KeepTheMeasuredThreshold) {
       for (std::uint64_t t = 30; t < 34; ++t) {
         const std::uint64_t kept = run.step(t).entries_sent;
         const std::uint64_t calibrating = fresh.step(t).entries_sent;
-        EXPECT_EQ(calibrating, 100U);  // Top-k, while it measures
+        EXPECT_EQ(calibrating, 100U);  // Top-k runs while lambda is measured
         EXPECT_TRUE(t == 30 || kept != 100) << setup.name();
-        if (setup.downlink) {  // so does the servers'
+        if (setup.downlink) {  // the servers keep theirs too
           EXPECT_TRUE(t == 30 || run.worker.stats().entries_total != fresh.worker.stats().entries_total)
               << setup.name();
         }
@@ -227,7 +227,7 @@ TEST(SavedWorkers, AreFoundByTheNamesOfTheirTensors) {
   }
 }
 
-// With servers the entries of a region move with the tensors, or the states are refused; never silently mixed up.
+// With servers, the entries of the regions are found by tensor name too, or the states are refused.
 TEST(SavedWorkers, OweTheSameOrAreRefusedInAnotherOrderOfTensorsWithADownlink) {
   for (const char* exchange : {"server", "sharded"}) {
     Plan plan = bodies::plan_of("topk:ratio=0.05", {exchange, true});
@@ -254,8 +254,8 @@ TEST(SavedWorkers, OweTheSameOrAreRefusedInAnotherOrderOfTensorsWithADownlink) {
   }
 }
 
-// The entries of a tensor that is gone are gone; for the others nothing changes, be it in a worker's memory or a
-// server's.
+// What was owed to a tensor that no longer exists is dropped. For the other tensors nothing changes, neither in the
+// workers' memories nor in the servers'.
 TEST(SavedWorkers, OweTheSameForSomeOfTheirTensorsWithADownlink) {
   for (const char* exchange : {"server", "sharded"}) {
     Plan plan = bodies::plan_of("topk:ratio=0.05", {exchange, true});
@@ -276,14 +276,43 @@ TEST(SavedWorkers, OweTheSameForSomeOfTheirTensorsWithADownlink) {
   }
 }
 
-// ---- What is refused ----
+// The workers of an exchange without servers take over what the old servers owed: also with feedback `none`, which
+// leaves nothing else in their memories. A step that fails on another rank does not change that.
+TEST(SavedWorkers, OweTheSameAfterABadGradientElsewhereWithoutFeedback) {
+  Plan plan = bodies::plan_of("topk:ratio=0.1", {"server", true});
+  plan.config.feedback = "none";
+  plan.layout = 101;
+  const Saved saved = run_and_save(plan, 3, 5);
+  Plan next = plan;
+  next.config.downlink = "";
+  for (const char* exchange : {"allgather", "server", "sharded", "auto"}) {
+    SCOPED_TRACE(exchange);
+    next.config.exchange = exchange;
+    run_on_threads(2, [&](Transport& transport) {
+      Runner run(next, transport);
+      run.worker.load(saved.states);
+      const Numbers memory(run.worker.memory().begin(), run.worker.memory().end());
+      EXPECT_NE(memory, Numbers(101));
+      bodies::fill_gradient(run.gradient, plan.seed, transport.rank(), 5);
+      if (transport.rank() == 1) run.gradient[17] = std::numeric_limits<float>::quiet_NaN();
+      EXPECT_THROW(run.step(), BadGradient);
+      if (transport.rank() == 0) {
+        EXPECT_TRUE(same_bits(std::span<const float>(memory), run.worker.memory()));
+      } else {
+        for (std::size_t i = 0; i < memory.size(); ++i) EXPECT_NEAR(memory[i], run.worker.memory()[i], 1e-5) << i;
+      }
+    });
+  }
+}
 
-struct Broken {
+// ---- States that are refused ----
+
+struct Damage {
   std::string name;
-  std::function<void(std::vector<Bytes>&)> break_it;
+  std::function<void(std::vector<Bytes>&)> apply;
 };
 
-std::vector<Broken> every_break() {
+std::vector<Damage> every_damage() {
   return {
       {"none", [](auto& states) { states.clear(); }},
       {"the first is missing", [](auto& states) { states.erase(states.begin()); }},
@@ -301,7 +330,7 @@ std::vector<Broken> every_break() {
   };
 }
 
-// The state with other data in a field, and a good checksum (docs/state_format.md).
+// The state with other data in a field, and a valid checksum (docs/state_format.md).
 Bytes with_field(const Bytes& state, std::string_view field, std::span<const std::byte> data) {
   const std::string old(reinterpret_cast<const char*>(state.data()), state.size());
   const auto as_text = [](const auto& number) {
@@ -333,7 +362,7 @@ Bytes with_field(const Bytes& state, std::string_view field, const Number& numbe
   return with_field(state, field, std::as_bytes(std::span(&number, 1)));
 }
 
-// `load` is refused by every rank, which then is as it was: the same state, and the same next steps.
+// load() throws on every rank and changes nothing: the workers' states and next steps are the same.
 void check_refused(const Plan& plan, int ranks, const std::vector<Bytes>& states, const std::string& what) {
   run_on_threads(ranks, [&](Transport& transport) {
     Runner run(plan, transport);
@@ -347,16 +376,16 @@ void check_refused(const Plan& plan, int ranks, const std::vector<Bytes>& states
   });
 }
 
-TEST(SavedWorkers, AreRefusedIfBrokenMissingOrShuffled) {
+TEST(SavedWorkers, AreRefusedIfDamagedMissingOrShuffled) {
   for (const ExchangeCase& setup : bodies::every_exchange_case()) {
     Plan plan = bodies::plan_of("topk:ratio=0.05", setup);
     plan.layout = 101;
     const Saved saved = run_and_save(plan, 3, 4);
-    for (const Broken& broken : every_break()) {
+    for (const Damage& damage : every_damage()) {
       std::vector<Bytes> states = saved.states;
-      broken.break_it(states);
+      damage.apply(states);
       for (const int ranks : {1, 3, 4}) {
-        ASSERT_NO_FATAL_FAILURE(check_refused(plan, ranks, states, setup.name() + ", " + broken.name));
+        ASSERT_NO_FATAL_FAILURE(check_refused(plan, ranks, states, setup.name() + ", " + damage.name));
       }
     }
   }
@@ -373,8 +402,9 @@ TEST(SavedWorkers, AreRefusedIfTheyAreOfDifferentSteps) {
   }
 }
 
-// States with good checksums that no worker saved: refused before memory is taken for what they announce.
-TEST(SavedWorkers, AreRefusedIfMadeUp) {
+// States with valid checksums that no worker can have saved. They are refused before memory is allocated for the sizes
+// that they claim.
+TEST(SavedWorkers, AreRefusedIfTheyAreForged) {
   for (const ExchangeCase& setup : {ExchangeCase{"allgather"}, {"sharded", true}}) {
     Plan plan = bodies::plan_of("topk:ratio=0.05", setup);
     plan.layout = 101;
@@ -394,8 +424,9 @@ TEST(SavedWorkers, AreRefusedIfMadeUp) {
   }
 }
 
-// Only what rank 2 served is broken, and only rank 2 of three looks into it; what it had loaded by then is taken back.
-TEST(SavedWorkers, AreRefusedIfOnlyAServersPartIsBroken) {
+// Only the server's part of rank 2 is damaged, and only rank 2 of three reads it. It takes back what it had loaded by
+// then.
+TEST(SavedWorkers, AreRefusedIfOnlyAServersPartIsDamaged) {
   Plan plan = bodies::plan_of("topk:ratio=0.05", {"sharded", true});
   plan.layout = 101;
   std::vector<Bytes> states = run_and_save(plan, 3, 4).states;
@@ -414,7 +445,7 @@ TEST(SavedWorkers, AreRefusedIfOnlyAServersPartIsBroken) {
   ASSERT_NO_FATAL_FAILURE(check_refused(plan, 2, states, "a server's part"));
 }
 
-// Where `auto` goes dense depends on the number of workers; what they saved is for all of them.
+// Whether `auto` goes dense depends on the number of workers; the states can be loaded in either case.
 TEST(SavedWorkers, OweTheSameWhereAutoGoesDenseForOneOfThem) {
   for (const char* sparsifier : {"topk:ratio=0.15", "regtopk:ratio=0.15", "threshold:ratio=0.15,calibrate=3"}) {
     for (const auto& [before, after] : {std::pair{1, 8}, {8, 1}, {2, 8}, {8, 3}}) {
@@ -424,7 +455,7 @@ TEST(SavedWorkers, OweTheSameWhereAutoGoesDenseForOneOfThem) {
       ASSERT_NO_FATAL_FAILURE(check_taken_over(saved, plan, after, 6)) << before << " to " << after;
     }
   }
-  // Otherwise the above would show nothing.
+  // Otherwise the checks above would show nothing.
   for (const auto& [ranks, dense] : {std::pair{1, false}, {8, true}}) {
     run_on_threads(ranks, [&, goes = dense](Transport& transport) {
       Plan plan = bodies::plan_of("topk:ratio=0.15", {"auto"}, "auto:values=bf16");
@@ -435,7 +466,40 @@ TEST(SavedWorkers, OweTheSameWhereAutoGoesDenseForOneOfThem) {
   }
 }
 
-TEST(SavedWorkers, AreRefusedUnderAnotherPlan) {
+// At entry 7 the server owes 1.5e38 and each worker 3e38: too much for the memory of a worker that takes over both.
+TEST(SavedWorkers, AreRefusedIfWhatIsOwedIsTooLargeForAFloat) {
+  Plan plan = bodies::plan_of("topk:k=1", {"server", true});
+  plan.layout = 20;
+  plan.weights.clear();
+  std::vector<Bytes> states(2);
+  run_on_threads(2, [&](Transport& transport) {
+    Runner run(plan, transport);
+    run.gradient[transport.rank() == 0 ? 5 : 7] = 3e38F;
+    run.step();  // the server sends entry 5
+    std::fill(run.gradient.begin(), run.gradient.end(), 0.0F);
+    run.gradient[7] = 3e38F;
+    run.gradient[9] = 3.1e38F;
+    run.step();  // all send entry 9
+    states[static_cast<std::size_t>(transport.rank())] = run.worker.save();
+  });
+  for (const char* exchange : {"allgather", "server", "sharded", "auto"}) {
+    Plan next = plan;
+    next.config.exchange = exchange;
+    next.config.downlink = "";
+    for (const int ranks : {1, 2, 3}) ASSERT_NO_FATAL_FAILURE(check_refused(next, ranks, states, exchange));
+  }
+  // Where servers take it over, each has room for its part.
+  for (const char* exchange : {"server", "sharded"}) {
+    Plan next = plan;
+    next.config.exchange = exchange;
+    run_on_threads(3, [&](Transport& transport) {
+      Runner run(next, transport);
+      EXPECT_NO_THROW(run.worker.load(states));
+    });
+  }
+}
+
+TEST(SavedWorkers, AreRefusedUnderOtherOptions) {
   for (const ExchangeCase& setup : {ExchangeCase{"allgather"}, {"sharded", true}}) {
     Plan plan = bodies::plan_of("topk:ratio=0.05", setup);
     plan.layout = 101;

@@ -1,4 +1,5 @@
-// A sparsifier with its memory: the feedbacks, the stats, rounding losses, and taking a step back. Uses a Pool too.
+// A sparsifier with its memory: feedbacks, statistics, rounding losses, and steps that are taken back. Also with a
+// Pool.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,17 +17,17 @@ namespace {
 constexpr std::size_t kSize = 3001;
 constexpr int kSteps = 8;
 
-SifterContext somewhere(std::size_t n, int threads = 1) {
+SifterContext context_of_size(std::size_t n, int threads = 1) {
   return {.layout = n, .rank = 1, .ranks = 4, .seed = 6, .pool = pool_of(threads)};
 }
 
 float lr_of(int step) { return step < 3 ? 0.5F : 0.125F; }
 
-class EveryFeedback : public ::testing::TestWithParam<std::string> {};  // of this sparsifier
+class EveryFeedback : public ::testing::TestWithParam<std::string> {};  // the parameter is the sparsifier
 
 INSTANTIATE_TEST_SUITE_P(Specs, EveryFeedback, ::testing::ValuesIn(every_spec()), spec_as_name);
 
-void expect_books(const reference::Totals& expected, const SiftStats& stats, double accumulated_norm2) {
+void expect_totals(const reference::Totals& expected, const SiftStats& stats, double accumulated_norm2) {
   EXPECT_EQ(stats.step, expected.step);
   EXPECT_EQ(stats.entries, expected.entries);
   EXPECT_NEAR(stats.sent_norm2, expected.sent_norm2, 1e-12 * expected.sent_norm2);
@@ -53,14 +54,14 @@ void expect_reference(const std::string& spec, const std::string& feedback, cons
     ASSERT_TRUE(same_bits(expected.out, sent));
     ASSERT_TRUE(same_bits(slow.memory(), sifter.memory()));
     ASSERT_TRUE(same_bits(slow.velocity(), sifter.velocity()));
-    expect_books(slow.totals(), sifter.stats(), expected.accumulated_norm2);
+    expect_totals(slow.totals(), sifter.stats(), expected.accumulated_norm2);
   }
 }
 
 TEST_P(EveryFeedback, AgreesWithTheReference) {
   for (const std::string& feedback : every_feedback()) {
     for (const char* kind : {"normal", "exact", "few_non_zeros"}) {
-      ASSERT_NO_FATAL_FAILURE(expect_reference(GetParam(), feedback, reference::input(kind), somewhere(kSize)));
+      ASSERT_NO_FATAL_FAILURE(expect_reference(GetParam(), feedback, reference::input(kind), context_of_size(kSize)));
     }
   }
 }
@@ -68,7 +69,7 @@ TEST_P(EveryFeedback, AgreesWithTheReference) {
 TEST(Sifter, AgreesWithTheReferenceOnSeveralThreads) {
   for (const std::string& feedback : every_feedback()) {
     for (const char* spec : {"topk:ratio=0.01", "randomk:ratio=0.3", "dense"}) {
-      const SifterContext context = somewhere(140001, 3);
+      const SifterContext context = context_of_size(140001, 3);
       ASSERT_NO_FATAL_FAILURE(expect_reference(spec, feedback, reference::input("exact"), context));
     }
   }
@@ -76,7 +77,7 @@ TEST(Sifter, AgreesWithTheReferenceOnSeveralThreads) {
 
 TEST_P(EveryFeedback, TakesAStepBackToRounding) {
   for (const std::string& feedback : every_feedback()) {
-    Sifter sifter(GetParam(), feedback, somewhere(kSize));
+    Sifter sifter(GetParam(), feedback, context_of_size(kSize));
     SparseVector sent;
     for (int step = 0; step < kSteps; ++step) {
       SCOPED_TRACE(feedback + ", step " + std::to_string(step));
@@ -98,6 +99,37 @@ TEST_P(EveryFeedback, TakesAStepBackToRounding) {
       sifter.sift(Gradient(gradient), sent, 0.5F);
       EXPECT_EQ(sent.size(), count) << "the step did not count";
       EXPECT_EQ(sifter.stats().step, stats.step + 1);
+    }
+  }
+}
+
+// Feedback `none` leaves nothing in the memory, but something may have been put there.
+TEST(Sifter, TakesAStepBackToWhatWasInTheMemoryWithoutFeedback) {
+  for (const char* spec : {"topk:k=1", "dense", "randomk:k=2"}) {
+    for (const bool flushes : {false, true}) {
+      SCOPED_TRACE(std::string(spec) + (flushes ? ", flushed" : ""));
+      Sifter sifter(spec, "none", {.layout = 3});
+      const Numbers gradient = {0.1F, 0.7F, 3};
+      SparseVector sent;
+      sifter.sift(gradient, sent);
+      const Numbers put_there = {0.3F, 0, -5};
+      std::copy(put_there.begin(), put_there.end(), sifter.memory().begin());
+      for (int round = 0; round < 2; ++round) {
+        sifter.sift(gradient, sent);
+        if (flushes) sifter.flush(sent);
+        EXPECT_EQ(copy(sifter.memory()), Numbers(3));
+        sifter.undo(gradient, sent);
+        EXPECT_EQ(copy(sifter.memory()), put_there);
+      }
+      Sifter loaded(spec, "none", {.layout = 3});
+      loaded.load(sifter.save());
+      loaded.sift(gradient, sent);
+      loaded.undo(gradient, sent);
+      EXPECT_EQ(copy(loaded.memory()), put_there);
+      loaded.sift(gradient, sent);
+      loaded.sift(gradient, sent);
+      loaded.undo(gradient, sent);
+      EXPECT_EQ(copy(loaded.memory()), Numbers(3));
     }
   }
 }
@@ -205,6 +237,30 @@ TEST(Sifter, PutsTheVoteOfItsSparsifierForward) {
   EXPECT_EQ(sent.size(), 3U);
 }
 
+// Where no entry is zero; a given lambda says nothing about the number.
+TEST(Sifter, ExpectsAsManyEntriesAsItSendsAfterTheWarmUp) {
+  std::vector<std::string> specs = every_spec();
+  for (const char* more :
+       {"topk:k=7", "topk:k=3,chunk=100", "topk:ratio=0.02,chunk=64,dense_below=50", "rtopk:k=9,dense_below=50",
+        "randomk:ratio=0.3,dense_below=50", "threshold:ratio=0.05,dense_below=50", "regtopk:k=9,dense_below=50"}) {
+    specs.emplace_back(more);
+  }
+  for (const std::string& spec : specs) {
+    if (name_of(spec) == "threshold" && spec.find("ratio") == std::string::npos) continue;
+    if (spec.find("calibrate") != std::string::npos || spec.find("rule") != std::string::npos) continue;
+    for (const Scope scope : {Scope::model, Scope::layer}) {
+      SCOPED_TRACE(spec + (scope == Scope::model ? ", model" : ", layer"));
+      Sifter sifter(spec, "none", {.layout = layout_of({300, 0, 900, 7, 1}), .scope = scope});
+      Numbers gradient = reference::input("normal").make(1208, 0, 24);
+      for (float& number : gradient) number = number == 0 ? 1 : number;
+      SparseVector sent;
+      for (int step = 0; step < 5; ++step) sifter.sift(gradient, sent);
+      EXPECT_EQ(static_cast<double>(sent.size()), sifter.expected_entries());
+    }
+  }
+  EXPECT_EQ(Sifter("threshold:lambda=1", "ef", {.layout = 100}).expected_entries(), 0);
+}
+
 TEST(Sifter, RefusesSizesThatDiffer) {
   for (const char* feedback : {"ef", "none", "momentum:m=0.9,clip=1"}) {
     Sifter sifter("topk:k=1", feedback, {.layout = 10});
@@ -216,7 +272,7 @@ TEST(Sifter, RefusesSizesThatDiffer) {
   }
 }
 
-TEST(Sifter, CanBeMovedWithAllItHolds) {
+TEST(Sifter, CanBeMovedWithItsMemoryAndStatistics) {
   Sifter first("topk:k=1", "ef", {.layout = 2});
   const Numbers gradient = {3, 2};
   SparseVector sent;
@@ -226,9 +282,9 @@ TEST(Sifter, CanBeMovedWithAllItHolds) {
   EXPECT_EQ(second.stats().step, 1U);
 }
 
-// Sum of what was sent plus what stays == sum of what came in, with numbers that add without rounding.
+// The sum of what was sent plus what stays is the sum of the gradients, with numbers that add without rounding.
 TEST_P(EveryFeedback, LosesNothingOverManySteps) {
-  Sifter sifter(GetParam(), "ef", somewhere(kSize));
+  Sifter sifter(GetParam(), "ef", context_of_size(kSize));
   Numbers came(kSize);
   Numbers sent_in_all(kSize);
   SparseVector sent;
@@ -237,7 +293,7 @@ TEST_P(EveryFeedback, LosesNothingOverManySteps) {
     sifter.sift(Gradient(gradient), sent);
     for (std::size_t i = 0; i < kSize; ++i) came[i] += gradient[i];
     for (std::size_t i = 0; i < sent.size(); ++i) sent_in_all[sent.index(i)] += sent.values[i];
-    sifter.observe(sent, made_up_update(sent, somewhere(kSize)));
+    sifter.observe(sent, made_up_update(sent, context_of_size(kSize)));
   }
   for (std::size_t i = 0; i < kSize; ++i) sent_in_all[i] += sifter.memory()[i];
   EXPECT_EQ(sent_in_all, came);
@@ -266,9 +322,9 @@ TEST(Sifter, RefusesVectorsThatAreNotOfItsModel) {
   const Numbers one = {1};
   const SparseVector outside{400, {300}, {1}};
   const SparseVector beyond{4, {4}, {1}};
-  const SparseVector torn{4, {1}, {1, 2}};
-  const SparseVector turned{4, {2, 1}, {1, 1}};
-  for (const SparseVector* const vector : {&outside, &beyond, &torn, &turned}) {
+  const SparseVector too_few_indices{4, {1}, {1, 2}};
+  const SparseVector descending{4, {2, 1}, {1, 1}};
+  for (const SparseVector* const vector : {&outside, &beyond, &too_few_indices, &descending}) {
     EXPECT_THROW(sifter.keep_rounding_loss(*vector, vector->values), UsageError);
     EXPECT_THROW(sifter.observe(*vector, Numbers(vector->size(), 1.0F)), UsageError);
   }
@@ -278,7 +334,7 @@ TEST(Sifter, RefusesVectorsThatAreNotOfItsModel) {
   EXPECT_THROW(sifter.observe({4, {1}, {1}}, {}), UsageError);
 }
 
-TEST(Sifter, RefusesALearningRateThatIsNone) {
+TEST(Sifter, RefusesALearningRateThatIsNotFinite) {
   Sifter sifter("topk:k=1", "ef:scale=lr", {.layout = 1});
   const Numbers gradient = {1};
   SparseVector sent;

@@ -1,4 +1,4 @@
-// Saving and going on: bit for bit, by tensor name, and never from broken bytes.
+// Saving and loading: a sifter continues bit for bit, tensors are found by name, and damaged bytes are refused.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -23,7 +23,7 @@ SifterContext three_tensors(Scope scope = Scope::model) {
   return {.layout = layout_of({300, 0, 900}), .scope = scope, .rank = 1, .ranks = 3, .seed = 4};
 }
 
-// A step with everything that leaves a trace.
+// A step that changes everything that a state holds.
 SparseVector step_of(Sifter& sifter, int step, const char* kind = "normal") {
   const Numbers gradient = reference::input(kind).make(sifter.layout().dim(), step, 31);
   SparseVector sent;
@@ -40,7 +40,7 @@ void expect_same(const SiftStats& expected, const SiftStats& actual) {
   EXPECT_TRUE(same_bits(expected.total_error, actual.total_error));
 }
 
-void expect_goes_on(Sifter& original, Sifter& restored) {
+void expect_continues(Sifter& original, Sifter& restored) {
   ASSERT_TRUE(same_bits(original.memory(), restored.memory()));
   for (int step = kBefore; step < kBefore + kAfter; ++step) {
     SCOPED_TRACE("step " + std::to_string(step));
@@ -51,11 +51,11 @@ void expect_goes_on(Sifter& original, Sifter& restored) {
   }
 }
 
-class SavedState : public ::testing::TestWithParam<std::string> {};  // of this sparsifier
+class SavedState : public ::testing::TestWithParam<std::string> {};  // the parameter is the sparsifier
 
 INSTANTIATE_TEST_SUITE_P(Specs, SavedState, ::testing::ValuesIn(every_spec()), spec_as_name);
 
-TEST_P(SavedState, GoesOnBitForBit) {
+TEST_P(SavedState, ContinuesBitForBit) {
   for (const std::string& feedback : every_feedback()) {
     for (const Scope scope : {Scope::model, Scope::layer}) {
       SCOPED_TRACE(feedback + (scope == Scope::model ? ", model" : ", layer"));
@@ -66,7 +66,7 @@ TEST_P(SavedState, GoesOnBitForBit) {
       Sifter fresh(GetParam(), feedback, three_tensors(scope));
       fresh.load(saved);
       ASSERT_EQ(fresh.save(), saved);
-      ASSERT_NO_FATAL_FAILURE(expect_goes_on(original, fresh));
+      ASSERT_NO_FATAL_FAILURE(expect_continues(original, fresh));
     }
   }
 }
@@ -77,15 +77,15 @@ TEST_P(SavedState, ReplacesWhateverWasThereBefore) {
   Sifter used(GetParam(), "momentum:m=0.9", three_tensors());
   for (int step = 0; step < 7; ++step) step_of(used, step, "heavy_tailed");
   used.load(original.save());
-  ASSERT_NO_FATAL_FAILURE(expect_goes_on(original, used));
+  ASSERT_NO_FATAL_FAILURE(expect_continues(original, used));
 }
 
-TEST_P(SavedState, OfTheFirstStepGoesOnToo) {
+TEST_P(SavedState, ContinuesAlsoFromBeforeTheFirstStep) {
   Sifter original(GetParam(), "ef", three_tensors());
   Sifter restored(GetParam(), "ef", three_tensors());
   step_of(restored, 5);
   restored.load(original.save());
-  ASSERT_NO_FATAL_FAILURE(expect_goes_on(original, restored));
+  ASSERT_NO_FATAL_FAILURE(expect_continues(original, restored));
 }
 
 TEST_P(SavedState, IsRefusedByAnotherSparsifierOrFeedback) {
@@ -106,7 +106,7 @@ TEST_P(SavedState, IsRefusedByAnotherSparsifierOrFeedback) {
   }
 }
 
-TEST(SavedStateOfThreshold, HoldsAnOpenVote) {
+TEST(SavedStateOfThreshold, HoldsItsVote) {
   for (const bool voted : {false, true}) {
     Sifter original("threshold:ratio=0.5,calibrate=1", "ef", {.layout = 4});
     const Numbers gradient = {4, 3, 2, 1};
@@ -115,12 +115,12 @@ TEST(SavedStateOfThreshold, HoldsAnOpenVote) {
     if (voted) original.set_vote(2.5F);
     Sifter restored("threshold:ratio=0.5,calibrate=1", "ef", {.layout = 4});
     restored.load(original.save());
-    ASSERT_TRUE(restored.vote()) << "no step came between";
+    ASSERT_TRUE(restored.vote()) << "it is voting until the next step";
     EXPECT_EQ(*restored.vote(), voted ? 2.5F : 3.0F);
   }
 }
 
-// Changes nothing, whatever is done to the bytes.
+// load() throws and changes nothing.
 void expect_refused(Sifter& sifter, const Bytes& bytes) {
   const Bytes before = sifter.save();
   ASSERT_THROW(sifter.load(bytes), UsageError);
@@ -142,9 +142,9 @@ TEST_P(SavedState, IsRefusedWhenCutOffAnywhereOrOneBitIsWrong) {
   }
   for (std::size_t bit = 0; bit < 8 * saved.size(); ++bit) {
     SCOPED_TRACE("bit " + std::to_string(bit));
-    Bytes broken = saved;
-    broken[bit / 8] ^= std::byte{1} << (bit % 8);
-    ASSERT_NO_FATAL_FAILURE(expect_refused(sifter, broken));
+    Bytes damaged = saved;
+    damaged[bit / 8] ^= std::byte{1} << (bit % 8);
+    ASSERT_NO_FATAL_FAILURE(expect_refused(sifter, damaged));
   }
   Bytes longer = saved;
   longer.push_back(std::byte{0});
@@ -152,7 +152,7 @@ TEST_P(SavedState, IsRefusedWhenCutOffAnywhereOrOneBitIsWrong) {
   EXPECT_NO_THROW(sifter.load(saved));
 }
 
-// The same tensors, seen in the order of another layout.
+// The same tensors in the order of another layout.
 Numbers reordered(std::span<const float> numbers, const Layout& from, const Layout& to) {
   Numbers result;
   for (const TensorRange& tensor : to.tensors()) {
@@ -171,7 +171,7 @@ Numbers dense_form(const SparseVector& sent) {
 Layout tensors_in_order() { return Layout({{"a", 200, 0}, {"b", 10, 0}, {"empty", 0, 0}, {"c", 500, 0}}); }
 Layout tensors_in_another_order() { return Layout({{"c", 500, 0}, {"a", 200, 0}, {"empty", 0, 0}, {"b", 10, 0}}); }
 
-// Sparsifiers that look only at numbers go on as before; those that draw by index keep their memory at least.
+// These sparsifiers look only at the numbers, so they send the same entries in either order. Others draw by index.
 TEST(SavedStateOfTensors, FindsTensorsByNameInAnotherOrder) {
   const Layout from = tensors_in_order();
   const Layout to = tensors_in_another_order();
@@ -232,7 +232,7 @@ TEST_P(SavedState, IsRefusedWhenATensorIsMissingOrOfAnotherSize) {
   }
 }
 
-// Bytes that were changed on purpose, with a checksum that fits.
+// The state with a valid checksum.
 Bytes with_checksum(Bytes state) {
   const std::uint32_t checksum = crc32c(std::span(state).first(state.size() - 4));
   std::memcpy(state.data() + state.size() - 4, &checksum, 4);
@@ -247,7 +247,7 @@ std::size_t find(const Bytes& state, std::string_view name) {
   return at + 1;
 }
 
-TEST_P(SavedState, IsRefusedWholeWhenOnlyItsEndIsWrong) {
+TEST_P(SavedState, ChangesNothingIfOnlyItsEndIsWrong) {
   Sifter original(GetParam(), "ef", three_tensors());
   for (int step = 0; step < kBefore; ++step) step_of(original, step);
   Bytes state = original.save();
@@ -267,7 +267,7 @@ TEST(SavedStateOfALayout, IsRefusedIfTheMemoryHasAnotherSize) {
   EXPECT_THROW(larger.load(with_checksum(state)), UsageError);
 }
 
-TEST(SavedStateOfAThreshold, IsRefusedIfItsFlagsAndNumbersAreNone) {
+TEST(SavedStateOfThreshold, IsRefusedIfAFlagOrANumberIsInvalid) {
   Sifter original("threshold:ratio=0.1", "ef", {.layout = 8});
   const Bytes good = original.save();
   Bytes flag = good;
@@ -284,7 +284,7 @@ TEST(SavedStateOfAThreshold, IsRefusedIfItsFlagsAndNumbersAreNone) {
   EXPECT_EQ(original.save(), good);
 }
 
-// What the others made of the last round decides this one; in the other order of the tensors too.
+// The update of the last step decides which entries are sent, also if the tensors are in another order.
 TEST(SavedStateOfRegTopK, FindsItsLastRoundInAnotherOrder) {
   const auto context = [](std::vector<TensorRange> tensors) {
     return SifterContext{.layout = Layout(std::move(tensors)), .ranks = 2};
@@ -294,9 +294,9 @@ TEST(SavedStateOfRegTopK, FindsItsLastRoundInAnotherOrder) {
   original.sift(std::vector<float>{8, 1, 9, 2}, sent);
   ASSERT_EQ(sent.indices, (std::vector<std::uint32_t>{0, 2}));
   original.observe(sent, std::vector<float>{0, 0});  // both cancelled
-  Sifter turned("regtopk:k=2,mu=1", "ef", context({{"b", 2}, {"a", 2}}));
-  turned.load(original.save());
-  turned.sift(std::vector<float>{9, 2, 8, 1}, sent);
+  Sifter reversed("regtopk:k=2,mu=1", "ef", context({{"b", 2}, {"a", 2}}));
+  reversed.load(original.save());
+  reversed.sift(std::vector<float>{9, 2, 8, 1}, sent);
   EXPECT_EQ(sent.indices, (std::vector<std::uint32_t>{1, 3}));
 }
 

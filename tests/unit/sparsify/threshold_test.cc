@@ -1,4 +1,4 @@
-// The hard threshold: its bound, its three ways to lambda, and what it is for - the least total error for a budget.
+// The hard threshold: its bound, how it gets lambda, and its purpose: the least total error for a number of entries.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -80,7 +80,7 @@ TEST(Threshold, CalibratesForOneOverTheRatioUnlessToldOtherwise) {
   EXPECT_EQ(steps, 15);
 }
 
-TEST(Threshold, PutsItsMeasuredLambdaToTheVoteOnce) {
+TEST(Threshold, VotesOnItsMeasuredLambdaOnce) {
   const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier("threshold:ratio=0.5,calibrate=3", {.layout = 4});
   const Numbers gradient = {4, 3, 2, 1};
   for (int step = 0; step < 6; ++step) {
@@ -88,6 +88,7 @@ TEST(Threshold, PutsItsMeasuredLambdaToTheVoteOnce) {
     const SparseVector out = sift_afresh(*sparsifier, gradient);
     EXPECT_EQ(out.size(), step < 3 ? 2U : 1U);
     const auto lambda = sparsifier->vote();
+    ASSERT_EQ(sparsifier->is_voting(), step == 2);
     ASSERT_EQ(lambda.has_value(), step == 2);
     if (!lambda) continue;
     EXPECT_EQ(*lambda, 3.0F);
@@ -95,6 +96,24 @@ TEST(Threshold, PutsItsMeasuredLambdaToTheVoteOnce) {
   }
   EXPECT_FALSE(make_sparsifier("threshold:lambda=1", {.layout = 4})->vote());
   EXPECT_FALSE(make_sparsifier("topk:k=1", {.layout = 4})->vote());
+}
+
+// It takes part in the voting without a vote: then the other ranks decide.
+TEST(Threshold, HasNoVoteIfItMeasuredNothing) {
+  for (const std::uint64_t dim : {0U, 4U}) {
+    for (const float number : {0.0F, 3.0F}) {
+      SCOPED_TRACE(::testing::Message() << dim << " entries, all but one are " << number);
+      const auto sparsifier = make_sparsifier("threshold:ratio=0.5,calibrate=3", {.layout = dim, .model_dim = 10});
+      Numbers gradient(dim, number);
+      if (dim > 0) gradient[2] = 7;
+      for (int step = 0; step < 3; ++step) {
+        EXPECT_FALSE(sparsifier->is_voting());
+        sift_afresh(*sparsifier, gradient);
+      }
+      EXPECT_TRUE(sparsifier->is_voting());
+      EXPECT_EQ(sparsifier->vote(), dim > 0 && number > 0 ? std::optional(number) : std::nullopt);
+    }
+  }
 }
 
 TEST(Threshold, DoesNotDependOnTheScope) {
@@ -110,6 +129,7 @@ struct Budget {
   std::size_t entries = 0;  // sent in all steps together
 };
 
+// What the sparsifier sends of each of these vectors, without error feedback.
 Budget spend(const std::string& spec, const std::vector<Numbers>& recorded) {
   const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(spec, {.layout = kSize});
   Budget spent;
@@ -123,7 +143,7 @@ Budget spend(const std::string& spec, const std::vector<Numbers>& recorded) {
   return spent;
 }
 
-// p_t as they came in a run of error feedback with that sparsifier.
+// memory + gradient of each step of a run with that sparsifier and error feedback.
 std::vector<Numbers> recorded_by(const std::string& spec, const reference::Input& input, std::uint64_t seed) {
   const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(spec, {.layout = kSize});
   Numbers memory(kSize);
@@ -137,7 +157,7 @@ std::vector<Numbers> recorded_by(const std::string& spec, const reference::Input
   return recorded;
 }
 
-// The least that any choice of `entries` over all steps can leave.
+// The least total error of any choice of so many entries over all steps.
 double least_error(const std::vector<Numbers>& recorded, std::size_t entries) {
   Numbers all;
   for (const Numbers& p : recorded) all.insert(all.end(), p.begin(), p.end());
@@ -171,7 +191,7 @@ TEST(Threshold, HasTheLeastTotalErrorOfAllChoicesOfTheSameCount) {
 }
 
 // Top-k and a threshold that send exactly as many: lambda is set to the K-th largest magnitude of all steps.
-TEST(Threshold, LeavesLessThanTopKForExactlyTheSameCount) {
+TEST(Threshold, HasLessTotalErrorThanTopKForExactlyTheSameCount) {
   for (const char* kind : {"normal", "heavy_tailed", "drifting"}) {
     SCOPED_TRACE(kind);
     const std::vector<Numbers> recorded = recorded_by("topk:k=8", reference::input(kind), 6);

@@ -1,0 +1,27 @@
+// The options of a worker: which entries travel, who talks to whom, and how entries are written.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "sparsewire/pool.h"
+#include "sparsewire/sparsifier.h"
+
+namespace sparsewire {
+
+// Must be the same on every rank, except for `weight` and `pool`. `sparsewire list` shows the specs that there are.
+struct WorkerConfig {
+  std::string sparsifier = "topk:ratio=0.01";
+  std::string feedback = "ef";
+  std::string exchange = "sharded";  // dense, allgather, server, sharded, or auto
+  std::string codec = "auto";
+  std::string downlink = {};        // a sparsifier for the server's answer, with a memory of its own; empty: none
+  std::string downlink_codec = {};  // empty: the same as `codec`
+  Scope scope = Scope::model;
+  double weight = 1;  // of this worker in the update; all weights are divided by their sum
+  std::uint64_t seed = 0;
+  std::uint64_t check_every = 100;  // steps between two checks that all replicas got the same updates; 0: never
+  Pool* pool = nullptr;             // borrowed; null: one thread
+};
+
+}  // namespace sparsewire
