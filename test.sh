@@ -1,25 +1,27 @@
 #!/bin/bash
 # Builds and tests everything; on a bare Debian it installs what is missing first.
 #
-#   ./test.sh            release, dev (address and undefined sanitizers), tsan (thread sanitizer), fuzz (built by clang)
-#   ./test.sh --quick    release only
-#   ./test.sh --all      and the unit tests built by clang
+#   ./test.sh            layout of the source (clang-format), then four builds: release, dev (address and undefined
+#                        behaviour sanitizers), tsan (thread sanitizer), fuzz (built by clang)
+#   ./test.sh --quick    the layout and the release build only
+#   ./test.sh --all      also names (clang-tidy), the benches, and the unit tests built by clang
 #
-# Stops at the first failure. The last line sums up all tests: "N passed, N failed".
+# Stops at the first failure. The last line adds up all test cases: "N passed, N failed, N skipped".
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")"
 
 presets=(release dev tsan fuzz)
+all=false
 for argument in "$@"; do
   case $argument in
     --quick) presets=(release) ;;
-    --all) presets=(release dev tsan clang fuzz) ;;
+    --all) presets=(release dev tsan clang fuzz) all=true ;;
     -h | --help) sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0"; exit 0 ;;
     *) echo "test.sh: unknown option $argument (see --help)" >&2; exit 2 ;;
   esac
 done
 
-passed=0 failed=0 finished=false
+passed=0 failed=0 skipped=0 finished=false
 
 # step PRESET WHAT COMMAND...    runs the command; its output is shown only when it fails
 step() {
@@ -34,25 +36,27 @@ step() {
   return 1
 }
 
-# Adds up ctest's "98% tests passed, 2 tests failed out of 100", of which a skipped one counts as neither.
+# count PRESET    adds up the cases of a run: those of GoogleTest programs by what they print, other entries of ctest as one
 count() {
-  local log=$1 bad all skipped
-  read -r bad all < <(sed -n 's/.*tests passed, \([0-9]*\) tests failed out of \([0-9]*\)$/\1 \2/p' "$log")
-  skipped=$(grep -c '\*\*\*Skipped ' "$log" || true)
-  passed=$((passed + all - bad - skipped)) failed=$((failed + bad))
+  local numbers
+  numbers=$(python3 tools/count_tests.py "build/$1-test.log" "build/$1/Testing/Temporary/LastTest.log") || numbers="0 1 0"
+  read -r good bad left_out <<< "$numbers"
+  passed=$((passed + good)) failed=$((failed + bad)) skipped=$((skipped + left_out))
 }
 
 sum_up() {
   # What did not build, or was interrupted, did not pass.
   if ! $finished && ((failed == 0)); then failed=1; fi
-  echo "$passed passed, $failed failed"
+  echo "$passed passed, $failed failed, $skipped skipped"
 }
 trap sum_up EXIT
 
 source tools/packages.sh
 need_packages "${build_packages[@]}" "${test_packages[@]}"
+if $all; then need_packages "${all_packages[@]}"; fi
 
 mkdir -p build
+step source layout tools/check_layout.sh
 for preset in "${presets[@]}"; do
   run_tests=(ctest --preset "$preset")
   # g++ 12's thread sanitizer cannot place its shadow memory where a new kernel randomises addresses widely.
@@ -63,7 +67,11 @@ for preset in "${presets[@]}"; do
   step "$preset" build cmake --build --preset "$preset"
   tests_ok=true
   step "$preset" test "${run_tests[@]}" || tests_ok=false
-  count "build/$preset-test.log"
+  count "$preset"
   $tests_ok
 done
+if $all; then
+  step release benches cmake --build --preset release --target benches
+  step source names tools/check_names.sh build/clang
+fi
 finished=true
