@@ -130,7 +130,7 @@ TEST_F(Npy, ReadsAPipe) {
 TEST_F(Npy, RefusesEveryTruncation) {
   for (const char version : {'\1', '\2', '\3'}) {
     const std::string whole = npy(kPlain, numbers(12), version);
-    expect_refused("", "no .npy file");
+    expect_refused("", "not a .npy file");
     for (std::size_t size = 1; size < whole.size(); ++size) {
       SCOPED_TRACE(size);
       expect_refused(whole.substr(0, size), "is cut short");
@@ -140,9 +140,9 @@ TEST_F(Npy, RefusesEveryTruncation) {
 }
 
 TEST_F(Npy, RefusesForeignFiles) {
-  expect_refused("PK\x03\x04 and so on", "is no .npy file");
-  expect_refused("hello\nworld", "is no .npy file");
-  expect_refused(std::string(1000, '\0'), "is no .npy file");
+  expect_refused("PK\x03\x04 and so on", "is not a .npy file");
+  expect_refused("hello\nworld", "is not a .npy file");
+  expect_refused(std::string(1000, '\0'), "is not a .npy file");
   expect_refused(npy(kPlain, numbers(12), '\4'), "version 4.0");
   expect_refused(npy(kPlain, numbers(12), '\0'), "version 0.0");
 }
@@ -183,7 +183,7 @@ TEST_F(Npy, RefusesHeadersThatNumpyDoesNotWrite) {
                              "{'descr': '<f4', 'fortran_order': False, 'shape': (3,), 'more': 1}",
                              "{'descr': '<f4', 'fortran_orders': False, 'shape': (3,)}"}) {
     SCOPED_TRACE(header);
-    expect_refused(npy(header, numbers(12)), "a header that is not one of numpy's");
+    expect_refused(npy(header, numbers(12)), "a header that numpy would not write");
   }
 }
 
