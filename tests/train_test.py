@@ -474,6 +474,12 @@ class Options(Case):
             if columns == 200:
                 self.assertRegex(bars[-1], r"#{24}\] step 40/40  batch loss .* steps/s  1/[\d.]+ of dense \(.* less per worker\)")
 
+    def test_a_sparsifier_that_saves_nothing_is_said(self):
+        for exchange, sparsifier, is_said in (("dense", "topk:k=3", True), ("dense", "dense", False), ("sharded", "topk:k=3", False)):
+            done = self.run_train(*SMALL[:2], *THREADS, "--steps", "2", "--exchange", exchange, "--sparsifier", sparsifier)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(f"--sparsifier {sparsifier} saves no bytes" in done.stderr, is_said, done.stderr)
+
     def test_diverge(self):
         self.refuses("--problem", "downlink_toy", "--lr", "1e9", code=1, says="diverged in step ")
         says = self.refuses("--problem", "downlink_toy", "--lr", "3", "--checkpoint-dir", "c", "--checkpoint-every", "5",

@@ -223,8 +223,8 @@ void compress(const Options& options) {
 }  // namespace
 
 void add_compress(CLI::App& program) {
-  CLI::App* const command = program.add_subcommand(
-      "compress", "Encode the largest entries of a gradient as a frame, and keep the rest");
+  CLI::App* const command =
+      program.add_subcommand("compress", "Encode the largest entries of a gradient as a frame, and keep the rest");
   command->footer(
       "The frame is written before the memory and the state change; on an error no\n"
       "file changes.\n"

@@ -26,9 +26,9 @@ struct Choices {
 
 // Notes: what the tables are too narrow for.
 constexpr const char* kSparsifierNotes =
-    "  ratio: the share of the entries that are sent. threshold:ratio=X sends the X\n"
-    "  largest for 1/X steps and measures lambda; then lambda is constant, and the\n"
-    "  share may drift.\n"
+    "  ratio: the share of the entries that are sent. threshold:ratio=X chooses as\n"
+    "  topk:ratio=X for 1/X steps to measure lambda; from then on lambda is constant,\n"
+    "  and the share may drift.\n"
     "  regtopk judges only those entries differently from topk that were sent in the\n"
     "  last step. If few are sent, it mostly chooses the same entries as topk.\n";
 constexpr const char* kExchangeNotes =
@@ -36,9 +36,9 @@ constexpr const char* kExchangeNotes =
     "  entries are not zero, but no bytes are saved.\n";
 constexpr const char* kProblemNotes =
     "  logreg: density=X is the share of entries that are not zero (synthetic data);\n"
-    "  split=true gives worker n of N the rows n, n+N, n+2N, ...; otherwise every worker\n"
-    "  draws from all rows. With L = sigma_max(A)^2/(4*samples), the smoothness of the\n"
-    "  loss, l2 is L/10000 unless given, and 1/(L + l2) is a good learning rate.\n";
+    "  split=true gives worker n of N the rows n, n+N, n+2N, ...; otherwise every\n"
+    "  worker draws from all rows. With L = sigma_max(A)^2/(4*samples), the smoothness\n"
+    "  of the loss, l2 is L/10000 unless given, and 1/(L + l2) is a good learning rate.\n";
 
 template <class Infos>
 Choices choices(std::string_view title, const char* summary, const Infos& infos, const char* notes = "") {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "message.h"
@@ -40,8 +41,13 @@ std::string in_units(double bytes) {
   return fmt::format("{:.{}f} {}", bytes, unit == 0 || bytes >= 100 ? 0 : 1, kUnits[unit]);
 }
 
+// "topk" of "topk:ratio=0.01".
+std::string name_of(const std::string& spec) { return spec.substr(0, spec.find(':')); }
+
 // "1/8.6 of dense (546 kB less per worker)": bytes compared with a dense exchange.
 std::string savings(double moved, double dense) {
+  constexpr double kSame = 0.02;
+  if (std::abs(moved / dense - 1) < kSame) return "as many bytes as dense";
   if (moved > dense) return fmt::format("{:.1f} times dense", moved / dense);
   return fmt::format("1/{:.1f} of dense ({} less per worker)", dense / moved, in_units(dense - moved));
 }
@@ -70,6 +76,12 @@ std::string Progress::line(const train::StepReport& report) const {
 void Progress::show_config() {
   if (!config_.quiet && title_.empty() && !is_config_shown_) {
     std::fprintf(stderr, "%s\n", printable(one_line(config_)).c_str());
+    if (name_of(config_.exchange) == "dense" && name_of(config_.sparsifier) != "dense") {
+      complain(
+          fmt::format("--exchange dense moves whole vectors, so --sparsifier {} saves no bytes; for training without "
+                      "compression add --sparsifier dense",
+                      config_.sparsifier));
+    }
   }
   is_config_shown_ = true;
 }
