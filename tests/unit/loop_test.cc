@@ -333,7 +333,7 @@ TEST(Loop, NoticesRanksWithOtherData) {
         const auto problem = make_problem(
             config.problem,
             {.workers = transport.size(), .seed = config.seed, .data = file.empty() ? file : folder / file});
-        train(Run{.config = config, .problem = *problem, .transport = transport});
+        train(train::Run{.config = config, .problem = *problem, .transport = transport});
       });
     });
   };

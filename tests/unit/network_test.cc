@@ -166,8 +166,8 @@ double accuracy_with(const std::string& hidden) {
 TEST(Mlp, LearnsWhatALinearModelCannot) {
   const double linear = accuracy_with("0");
   const double hidden = accuracy_with("32");
-  EXPECT_GT(straight, 1.0 / 6 + 0.1);
-  EXPECT_GT(bent, straight + 0.1);
+  EXPECT_GT(linear, 1.0 / 6 + 0.1);
+  EXPECT_GT(hidden, linear + 0.1);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// .npy files as numpy writes them are read and written; everything else is refused with one sentence.
+// .npy files are read and written as numpy does; everything else is refused with one sentence.
 #include "files/npy.h"
 
 #include <fcntl.h>
@@ -151,9 +151,9 @@ TEST_F(Npy, RefusesOtherNumbers) {
   for (const char* descr : {"<f8", ">f4", "<i4", "|O", "<c8", "|b1", ">f2", "|f4", "<f44", ""}) {
     SCOPED_TRACE(descr);
     expect_refused(npy(with_shape("(3,)", "False", ("'" + std::string(descr) + "'").c_str()), numbers(12)),
-                   "holds '" + std::string(descr) + "', not float32");
+                   "has '" + std::string(descr) + "', not float32");
   }
-  expect_refused(npy(with_shape("(3,)", "False", "[('x', '<f4'), ('y', '<f4')]"), numbers(24)), "holds records");
+  expect_refused(npy(with_shape("(3,)", "False", "[('x', '<f4'), ('y', '<f4')]"), numbers(24)), "has records");
   expect_refused(npy(with_shape("(3,)", "False", "'a\nb'"), numbers(24)), "another type");
 }
 
@@ -187,9 +187,9 @@ TEST_F(Npy, RefusesHeadersThatNumpyDoesNotWrite) {
   }
 }
 
-// Nothing here may take memory for what is only announced; under the address sanitizer it would be refused loudly.
-TEST_F(Npy, RefusesWhatNoFileHolds) {
-  expect_refused(npy(with_shape("(1099511627776,)"), numbers(12)), "holds 12 of the 4398046511104 bytes");
+// No memory may be taken for numbers that the header only promises; the address sanitizer would refuse so much.
+TEST_F(Npy, RefusesMoreNumbersThanTheFileHas) {
+  expect_refused(npy(with_shape("(1099511627776,)"), numbers(12)), "has 12 of the 4398046511104 bytes");
   expect_refused(npy(with_shape("(4294967296, 4294967296)"), numbers(12)), "more numbers than any file");
   expect_refused(npy(with_shape("(18446744073709551615,)"), numbers(12)), "more numbers than any file");
   expect_refused(npy(with_shape("(4611686018427387904,)"), numbers(0)), "more numbers than any file");
