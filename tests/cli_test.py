@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The program from outside: what it writes, what it refuses, and what is left when it stops half-way.
+"""The program from outside: what it writes, what it refuses, and which files are left when it is interrupted.
 
     cli_test.py PROGRAM [SUITE]...     PROGRAM: the sparsewire to test; SUITE: some of the classes below
 """
@@ -18,6 +18,8 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+
+import processes
 
 PROGRAM = ""
 TOPK = ["--sparsifier", "topk:ratio=0.25"]
@@ -86,13 +88,12 @@ class Case(unittest.TestCase):
         return parse_npy(self.get(name))[2]
 
     def start(self, *arguments, **more):
-        process = subprocess.Popen([PROGRAM, *arguments], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
-        self.addCleanup(process.communicate)
-        self.addCleanup(process.kill)  # comes first: a test that fails must not wait for it
-        return process
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return processes.start(self, [PROGRAM, *arguments], cwd=self.folder, **pipes, **more)
 
     def run_program(self, *arguments, stdin=b"", **more):
-        return subprocess.run([PROGRAM, *arguments], cwd=self.folder, input=stdin, capture_output=True, **more)
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return processes.run([PROGRAM, *arguments], cwd=self.folder, stdin=stdin, **{**pipes, **more})
 
     def run_ok(self, *arguments, **more):
         done = self.run_program(*arguments, **more)
@@ -127,7 +128,7 @@ class Compress(Case):
     def test_keeps_the_largest_and_leaves_the_rest_in_the_memory(self):
         self.put("in.npy", npy([1, -5, 3, 0.5, 2, 7, -1, 0]))
         out = self.run_ok("compress", "in.npy", *TOPK, "--memory", "mem.npy", "-o", "out.swf")
-        self.assertRegex(out.decode(), r"\Akept 2 of 8 entries in \d+ bytes: \d+\.\d bits an entry\n\Z")
+        self.assertRegex(out.decode(), r"\Akept 2 of 8 entries in \d+ bytes: \d+\.\d bits per entry\n\Z")
         self.assertEqual(self.decompress(), [0, -5, 0, 0, 0, 7, 0, 0])
         self.assertEqual(parse_npy(self.get("mem.npy")), ("<f4", (8,), [1, 0, 3, 0.5, 2, 0, -1, 0]))
 
@@ -267,9 +268,9 @@ class BadFiles(Case):
     def bad_npy(self):
         whole = npy(gaussians(8))
         for size in (0, 1, 5, 6, 7, 8, 9, 10, 50, 127, 128, 129, 131, len(whole) - 1):
-            yield f"cut to {size}", whole[:size], "cut short" if size else "no .npy file"
+            yield f"cut to {size}", whole[:size], "cut short" if size else "not a .npy file"
         yield "too long", whole + b"\0", "more than"
-        yield "foreign", b"PK\x03\x04" + whole, "no .npy file"
+        yield "foreign", b"PK\x03\x04" + whole, "not a .npy file"
         yield "double", npy(gaussians(8), descr="<f8"), "'<f8'"
         yield "integers", npy([1] * 8, descr="<i4"), "'<i4'"
         yield "big-endian", npy(gaussians(8), descr=">f4"), "'>f4'"
@@ -296,7 +297,7 @@ class BadFiles(Case):
                 self.put("mem.npy", content)
                 self.assertIn("'mem.npy'", self.refuses("compress", "in.npy", *TOPK, "--memory", "mem.npy", "-o", "out.swf", says=why))
 
-    def test_as_numbers_that_are_none(self):
+    def test_with_numbers_that_are_not_finite(self):
         self.put("mem.npy", npy([3e38] * 4))
         for numbers in ([0, math.nan, 0, 0], [0, 0, 0, math.inf], [0, 0, 3e38, 0]):
             for sparsifier in ("topk:k=1", "dense", "randomk:k=2", "threshold:lambda=1"):
@@ -317,7 +318,7 @@ class BadFiles(Case):
                 self.refuses("inspect", "bad.swf", says="cannot read 'bad.swf': ")
             self.refuses("decompress", "bad.swf", "-o", "out.npy", says="cannot read 'bad.swf': ")
 
-    def test_that_are_missing_or_none(self):
+    def test_that_are_missing_or_not_files(self):
         self.put("in.npy", npy(gaussians(8)))
         self.put("mem.npy", npy(gaussians(8)))
         (self.folder / "sub").mkdir()
@@ -334,6 +335,51 @@ class BadFiles(Case):
             (self.folder / "in.npy").chmod(0)
             done = self.run_program("compress", "in.npy", *TOPK, "-o", "out.swf")
             self.assertEqual((done.returncode, done.stderr), (2, b"sparsewire: cannot read 'in.npy': Permission denied\n"))
+
+    def feed_without_end(self, *arguments, first=b""):
+        """How many bytes it read before it gave up, and what it said. Nobody has to wait: it gets 64 MiB at most."""
+        process = self.start(*arguments, stdin=subprocess.PIPE, bufsize=0)
+        fed = 0
+        try:
+            process.stdin.write(first)
+            while fed < 64 << 20:
+                fed += process.stdin.write(bytes(65536))
+        except BrokenPipeError:
+            pass
+        process.stdin.close()
+        process.stdin = None  # so that communicate() does not flush it
+        message = process.communicate()[1].decode()
+        self.assertEqual((process.returncode, message.count("\n")), (2, 1), message)
+        return fed, message
+
+    def test_that_never_end(self):
+        header = raw_frame(1000, [(2, 1.5)])[:24]
+        for arguments, first, why in (
+            (["inspect", "-"], b"", "not a frame"),
+            (["decompress", "-", "-o", "out.npy"], b"", "not a frame"),
+            (["inspect", "-"], header, "the checksum does not match"),
+            (["train", "--config", "/dev/stdin"], b"", "longer than"),
+            (["train", "--problem", "logreg", "--data", "/dev/stdin"], b"", "not a text file"),
+            (["reproduce", "threshold-logreg", "--data", "/dev/stdin"], b"+1 1:1\n", "not a text file"),
+            (["compress", "-", *TOPK, "-o", "out.swf"], b"", "is not a .npy file"),
+        ):
+            with self.subTest(arguments):
+                fed, message = self.feed_without_end(*arguments, first=first)
+                self.assertIn(why, message)
+                self.assertLess(fed, 4 << 20)
+        self.assertEqual(self.snapshot(), {})
+
+    def test_with_line_breaks_in_their_names_are_reported_in_one_line(self):
+        self.put("in.npy", npy(gaussians(8)))
+        self.refuses("inspect", "no\nsuch\x1b[1m", says="'no\\nsuch\\x1b[1m'")
+        self.refuses("compress", "in.npy", "--sparsifier", "a\nb", "-o", "out.swf", says="a\\nb")
+        self.refuses("compress", "in.npy", *TOPK, "-o", "no\n/out.swf", code=1, says="no\\n/out.swf")
+        self.refuses("compress", "in.npy", *TOPK, "-o", "out.swf", "--step", "1\n2", lines=2, says="1\\n2")
+        self.refuses("compress", "in.npy", *TOPK, "-o", "out.swf", "--no\nsuch", lines=2, says="--no\\nsuch")
+        self.refuses("no\nsuch", lines=2, says="'no\\nsuch'")
+        self.refuses("train", "--problem", "a\tb\u009bc", says="a\\tb\\xc2\\x9bc")
+        done = self.run_program("train", "--metrics", "m\n.jsonl", "--steps", "1")
+        self.assertEqual(done.stderr.count(b"\n"), 2, done.stderr)  # the configuration and one step
 
     def test_that_cannot_be_written(self):
         self.put("in.npy", npy(gaussians(8)))
@@ -424,7 +470,7 @@ class State(Case):
         good = self.get("mem.npy")
         self.put("mem.npy", npy([0, 0, 0, 9]))
         base = ["compress", "in.npy", "--sparsifier", "topk:k=1", "--state", "s", "--memory", "mem.npy", "-o", "out.swf"]
-        self.refuses(*base, says="remove the memory to go on from the state")
+        self.refuses(*base, says="to continue from the state, remove the memory")
         self.put("mem.npy", good)
         _, sent = self.step([0] * 4, "topk:k=1", "--memory", "mem.npy")
         self.assertEqual(sent, [0, 3, 0, 0])
@@ -494,7 +540,7 @@ class Files(Case):
         with open(self.folder / "log", "wb") as log:
             log.write(b"before ")
             log.flush()
-            subprocess.run([PROGRAM, "compress", "in.npy", *TOPK, "-o", "-"], cwd=self.folder, stdout=log, check=True)
+            self.assertEqual(self.run_program("compress", "in.npy", *TOPK, "-o", "-", stdout=log).returncode, 0)
             log.seek(0, os.SEEK_END)
             log.write(b" after")
         self.assertEqual(self.get("log"), b"before " + frame + b" after")
@@ -505,7 +551,7 @@ class Files(Case):
         self.run_ok("compress", "in.npy", *TOPK, "-o", "/dev/null", "--json", "/dev/null")
 
     def stop_in_the_middle(self):
-        """A step whose frame is too long for the pipe it goes into: the first byte has come, the last one cannot have."""
+        """A step that cannot end: its frame is longer than the pipe holds. Its first byte has been read."""
         self.put("in.npy", npy(gaussians(100000)))
         self.put("mem.npy", npy([0] * 100000))
         os.mkfifo(self.folder / "pipe")
@@ -515,7 +561,7 @@ class Files(Case):
         os.set_blocking(pipe.fileno(), True)
         return process, pipe, pipe.read(1)
 
-    def test_survive_a_kill_before_the_frame_is_whole(self):
+    def test_survive_a_kill_before_the_frame_is_complete(self):
         before = npy([0] * 100000)
         process, pipe, _ = self.stop_in_the_middle()
         self.assertEqual(self.get("mem.npy"), before)
@@ -526,6 +572,30 @@ class Files(Case):
         self.assertEqual(self.get("mem.npy"), before)
         self.compress("--memory", "mem.npy", "--state", "s", sparsifier="dense")
         self.assertEqual(self.decompress(), gaussians(100000))
+
+    def locks(self):
+        return list(self.folder.glob("*.lock")) + list(self.folder.glob(".*.lock"))
+
+    def test_are_for_one_compress_at_a_time(self):
+        process, pipe, _ = self.stop_in_the_middle()
+        (self.folder / "link").symlink_to("mem.npy")
+        other = ["compress", "in.npy", *TOPK, "-o", "other.swf"]
+        for option, name in (("--memory", "mem.npy"), ("--memory", "link"), ("--state", "s")):
+            self.refuses(*other, option, name, says=f"{option} '{name}' is in use by another 'sparsewire compress'")
+        self.run_ok(*other, "--memory", "other.npy", "--state", "t")  # others in the same folder are free
+        pipe.readall()
+        pipe.close()
+        self.assertEqual(process.wait(), 0)
+        self.run_ok(*other, "--memory", "mem.npy")
+        self.assertEqual(self.locks(), [])
+
+    def test_are_free_again_after_a_kill(self):
+        process, pipe, _ = self.stop_in_the_middle()
+        process.kill()
+        process.communicate()
+        pipe.close()
+        self.compress("--memory", "mem.npy", "--state", "s", sparsifier="dense")
+        self.assertEqual(self.locks(), [])
 
     def test_are_tidied_up_after_ctrl_c(self):
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -544,8 +614,7 @@ class Files(Case):
         before = self.snapshot()
         for more in ([], ["--json", "-"]):
             with open("/dev/full", "wb") as full:
-                done = subprocess.run([PROGRAM, "compress", "in.npy", *TOPK, "--memory", "mem.npy", "-o", "out.swf", *more],
-                                      cwd=self.folder, stdout=full, stderr=subprocess.PIPE, check=False)
+                done = self.run_program("compress", "in.npy", *TOPK, "--memory", "mem.npy", "-o", "out.swf", *more, stdout=full)
             self.assertEqual((done.returncode, done.stderr), (1, b"sparsewire: cannot write standard output\n"))
             self.assertEqual(self.snapshot(), before)
 
@@ -553,8 +622,7 @@ class Files(Case):
         self.put("in.npy", npy(gaussians(8)))
         self.put("mem.npy", npy([0] * 8))
         with open(self.folder / "mem.npy", "ab") as log:
-            done = subprocess.run([PROGRAM, "compress", "in.npy", *TOPK, "--memory", "mem.npy", "-o", "out.swf"],
-                                  cwd=self.folder, stdout=log, stderr=subprocess.PIPE, check=False)
+            done = self.run_program("compress", "in.npy", *TOPK, "--memory", "mem.npy", "-o", "out.swf", stdout=log)
         self.assertEqual((done.returncode, done.stderr.count(b"\n")), (2, 1))
         self.assertEqual(self.get("mem.npy"), npy([0] * 8))
         self.refuses("compress", "in.npy", *TOPK, "-o", "-", "--json", "/dev/stdout", says="the same file")
@@ -562,8 +630,7 @@ class Files(Case):
     def test_may_have_names_that_are_not_text(self):
         self.put("in.npy", npy(gaussians(8)))
         self.compress()
-        done = subprocess.run([os.fsencode(PROGRAM), b"decompress", b"out.swf", b"-o", b"\xff.npy", b"--json", b"j"],
-                              cwd=self.folder, capture_output=True, check=False)
+        done = self.run_program("decompress", "out.swf", "-o", b"\xff.npy", "--json", "j")
         self.assertEqual((done.returncode, done.stderr), (0, b""))
 
     def test_survive_a_reader_that_leaves(self):
@@ -574,7 +641,7 @@ class Files(Case):
         self.assertEqual(self.get("mem.npy"), npy([0] * 100000))
         self.assertEqual(sorted(self.snapshot()), ["in.npy", "mem.npy", "pipe"])
 
-    def test_change_after_the_frame_is_whole(self):
+    def test_change_after_the_frame_is_complete(self):
         process, pipe, frame = self.stop_in_the_middle()
         (self.folder / "mem.npy").unlink()
         (self.folder / "mem.npy").mkdir()  # so that it cannot be replaced
@@ -587,16 +654,16 @@ class Files(Case):
         self.assertEqual(sorted(self.snapshot()), ["in.npy", "mem.npy", "out.npy", "out.swf", "pipe", "s"])
 
     def stop_before_the_first_rename(self, spoil):
-        """Waits for a reader of its report, with the memory written aside; `spoil` becomes a folder meanwhile."""
+        """Waits for a reader of its report, when the temporary file of the memory is written; then `spoil` becomes a folder."""
         self.put("in.npy", npy([4, 1]))
         self.put("mem.npy", npy([0, 0]))
         os.mkfifo(self.folder / "report")
         process = self.start("compress", "in.npy", "--sparsifier", "topk:k=1", "--memory", "mem.npy", "-o", "out.swf", "--json", "report")
-        while not list(self.folder.glob(".sparsewire-*")):
+        while not list(self.folder.glob(".sparsewire-*.tmp")):
             self.assertEqual((process.poll(), self.get("mem.npy")), (None, npy([0, 0])))
         (self.folder / spoil).unlink(missing_ok=True)
         (self.folder / spoil).mkdir()
-        report = os.open(self.folder / "report", os.O_RDONLY | os.O_NONBLOCK)  # now it goes on
+        report = os.open(self.folder / "report", os.O_RDONLY | os.O_NONBLOCK)  # now it continues
         self.addCleanup(os.close, report)
         self.assertEqual(process.communicate(timeout=60)[1].decode(), f"sparsewire: cannot write '{spoil}': Is a directory\n")
         self.assertEqual(process.returncode, 1)
@@ -665,16 +732,16 @@ class Inspect(Case):
         self.assertEqual(fields["codec"], "raw32:values=f32")
         self.assertEqual(fields["dim"], "1,000,000")
         self.assertEqual(fields["kept"], "2,000 (0.2 %)")
-        self.assertEqual(fields["frame"], "16,028 bytes, 64.112 bits an entry")
-        self.assertEqual(fields["indices"], "8,000 bytes, 32.000 bits an entry")
-        self.assertEqual(fields["values"], "8,000 bytes, 32.000 bits an entry")
+        self.assertEqual(fields["frame"], "16,028 bytes, 64.112 bits per entry")
+        self.assertEqual(fields["indices"], "8,000 bytes, 32.000 bits per entry")
+        self.assertEqual(fields["values"], "8,000 bytes, 32.000 bits per entry")
         self.assertEqual(fields["header"], "28 bytes, 224 bits")
-        self.assertRegex(fields["entropy bound"], r"^10\.40\d bits an entry if they were random; the indices take 207\.\d\d % more$")
+        self.assertRegex(fields["entropy bound"], r"^10\.40\d bits per entry for random indices; these take 207\.\d\d % more$")
 
     def test_knows_frames_that_need_no_indices(self):
         self.put("in.npy", npy([1, 2, 3]))
         self.compress(sparsifier="dense")
-        self.assertIn(b"none needed", self.run_ok("inspect", "out.swf"))
+        self.assertIn(b"no indices are needed", self.run_ok("inspect", "out.swf"))
         self.put("in.npy", npy(gaussians(1000)))
         self.compress("--codec", "seed", sparsifier="randomk:ratio=0.1")
         self.assertIn(b"% less", self.run_ok("inspect", "out.swf"))
@@ -696,10 +763,31 @@ class Program(Case):
             self.compress("--codec", row["example"], sparsifier="randomk:ratio=0.01")
 
     def test_explains_itself(self):
-        for command in ("compress", "decompress", "inspect", "list", "reproduce"):
-            self.assertIn(f"Examples:\n  sparsewire {command}", self.run_ok(command, "--help").decode().replace("The frame is", ""))
-            self.assertIn(command, self.run_ok("--help").decode())
+        overview = self.run_ok("--help").decode()
+        for command in ("compare", "compress", "decompress", "inspect", "list", "reproduce", "train"):
+            text = self.run_ok(command, "--help").decode()
+            self.assertIn(f"Examples:\n  sparsewire {command}", text)
+            self.assertLessEqual(max(map(len, (text + overview).splitlines())), 80, text)
+            self.assertIn(f"\n  {command} ", overview)
+        self.refuses(lines=2, says="no command was given")
         self.refuses("nosuch", lines=2, says="'nosuch'")
+
+    def test_names_the_option_that_was_mistyped(self):
+        self.put("in.npy", npy(gaussians(8)))
+        for arguments, says in (
+            (["train", "--sparsifer", "topk"], "unknown option --sparsifer; did you mean --sparsifier?"),
+            (["train", "--sparsifer=topk"], "unknown option --sparsifer; did you mean --sparsifier?"),
+            (["train", "--optimzer", "sgd", "--stps", "3"], "unknown option --optimzer; did you mean --optimizer?"),
+            (["compress", "in.npy", "--sparsifer", "topk", "-o", "out.swf"], "unknown option --sparsifer; did you mean"),
+            (["inspect", "--jsn", "x", "in.npy"], "unknown option --jsn; did you mean --json?"),
+            (["train", "--learning-rate", "1"], "unknown option --learning-rate\n"),
+            (["train", "-x"], "unknown option -x\n"),
+            (["inspect", "in.npy", "b", "c"], "unexpected argument 'b'\n"),
+            (["trian"], "there is no command 'trian'; did you mean 'train'?"),
+            (["--verson"], "there is no option '--verson'; did you mean '--version'?"),
+        ):
+            with self.subTest(arguments):
+                self.refuses(*arguments, lines=2, says=says)
 
 
 if __name__ == "__main__":

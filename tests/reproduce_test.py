@@ -18,6 +18,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import processes
+
 PROGRAM = ""
 NAMES = ["regtopk-toy", "regtopk-linreg", "downlink-toy", "threshold-total-error", "threshold-logreg", "rtopk-estimation"]
 # What a number may come with, besides "method", "metric" and "value".
@@ -35,7 +37,8 @@ class Case(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
 
     def run_program(self, *arguments):
-        return subprocess.run([PROGRAM, "reproduce", *arguments], cwd=self.folder, capture_output=True, text=True)
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return processes.run([PROGRAM, "reproduce", *arguments], cwd=self.folder, text=True, **pipes)
 
     def run_ok(self, *arguments):
         done = self.run_program(*arguments)
@@ -220,7 +223,7 @@ class RegtopkLinreg(Case):
 
     def test_takes_ratios_rounds_and_seeds(self):
         report = self.report("regtopk-linreg", "--ratio", "0.5,0.25", "--rounds", "20", "--seeds", "2", "--seed", "7", "--mu", "2")
-        self.assertFalse(report["holds"])  # twenty rounds bring nobody anywhere
+        self.assertFalse(report["holds"])  # twenty rounds are not enough for any method
         each = [one for one in report["measured"] if one["metric"] == "log10_distance"]
         self.assertEqual(sorted({one["ratio"] for one in each}), [0.25, 0.5, 1])
         self.assertEqual({one["seed"] for one in each}, {7, 8})
@@ -395,7 +398,7 @@ class Command(Case):
 
     def test_shows_progress_on_a_terminal_and_clears_it(self):
         ours, theirs = os.openpty()
-        done = subprocess.run([PROGRAM, "reproduce", "downlink-toy", "--quick"], stdout=subprocess.PIPE, stderr=theirs)
+        done = processes.run([PROGRAM, "reproduce", "downlink-toy", "--quick"], stdout=subprocess.PIPE, stderr=theirs)
         os.close(theirs)
         shown = ""
         try:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trainings from outside: killed at any moment and resumed, stopped by a signal, on threads and under mpirun.
+"""Trainings as processes: killed at any moment and resumed, stopped by signals, on threads and under mpirun.
 
     train_test.py PROGRAM MPIEXEC [SUITE]...     MPIEXEC: "" where there is none; SUITE: some of the classes below
 """
@@ -19,6 +19,8 @@ import tempfile
 import termios
 import unittest
 from pathlib import Path
+
+import processes
 
 PROGRAM = ""
 MPIEXEC = ""
@@ -42,9 +44,11 @@ class Case(unittest.TestCase):
         return [MPIEXEC, "-n", str(ranks), PROGRAM, command, "--transport", "mpi", *arguments]
 
     def run_train(self, *arguments, ranks=0, command="train", **more):
-        return subprocess.run(
-            self.command(*arguments, ranks=ranks, command=command), cwd=self.folder, capture_output=True, text=True, **more
-        )
+        return self.run_command(self.command(*arguments, ranks=ranks, command=command), **more)
+
+    def run_command(self, command, **more):
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return processes.run(command, cwd=self.folder, text=True, **{**pipes, **more})
 
     def train(self, *arguments, ranks=0, **more):
         """The report of a training that goes well."""
@@ -65,18 +69,9 @@ class Case(unittest.TestCase):
         return ours[0]
 
     def start(self, *arguments, ranks=0):
-        # A session of its own, so that all its processes can be found again.
-        process = subprocess.Popen(
-            self.command(*arguments, "--json", "report.json", ranks=ranks),
-            cwd=self.folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        self.addCleanup(process.communicate)
-        self.addCleanup(process.kill)  # comes first: a test that fails must not wait for it
-        return process
+        command = self.command(*arguments, "--json", "report.json", ranks=ranks)
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return processes.start(self, command, cwd=self.folder, text=True, **pipes)
 
     def metrics(self, name="m.jsonl"):
         """Whole lines only: the last one may be on its way."""
@@ -132,7 +127,7 @@ def kill(pid):
 
 
 def kill_one_and_all(process, victim, others, leave_to_mpirun):
-    """Kills the victim first. The others follow, or mpirun sees to it: nobody writes any more when the next run begins."""
+    """Kills the victim, then the others unless mpirun is to do that. No process of the run is left afterwards."""
     kill(victim)
     if not leave_to_mpirun:
         process.kill()
@@ -144,7 +139,7 @@ def kill_one_and_all(process, victim, others, leave_to_mpirun):
 
 
 class Killed(Case):
-    """kill -9 at random points, 20 times over, and then the weights of a training that was left alone."""
+    """kill -9 at random points, 20 times; the weights are those of a training that was not interrupted."""
 
     KILLS = 20
     STEPS = ["--steps", "150", "--checkpoint-every", "3", "--metrics", "m.jsonl"]
@@ -165,7 +160,7 @@ class Killed(Case):
             begun_at = self.last_checkpoint()
             target = begun_at + draw.randrange(0, 12)
             files = draw.randrange(-1, 6)
-            # What lies in the file may be of the last run, so the first look is whether this one has begun.
+            # The metrics may still be those of the last run, so wait until this one has started.
             self.assertTrue(self.wait_for_begin(process))
             if not self.wait_for_step(process, target) or not self.wait_for_files(process, files):
                 self.assertEqual(process.wait(), 0)  # too late
@@ -175,7 +170,7 @@ class Killed(Case):
             victim = draw.choice([process.pid, *started])
             kill_one_and_all(process, victim, started, leave_to_mpirun=draw.randrange(4) == 0)
             kills += 1
-            if self.last_checkpoint() >= 140:  # do not run out of steps: begin anew
+            if self.last_checkpoint() >= 140:  # before it runs out of steps: start again
                 shutil.rmtree(self.folder / "c")
         self.assertEqual(kills, self.KILLS)
         report = self.train(*resumed, ranks=ranks)
@@ -191,7 +186,7 @@ class Killed(Case):
         return max(steps, default=0)
 
     def wait_for_files(self, process, count):
-        """Until a checkpoint that is being written has so many files, those aside included; -1: at once."""
+        """Until a checkpoint that is being written has so many files, temporary ones included; -1: do not wait."""
         while count >= 0 and process.poll() is None:
             newest = max((self.folder / "c").glob("step-*"), default=None)
             try:
@@ -203,9 +198,9 @@ class Killed(Case):
         return process.poll() is None
 
     def wait_for_begin(self, process):
-        """Until it says where it begins, which is before it cuts the metrics back."""
+        """Until it says where it starts, which is before it removes lines of the metrics."""
         for line in process.stderr:
-            if "going on from" in line or "no checkpoint" in line:
+            if "resuming from" in line or "no checkpoint" in line:
                 return True
         return False
 
@@ -226,7 +221,7 @@ class Stopped(Case):
         os.kill(whom(process.pid), signal_number)
         out, err = process.communicate()
         self.assertEqual(process.returncode, 1, err)
-        stopped = re.search(r"^sparsewire: stopped after step (\d+) of 1000000, as asked to; to go on from 'c/step-(\d+)', add --resume", err, re.M)
+        stopped = re.search(r"^sparsewire: stopped by a signal after step (\d+) of 1000000; to continue from 'c/step-(\d+)', add --resume", err, re.M)
         self.assertTrue(stopped, err)
         self.assertEqual(err.count("sparsewire: "), 1, err)
         step = int(stopped[1])
@@ -265,7 +260,7 @@ class Stopped(Case):
         process.terminate()
         _, err = process.communicate()
         self.assertEqual(process.returncode, 1)
-        self.assertRegex(err, r"stopped after step \d+ of 1000000, as asked to; without --checkpoint-dir")
+        self.assertRegex(err, r"stopped by a signal after step \d+ of 1000000; without --checkpoint-dir")
 
 
 class Resumed(Case):
@@ -277,7 +272,7 @@ class Resumed(Case):
             with self.subTest(workers=workers):
                 self.checkpoint()
                 report = self.train(*SMALL, "--steps", "40", "--checkpoint-dir", "c", "--resume", "--workers", str(workers))
-                self.assertEqual("shared out anew" in self.stderr, workers != 3, self.stderr)
+                self.assertEqual("divided among the new ones" in self.stderr, workers != 3, self.stderr)
                 self.assertEqual(report["config"]["workers"], workers)
                 self.assertGreater(report["accuracy"], 1 / 3)
                 shutil.rmtree(self.folder / "c")
@@ -291,11 +286,13 @@ class Resumed(Case):
 
     def test_from_an_older_one_where_the_newest_is_damaged(self):
         whole = self.train(*SMALL, *THREADS, "--steps", "30")
-        for name in ("model.state", "rank-0.state", "rank-2.state", "manifest.json"):
+        nested = b'{"crc32c": "0", "x": ' + b"[" * 100000 + b"]" * 100000 + b"}"
+        for name in ("model.state", "rank-0.state", "rank-2.state", "manifest.json", "manifest.json nested"):
             with self.subTest(name):
                 self.checkpoint()
+                name, _, is_nested = name.partition(" ")
                 path = self.folder / "c/step-00000020" / name
-                path.write_bytes(path.read_bytes()[:-5])
+                path.write_bytes(nested if is_nested else path.read_bytes()[:-5])
                 report = self.train(*SMALL, *THREADS, "--steps", "30", "--checkpoint-dir", "c", "--resume")
                 self.assertRegex(self.stderr, rf"damaged: .*{name}.*; going back to step 10")
                 self.assertEqual(report["weights_crc32c"], whole["weights_crc32c"])
@@ -309,7 +306,7 @@ class Resumed(Case):
         self.refuses(*resume[:-3], says="has checkpoints of an earlier training")
         for path in (self.folder / "c").glob("*/model.state"):
             path.write_bytes(b"")
-        self.refuses(*resume, says="no checkpoint in 'c' is whole")
+        self.refuses(*resume, says="all checkpoints in 'c' are damaged")
 
     def test_where_the_metrics_were_cut_in_a_line(self):
         self.checkpoint("--metrics", "m.jsonl")
@@ -357,6 +354,10 @@ class Options(Case):
         (self.folder / "c.json").write_text('{"local-steps": 2, "no-such": 1}')
         self.refuses("--config", "c.json", says="'c.json': 'no-such' is not an option")
         self.refuses("--config", "none.json", says="'none.json'")
+        (self.folder / "c.json").write_text('{"lr": ' + "[" * 100000 + "]" * 100000 + "}")
+        self.refuses("--config", "c.json", says="'c.json': nested more than 64 levels deep")
+        (self.folder / "c.json").write_text("{" + " " * (1 << 20) + "}")
+        self.refuses("--config", "c.json", says="'c.json' is longer than 1 MiB")
 
     def test_that_are_wrong_are_named(self):
         for option, value in (("--lr", "-1"), ("--lr", "nan"), ("--steps", "1.5"), ("--workers", "1025"), ("--keep", "0"),
@@ -365,14 +366,14 @@ class Options(Case):
         for option in ("--problem", "--sparsifier", "--feedback", "--exchange", "--downlink", "--codec", "--optimiser", "--schedule"):
             self.refuses(*SMALL, option, "nosuch", says="nosuch")
         self.refuses("--no-such", says="no-such", lines=2)
-        self.refuses(*SMALL, "--feedback", "ef:scale=lr", "--optimiser", "adam", says="plain sgd")
-        self.refuses(*SMALL, "--feedback", "momentum", says="momentum twice")
+        self.refuses(*SMALL, "--feedback", "ef:scale=lr", "--optimiser", "adam", says="needs plain sgd")
+        self.refuses(*SMALL, "--feedback", "momentum", says="momentum would be applied twice")
         self.refuses("--resume", says="--checkpoint-dir")
         self.refuses("--metrics", "x", "--json", "x", says="same file")
         self.refuses("--data", "nosuch.txt", "--problem", "logreg", says="nosuch.txt")
 
     def test_that_are_wrong_are_named_once_under_mpirun(self):
-        self.refuses(*SMALL, "--workers", "4", ranks=2, says="--workers 4: mpirun started 2")
+        self.refuses(*SMALL, "--workers", "4", ranks=2, says="--workers 4 with --transport mpi, but mpirun started 2 processes")
         self.refuses(*SMALL, "--sparsifier", "topk:k=0", ranks=2, says="k=0")
         self.refuses(*SMALL, "--metrics", "/dev/full", ranks=2, code=1, says="cannot write '/dev/full'")
 
@@ -396,12 +397,12 @@ class Options(Case):
         done = self.run_train(*checkpoints, "--resume", "--steps", "25", preexec_fn=full)
         self.assertEqual(done.returncode, 1)
         self.assertEqual(self.train(*checkpoints, "--resume", "--steps", "25")["step"], 25)
-        self.assertIn("going on from 'c/step-00000015'", self.stderr)
+        self.assertIn("resuming from 'c/step-00000015'", self.stderr)
 
     def test_for_pipes(self):
         os.mkfifo(self.folder / "p")
         self.refuses(*SMALL, "--metrics", "p", code=1, says="cannot write 'p'")  # nobody reads it
-        reader = subprocess.Popen(["cat", "p"], cwd=self.folder, stdout=subprocess.PIPE, text=True)
+        reader = processes.start(self, ["cat", "p"], cwd=self.folder, stdout=subprocess.PIPE, text=True)
         done = self.run_train(*SMALL, *THREADS, "--steps", "3", "--json", "p")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(json.loads(reader.communicate()[0])["step"], 3)
@@ -413,15 +414,43 @@ class Options(Case):
             if not MPIEXEC:
                 self.skipTest("no mpirun")
             command = [MPIEXEC, "-n", "1", *common, ":", "-n", "1", *common, *more]
-            done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
+            done = self.run_command(command)
             self.assertNotEqual(done.returncode, 0)
             self.assertIn("sparsewire: rank 1 was started with other options than rank 0", done.stderr)
             self.assertEqual(self.metrics(), [])
 
+    def test_data_that_differ_between_ranks_are_noticed_before_the_first_step(self):
+        if not MPIEXEC:
+            self.skipTest("no mpirun")
+        (self.folder / "a").write_text("+1 1:1 2:3\n-1 2:1\n+1 1:2\n")
+        (self.folder / "copy").write_text("+1 1:1 2:3\n-1 2:1\n+1 1:2\n")
+        (self.folder / "other").write_text("+1 1:1 2:4\n-1 2:1\n+1 1:2\n")
+        (self.folder / "wider").write_text("+1 1:1 2:3\n-1 2:1\n+1 9:2\n")
+        common = [PROGRAM, "train", "--transport", "mpi", "--problem", "logreg", "--sparsifier", "topk:k=1", "--steps", "3"]
+        common += ["--metrics", "m.jsonl", "--data"]
+        for name in ("other", "wider", "copy"):
+            done = self.run_command([MPIEXEC, "-n", "1", *common, "a", ":", "-n", "2", *common, name])
+            if name == "copy":
+                self.assertEqual(done.returncode, 0, done.stderr)
+                continue
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertRegex(done.stderr, "sparsewire: the data of ranks 1 and 2 differ from those of rank 0 .*: give every rank the same")
+            self.assertEqual(self.metrics(), [])
+
+    def test_transport_mpi_without_mpirun_is_said(self):
+        if not MPIEXEC:
+            self.skipTest("no mpirun")
+        done = self.run_train(*SMALL, "--steps", "3", "--transport", "mpi", "-q")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, r"\Asparsewire: --transport mpi: this is the only process, so one worker trains alone; .*mpirun -n N .*\n\Z")
+        self.refuses(*SMALL, "--steps", "3", "--transport", "mpi", "--workers", "4", says="start it with 'mpirun -n 4 sparsewire train")
+        done = self.run_train(*SMALL, "--steps", "3", "--transport", "mpi", "--workers", "1", "-q")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     def test_without_transport_mpi_under_mpirun(self):
         if not MPIEXEC:
             self.skipTest("no mpirun")
-        done = subprocess.run([MPIEXEC, "-n", "2", PROGRAM, "train", *SMALL], cwd=self.folder, capture_output=True, text=True)
+        done = self.run_command([MPIEXEC, "-n", "2", PROGRAM, "train", *SMALL])
         self.assertEqual(done.returncode, 2)
         self.assertIn("add --transport mpi", done.stderr)
 
@@ -429,7 +458,7 @@ class Options(Case):
         for columns in (30, 200):
             ours, theirs = os.openpty()
             fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-            done = subprocess.run(self.command(*SMALL, *THREADS, "--steps", "40"), cwd=self.folder, stdout=subprocess.PIPE, stderr=theirs)
+            done = self.run_train(*SMALL, *THREADS, "--steps", "40", stderr=theirs)
             os.close(theirs)
             shown = b""
             try:
@@ -443,7 +472,13 @@ class Options(Case):
             self.assertTrue(bars)
             self.assertLess(max(map(len, bars)), columns)
             if columns == 200:
-                self.assertRegex(bars[-1], r"#{24}\] step 40/40  loss .* steps/s  1/[\d.]+ of dense, .* saved")
+                self.assertRegex(bars[-1], r"#{24}\] step 40/40  batch loss .* steps/s  1/[\d.]+ of dense \(.* less per worker\)")
+
+    def test_a_sparsifier_that_saves_nothing_is_said(self):
+        for exchange, sparsifier, is_said in (("dense", "topk:k=3", True), ("dense", "dense", False), ("sharded", "topk:k=3", False)):
+            done = self.run_train(*SMALL[:2], *THREADS, "--steps", "2", "--exchange", exchange, "--sparsifier", sparsifier)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(f"--sparsifier {sparsifier} saves no bytes" in done.stderr, is_said, done.stderr)
 
     def test_diverge(self):
         self.refuses("--problem", "downlink_toy", "--lr", "1e9", code=1, says="diverged in step ")
@@ -454,7 +489,7 @@ class Options(Case):
     def test_quiet_leaves_only_results(self):
         done = self.run_train(*SMALL, "--steps", "3", "-q")
         self.assertEqual(done.stderr, "")
-        self.assertRegex(done.stdout, r"\Astep 3: loss .*, test loss .*, accuracy .*\n4 workers sent [\d,]+ bytes up and got [\d,]+ down\nweights [0-9a-f]{8}\n\Z")
+        self.assertRegex(done.stdout, r"\Astep 3: test loss .*, accuracy .* \(loss of the last batches .*\)\n4 workers sent [\d,]+ bytes up and received [\d,]+ down\nCRC-32C of the weights: [0-9a-f]{8}\n\Z")
         done = self.run_train(*SMALL, "--steps", "3")
         self.assertRegex(done.stderr, r"\Aproblem=mlp:\S+ workers=4 .*\nstep 3/3 .*\n\Z")
         self.assertEqual(json.loads(self.run_train(*SMALL, "--steps", "3", "--json", "-").stdout)["step"], 3)
@@ -471,7 +506,7 @@ class Compare(Case):
         self.assertEqual([row["method"] for row in report["methods"]], self.NAMES)
         self.assertEqual(json.loads((self.folder / "compare-out/summary.json").read_text()), report)
         self.assertEqual(report["ratio"], 0.05)
-        self.assertIn("equal for all methods", done.stdout)
+        self.assertIn("the same for all methods", done.stdout)
         rows = dict(zip(self.NAMES, report["methods"]))
         self.assertAlmostEqual(rows["dense"]["ratio_to_dense"], 1, places=2)
         self.assertEqual(rows["dense"]["total_error"], 0)

@@ -1,4 +1,4 @@
-// The sub-commands, one file each. A command adds itself to the program; CLI11 calls it when it is chosen.
+// The sub-commands, one file each. Each adds itself to the program; CLI11 calls the one that the user chose.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -17,7 +17,7 @@ void add_train(CLI::App& program);
 inline constexpr int kFailed = 1;
 inline constexpr int kWrongUsage = 2;
 
-// Thrown where the message is printed by somebody else.
+// Ends this process without a message, since another one prints it.
 class SilentFailure {
  public:
   explicit SilentFailure(int exit_code) : exit_code_(exit_code) {}

@@ -1,9 +1,8 @@
-// sparsewire compare: the same training with every method, and what each of them cost.
+// sparsewire compare: the same training with every method, and what each of them costs.
 #include <fmt/core.h>
 
 #include <chrono>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -14,8 +13,10 @@
 #include "commands.h"
 #include "core/number.h"
 #include "core/spec.h"
-#include "files/replace.h"
+#include "files/folder.h"
 #include "options.h"
+#include "progress.h"
+#include "settings.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/transport.h"
 #include "sparsewire/worker.h"
@@ -24,7 +25,6 @@
 #include "train/problem.h"
 #include "train/run_or_fail.h"
 #include "train/stop.h"
-#include "training.h"
 
 namespace sparsewire::cli {
 namespace {
@@ -33,7 +33,7 @@ using train::TrainConfig;
 
 struct Method {
   std::string_view name;
-  std::string_view sparsifier;  // "{}" is the ratio
+  std::string_view sparsifier;  // "{}" stands for the ratio
   std::string_view downlink;
 };
 
@@ -57,10 +57,10 @@ struct Row {
   TrainConfig config;
   train::Result result;
   double seconds = 0;
-  std::string failure;  // why there is no result
+  std::string failure;  // why there is no result; empty if there is one
 };
 
-// A small network on data it draws itself: half a minute on two cores.
+// A small network on synthetic data: half a minute on two cores.
 TrainConfig default_config() {
   TrainConfig config;
   config.workers = 8;
@@ -104,7 +104,7 @@ TrainConfig config_for(const Method& method, TrainConfig config, const Options& 
   return config;
 }
 
-// Before the first one runs: what is wrong with the last shall not show minutes later.
+// Before the first method runs: an error in the last one should not show minutes later.
 void check_methods(const std::vector<Method>& methods, const TrainConfig& config, const Options& options,
                    const Layout& layout) {
   for (const Method& method : methods) {
@@ -113,7 +113,7 @@ void check_methods(const std::vector<Method>& methods, const TrainConfig& config
       train::check(one);
       run_on_threads(1, [&](Transport& transport) { Worker worker(train::worker_config(one), layout, transport); });
     } catch (const UsageError& error) {
-      throw UsageError(fmt::format("{}: {}; --methods leaves methods out", method.name, error.what()));
+      throw UsageError(fmt::format("{}: {}; to leave a method out, use --methods", method.name, error.what()));
     }
   }
 }
@@ -142,9 +142,9 @@ Row run_method(const Method& method, const TrainConfig& config, train::Problem& 
         deadline_of(config));
   } catch (const train::SharedError& error) {
     if (error.is_usage()) throw UsageError(error.what());
-    row.failure = error.what();  // a method that diverges here is a result too
+    row.failure = error.what();  // that a method diverges is a result too
   }
-  if (row.failure.empty() && !row.result.finished) throw std::runtime_error("stopped, as asked to");
+  if (row.failure.empty() && !row.result.finished) throw std::runtime_error("stopped by a signal");
   row.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return row;
 }
@@ -153,7 +153,7 @@ double bytes_moved(const Row& row) {
   return static_cast<double>(row.result.totals.bytes_up + row.result.totals.bytes_down);
 }
 
-// What all workers move in dense all-reduces of f32, both ways.
+// What all workers send and receive in dense all-reduces of f32.
 double dense_bytes(const TrainConfig& config, std::uint64_t dim) {
   return 2 * static_cast<double>(config.workers - 1) * static_cast<double>(dim * sizeof(float)) *
          static_cast<double>(config.steps);
@@ -177,7 +177,7 @@ Json row_json(const Row& row, std::string_view metric, double dense) {
   json["bytes_served"] = totals.bytes_served;
   json["ratio_to_dense"] = dense > 0 ? Json(bytes_moved(row) / dense) : Json(nullptr);
   json["total_error"] = totals.total_error;
-  json["weights_crc32c"] = hex(row.result.weights_crc32c);
+  json["weights_crc32c"] = fmt::format("{:08x}", row.result.weights_crc32c);
   return json;
 }
 
@@ -199,16 +199,9 @@ std::string header(std::string_view metric) {
                             "seconds");
 }
 
-// Makes sure of the folder before the first method runs.
-void make_folder(const std::string& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) throw std::runtime_error(fmt::format("cannot write '{}': {}", folder, error.message()));
-}
-
 void compare(const Options& options) {
   ignore_broken_outputs();
-  check_alone("compare has its workers as threads, start it without mpirun");
+  check_alone("compare runs its workers as threads, so start it without mpirun");
   TrainConfig config = default_config();
   options.given.apply(config);
   if (config.workers == 0) config.workers = default_config().workers;
@@ -217,13 +210,13 @@ void compare(const Options& options) {
   const auto problem = train::make_problem(
       config.problem, {.workers = static_cast<int>(config.workers), .seed = config.seed, .data = config.data});
   check_methods(methods, config, options, problem->layout());
-  make_folder(options.out);
+  files::make_folder(options.out);
   if (!config.json.empty()) check_place(config.json);
 
   const double dense = dense_bytes(config, problem->layout().dim());
   std::string text = fmt::format(
-      "{}: {} weights, {} workers, {} steps, ratio {}, {} at learning rate {}; equal for all methods, tuned for "
-      "none\n\n",
+      "{}: {} weights, {} workers, {} steps, ratio {}, {}, learning rate {}\n"
+      "The settings are the same for all methods and tuned for none.\n\n",
       config.problem, grouped(problem->layout().dim()), config.workers, config.steps, options.ratio, config.optimiser,
       config.lr);
   text += header(problem->metric());
@@ -239,7 +232,11 @@ void compare(const Options& options) {
   Json common = train::to_json(config);
   for (const char* key : {"sparsifier", "downlink", "metrics"}) common.erase(key);
   const Json summary{{"config", common}, {"ratio", ratio}, {"methods", rows}};
-  text += fmt::format("\nmetrics of every step: {}/\n", options.out);
+  text += fmt::format(
+      "\nBytes are those of all workers; 'of dense' compares them with a dense exchange.\n"
+      "Total error: ||memory||^2 summed over the steps, a mean over the workers.\n"
+      "Metrics of every step: {}/\n",
+      options.out);
 
   Report(options.out + "/summary.json", summary, "").commit();
   Report report(config.json.empty() ? std::nullopt : std::optional(config.json), summary, text);
@@ -250,19 +247,23 @@ void compare(const Options& options) {
 }  // namespace
 
 void add_compare(CLI::App& program) {
-  CLI::App* const command = program.add_subcommand("compare", "The same training with every method, side by side");
+  CLI::App* const command =
+      program.add_subcommand("compare", "Run the same training with every method and compare them");
   command->footer(
-      "Every method has the same problem, seed, learning rate and steps.\n"
+      "Every method has the same problem, seed, learning rate and number of steps.\n"
+      "regtopk judges only those entries differently from topk that the worker sent in\n"
+      "the last step. If few are sent, these are rarely large again, and both choose\n"
+      "the same entries.\n"
       "Examples:\n"
       "  sparsewire compare\n"
-      "  sparsewire compare --ratio 0.001 --methods dense,topk,topk_both_ways --steps 2000 --json result.json");
+      "  sparsewire compare --ratio 0.001 --methods dense,topk --steps 2000");
   const auto options = std::make_shared<Options>();
   const auto add = [&](const char* name, std::string& value, const char* type, const char* help) {
     command->add_option(name, value, help)->type_name(type)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   };
-  add("--ratio", options->ratio, "X", "Of the entries that travel (default 0.01)");
-  add("--methods", options->methods, "NAMES", "Some of them, with commas between (default: all)");
-  add("--out", options->out, "DIR", "Where metrics and summary.json go (default compare-out)");
+  add("--ratio", options->ratio, "X", "Share of the entries that are sent (default 0.01)");
+  add("--methods", options->methods, "NAMES", "Methods to run, separated by commas (default: all)");
+  add("--out", options->out, "DIR", "Folder for metrics and summary.json (default compare-out)");
   add_settings(*command, default_config(),
                {"sparsifier", "downlink", "downlink_codec", "checkpoint_dir", "checkpoint_every", "keep", "resume",
                 "metrics", "transport"},

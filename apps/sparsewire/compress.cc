@@ -1,13 +1,12 @@
-// sparsewire compress: one step of a worker's uplink on files. Adds a gradient to the memory, moves the entries worth
-// sending into a frame, and keeps the rest for the next step.
+// sparsewire compress: one step of a worker's uplink, on files. Adds a gradient to the memory, moves the entries worth
+// sending into a frame, and keeps the rest in the memory for the next step.
 //
-// Nothing may be lost: whatever can fail happens before the first file changes, and then the frame comes first. Where
-// the machine stops between the two, the entries of the frame are still in the memory too.
+// No entry may be lost. So everything that can fail is done before the first file changes, and the frame changes first:
+// if the machine stops just after that, the entries of the frame are still in the memory as well.
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <limits>
 #include <memory>
@@ -17,9 +16,11 @@
 
 #include "commands.h"
 #include "files/input.h"
+#include "files/lock.h"
 #include "files/npy.h"
 #include "files/replace.h"
 #include "frame.h"
+#include "message.h"
 #include "options.h"
 #include "sparsewire/codec.h"
 #include "sparsewire/errors.h"
@@ -44,7 +45,7 @@ struct Options {
   std::optional<float> lr;
 };
 
-// Whether there is one to go on from. Throws UsageError for what cannot be replaced by a file.
+// Whether the file exists, so that the step continues from it. Throws UsageError for a path that is not a regular file.
 bool exists(const std::string& path, const char* option) {
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
@@ -53,6 +54,19 @@ bool exists(const std::string& path, const char* option) {
   if (files::is_standard_output(path)) throw UsageError(fmt::format("{} '{}' is the standard output", option, path));
   if (is_regular_file(status)) return true;
   throw UsageError(fmt::format("{} '{}' is not a file", option, path));
+}
+
+// Another compress on the same memory or state at the same time would lose what one of the two leaves there. Throws
+// UsageError.
+std::unique_ptr<files::FileLock> lock(const std::optional<std::string>& path, const char* option) {
+  if (!path) return nullptr;
+  exists(*path, option);  // a device is refused before a lock is made beside it
+  auto taken = std::make_unique<files::FileLock>(*path);
+  if (!taken->is_taken()) return taken;
+  throw UsageError(
+      fmt::format("{} '{}' is in use by another 'sparsewire compress': wait for it to end, or give each its "
+                  "own file",
+                  option, *path));
 }
 
 SifterContext context_of(const Options& options, std::size_t dim) {
@@ -75,11 +89,11 @@ void load_state(const std::string& path, const std::optional<std::uint64_t>& ste
     throw UsageError(fmt::format("'{}': {}", path, error.what()));
   }
   if (step && *step != sifter.step()) {
-    throw UsageError(fmt::format("--step {}: the state '{}' is at step {}", *step, path, sifter.step()));
+    throw UsageError(fmt::format("--step {}, but the state '{}' is at step {}", *step, path, sifter.step()));
   }
 }
 
-// Into the sifter; or, if a state was loaded, only to see that it is the same.
+// Loads the memory into the sifter. If a state was loaded, which contains the memory, both must be the same.
 void load_memory(const std::string& path, const std::optional<std::string>& state, Sifter& sifter) {
   const files::Array array = files::read_npy(path);
   if (array.type != NumberType::f32) throw UsageError(fmt::format("'{}' is float16; a memory is float32", path));
@@ -93,31 +107,31 @@ void load_memory(const std::string& path, const std::optional<std::string>& stat
     throw UsageError(fmt::format("the memory '{}' holds {} at index {}", path, *bad, bad - numbers.begin()));
   }
   if (state && !std::equal(numbers.begin(), numbers.end(), sifter.memory().begin())) {
-    throw UsageError(
-        fmt::format("the memory '{}' is not that of the state '{}': one was changed, or a step ended between the two; "
-                    "remove the memory to go on from the state",
-                    path, *state));
+    throw UsageError(fmt::format(
+        "the memory '{}' differs from the one in the state '{}': one of them was changed, or an earlier step "
+        "was interrupted between the two; to continue from the state, remove the memory",
+        path, *state));
   }
   std::copy(numbers.begin(), numbers.end(), sifter.memory().begin());
 }
 
-// A memory does not know how many steps it has seen. What depends on that would take every step for the first.
+// A memory file does not say how many steps were done. A sparsifier that depends on it would take every step for the
+// first one.
 void warn_of_first_step(const Options& options) {
   if (!options.memory || options.state || options.step) return;
   const std::string name = options.sparsifier.substr(0, options.sparsifier.find(':'));
   const bool counts = name == "randomk" || name == "rtopk" || options.sparsifier.find("warmup_") != std::string::npos;
   if (!counts) return;
-  std::fprintf(stderr, "sparsewire: '%s' depends on the number of the step, and without --step or --state that is 0\n",
-               options.sparsifier.c_str());
+  complain(fmt::format("'{}' depends on the number of the step, which is 0 unless --step N or --state FILE is given",
+                       options.sparsifier));
 }
 
-// A sifter where the last call left off.
+// A sifter that continues where the last call stopped.
 Sifter make_sifter(const Options& options, std::size_t dim) {
   Sifter sifter(options.sparsifier, options.feedback, context_of(options, dim));
   if (!sifter.is_all_in_memory() && !options.state) {
     throw UsageError(
-        fmt::format("'{}' with feedback '{}' remembers more than the memory from step to step: "
-                    "it needs --state FILE",
+        fmt::format("'{}' with feedback '{}' keeps more than the memory from step to step: it needs --state FILE",
                     options.sparsifier, options.feedback));
   }
   std::optional<std::string> state;
@@ -133,16 +147,16 @@ Sifter make_sifter(const Options& options, std::size_t dim) {
 
 float learning_rate(const Options& options) {
   if (options.lr && !parse_feedback(options.feedback).scale_by_lr) {
-    throw UsageError(fmt::format("--lr counts with --feedback ef:scale=lr only, not with '{}'", options.feedback));
+    throw UsageError(fmt::format("--lr needs --feedback ef:scale=lr; with '{}' it has no effect", options.feedback));
   }
   return options.lr.value_or(1.0F);
 }
 
-// "kept 25,000 of 25,000,000 entries in 135,940 bytes: 43.5 bits an entry, 736 times smaller than f32"
+// "kept 25,000 of 25,000,000 entries in 135,940 bytes: 43.5 bits per entry, 736 times smaller than f32"
 std::string summary(const FrameInfo& info) {
   std::string line = fmt::format("kept {} of {} entries in {} bytes", grouped(info.count), grouped(info.dim),
                                  grouped(info.frame_bytes));
-  if (info.count > 0) line += fmt::format(": {:.1f} bits an entry", FrameSizes(info).bits_per_entry);
+  if (info.count > 0) line += fmt::format(": {:.1f} bits per entry", FrameSizes(info).bits_per_entry);
   const double times = static_cast<double>(sizeof(float) * info.dim) / static_cast<double>(info.frame_bytes);
   if (times > 1) line += fmt::format(", {:.{}f} times smaller than f32", times, times < 100 ? 1 : 0);
   return line + '\n';
@@ -159,6 +173,8 @@ void compress(const Options& options) {
                   {"--json", options.json}});
   const float lr = learning_rate(options);
   Codec codec(options.codec);
+  const auto state_lock = lock(options.state, "--state");
+  const auto memory_lock = lock(options.memory, "--memory");
   const files::Array gradient = files::read_npy(input);
   Sifter sifter = make_sifter(options, gradient.size);
   const std::uint64_t step = sifter.step();
@@ -195,7 +211,7 @@ void compress(const Options& options) {
   files::Replacement frame_file(output);
   frame_file.write(frame);
 
-  frame_file.prepare();  // a pipe or a device has the frame now
+  frame_file.prepare();  // a pipe or a device has received the frame now
   report.print();
   frame_file.commit();
   if (state_file) state_file->commit();
@@ -208,14 +224,16 @@ void compress(const Options& options) {
 
 void add_compress(CLI::App& program) {
   CLI::App* const command =
-      program.add_subcommand("compress", "A gradient into a frame; what is not sent waits in the memory");
+      program.add_subcommand("compress", "Encode the largest entries of a gradient as a frame, and keep the rest");
   command->footer(
-      "The frame is in place before the memory and the state change; on an error nothing changes.\n"
+      "The frame is written before the memory and the state change; on an error no\n"
+      "file changes.\n"
       "Examples:\n"
-      "  sparsewire compress gradient.npy --sparsifier topk:ratio=0.001 --memory memory.npy -o out.swf\n"
-      "  sparsewire compress gradient.npy --sparsifier topk:ratio=0.01 --codec auto:values=bf16 -o out.swf\n"
-      "  sparsewire compress gradient.npy --sparsifier randomk:ratio=0.01 --codec seed --step 7 --seed 1 -o out.swf\n"
-      "  sparsewire compress gradient.npy --sparsifier threshold:ratio=0.001 --state state.sws -o out.swf");
+      "  sparsewire compress g.npy --sparsifier topk:ratio=0.01 --memory m.npy -o g.swf\n"
+      "  sparsewire compress g.npy --sparsifier topk:k=99 --codec auto:values=bf16 -o -\n"
+      "  sparsewire compress g.npy --sparsifier randomk:ratio=0.01 --codec seed \\\n"
+      "    --step 7 --seed 1 -o g.swf\n"
+      "  sparsewire compress g.npy --sparsifier threshold:ratio=0.01 --state s -o g.swf");
   const auto options = std::make_shared<Options>();
   Options& o = *options;
   const auto add = [&](const char* name, auto& value, const char* type, const char* help) {
@@ -224,16 +242,18 @@ void add_compress(CLI::App& program) {
   constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
   constexpr auto kMostRanks = std::uint64_t{std::numeric_limits<int>::max()};
   add("IN.npy", o.gradient, "", "The gradient: float32 or float16, any shape; - is standard input")->required();
-  add("--sparsifier", o.sparsifier, "SPEC", "Which entries travel; see 'sparsewire list'")->required();
+  add("--sparsifier", o.sparsifier, "SPEC", "Which entries are sent; 'sparsewire list' shows all")->required();
   add("-o,--output", o.output, "OUT.swf", "The frame; - is standard output")->required();
-  add("--codec", o.codec, "SPEC", "How they travel (default auto: the shortest, values in f32)");
-  add("--feedback", o.feedback, "SPEC", "What happens to the rest: ef (default), none or momentum");
-  add("--memory", o.memory, "MEM.npy", "What was not sent yet, float32; made of zeros where it is missing");
-  add("--state", o.state, "FILE", "All that later steps depend on; begun anew where it is missing");
-  add_integer(*command, "--step", o.step, 0, kMost, "The number of this step (default: the state's, or 0)");
-  add_integer(*command, "--seed", o.seed, 0, kMost, "Of random draws (default 0)");
-  add_integer(*command, "--rank", o.rank, 0, kMostRanks - 1, "Of this worker (default 0)");
-  add_integer(*command, "--ranks", o.ranks, 1, kMostRanks, "Number of workers (default: rank + 1)");
+  add("--codec", o.codec, "SPEC", "How they are encoded (default auto: the shortest code, values in f32)");
+  add("--feedback", o.feedback, "SPEC",
+      "What happens to entries that are not sent: ef (default; kept for later), none or momentum");
+  add("--memory", o.memory, "MEM.npy",
+      "The error memory: what was not sent yet, float32; starts at zero if the file does not exist");
+  add("--state", o.state, "FILE", "Everything that later steps depend on; starts at step 0 if the file does not exist");
+  add_integer(*command, "--step", o.step, 0, kMost, "Number of this step (default: that of the state, or 0)");
+  add_integer(*command, "--seed", o.seed, 0, kMost, "Random seed (default 0)");
+  add_integer(*command, "--rank", o.rank, 0, kMostRanks - 1, "Number of this worker (default 0)");
+  add_integer(*command, "--ranks", o.ranks, 1, kMostRanks, "How many workers there are (default: rank + 1)");
   add_float(*command, "--lr", o.lr, "Learning rate, for --feedback ef:scale=lr (default 1)");
   add_json(*command, o.json);
   command->callback([options] { compress(*options); });

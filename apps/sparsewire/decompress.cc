@@ -1,4 +1,4 @@
-// sparsewire decompress: a frame as the vector it stands for, or as its entries.
+// sparsewire decompress: a frame back into a dense vector, or into its entries.
 #include <fmt/core.h>
 
 #include <array>
@@ -25,7 +25,7 @@ struct Options {
   std::optional<std::string> json;
 };
 
-// Entry by entry into the file: a frame of 40 bytes may stand for 2^32 numbers, and they must not cost memory.
+// Written entry by entry: a frame of 40 bytes may stand for 2^32 numbers, which must not be held in memory.
 void write_dense(const SparseVector& vector, files::Replacement& file) {
   files::write_npy_header(file, "<f4", std::array{vector.dim});
   std::uint64_t next = 0;
@@ -57,14 +57,15 @@ void decompress(const Options& options) {
   const std::string indices_path = stem_of(output) + ".indices.npy";
   const std::string values_path = stem_of(output) + ".values.npy";
   if (options.sparse) {
-    if (files::is_standard_output(output)) throw UsageError("--sparse writes two files: --output must name them");
+    if (files::is_standard_output(output))
+      throw UsageError("--sparse writes two files: give --output a name, not standard output");
     check_distinct(
         {{"the frame", path}, {"the indices", indices_path}, {"the values", values_path}, {"--json", options.json}});
   } else {
     check_distinct({{"the frame", path}, {"--output", output}, {"--json", options.json}});
   }
 
-  const files::Bytes frame = files::read_file(path);
+  const files::Bytes frame = read_frame(path);
   SparseVector vector;
   check_frame(decode(frame.span(), vector), path);
   FrameInfo info;
@@ -105,19 +106,21 @@ void decompress(const Options& options) {
 }  // namespace
 
 void add_decompress(CLI::App& program) {
-  CLI::App* const command = program.add_subcommand("decompress", "A frame back into a .npy file");
+  CLI::App* const command = program.add_subcommand("decompress", "Decode a frame into a .npy file");
   command->footer(
       "Examples:\n"
       "  sparsewire decompress out.swf -o out.npy\n"
-      "  sparsewire decompress out.swf -o out.npy --sparse     (writes out.indices.npy and out.values.npy)");
+      "  sparsewire decompress out.swf -o out.npy --sparse\n"
+      "    (writes out.indices.npy and out.values.npy)");
   const auto options = std::make_shared<Options>();
-  command->add_option("FRAME", options->frame, "A frame that compress wrote; - is standard input")
+  command->add_option("FRAME", options->frame, "A frame, as compress writes it; - is standard input")
       ->required()
       ->type_name("");
-  command->add_option("-o,--output", options->output, "The vector, float32, one dimension; - is standard output")
+  command->add_option("-o,--output", options->output, "The vector: float32, one dimension; - is standard output")
       ->required()
       ->type_name("OUT.npy");
-  command->add_flag("--sparse", options->sparse, "Write its entries instead: OUT.indices.npy and OUT.values.npy");
+  command->add_flag("--sparse", options->sparse,
+                    "Write only the entries of the frame, to OUT.indices.npy and OUT.values.npy");
   add_json(*command, options->json);
   command->callback([options] { decompress(*options); });
 }

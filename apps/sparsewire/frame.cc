@@ -2,9 +2,37 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <cstring>
+
 #include "sparsewire/errors.h"
 
 namespace sparsewire::cli {
+namespace {
+
+// docs/wire_format.md: a magic, a version, three bytes, dim:u64, count:u64; after the entries a checksum of 4 bytes.
+constexpr std::size_t kSmallestFrame = 28;
+constexpr std::size_t kDimAt = 8;
+constexpr std::uint64_t kMostDim = 0xFFFFFFFF;
+
+// More bytes than any encoder writes for this many entries: values take up to 5 bytes each, indices up to 8, and the
+// longest list of units 8 each.
+std::uint64_t longest_frame(std::uint64_t dim) { return 1024 + 24 * std::min(dim, kMostDim); }
+
+}  // namespace
+
+files::Bytes read_frame(const std::string& path) {
+  files::Input input(path);
+  files::Bytes bytes = input.read(kSmallestFrame);
+  FrameInfo info;
+  const DecodeStatus status = inspect(bytes.span(), info);
+  if (status == DecodeStatus::not_a_frame || status == DecodeStatus::unknown_version) check_frame(status, path);
+  if (bytes.size < kSmallestFrame) return bytes;
+  std::uint64_t dim = 0;
+  std::memcpy(&dim, bytes.storage.data() + kDimAt, sizeof dim);
+  input.read_until(longest_frame(dim), bytes);
+  return bytes;
+}
 
 void check_frame(DecodeStatus status, const std::string& path) {
   if (status != DecodeStatus::ok) throw UsageError(fmt::format("cannot read '{}': {}", path, describe(status)));

@@ -1,11 +1,10 @@
-// sparsewire inspect: the fields of a frame, where its bits go, and how far that is from the best possible.
+// sparsewire inspect: the fields of a frame, the sizes of its parts, and how close they are to the entropy bound.
 #include <fmt/core.h>
 
 #include <memory>
 #include <string>
 
 #include "commands.h"
-#include "files/input.h"
 #include "frame.h"
 #include "options.h"
 #include "sparsewire/codec.h"
@@ -20,25 +19,25 @@ struct Options {
 
 std::string row(std::string_view field, const std::string& value) { return fmt::format("{:<16} {}\n", field, value); }
 
-// How the indices compare with a code that is best for random ones. `seed` and `runs` can be better than that.
+// How the indices compare with the best code for random indices. `seed` and `runs` can need less than that.
 std::string distance_text(const FrameSizes& sizes) {
   const double bound = sizes.entropy_bound_index_bits;
-  if (bound == 0) return "none needed";
+  if (bound == 0) return "no indices are needed";
   const double percent = 100 * (sizes.index_bits_per_entry / bound - 1);
-  return fmt::format("{:.3f} bits an entry if they were random; the indices take {:.2f} % {}", bound,
+  return fmt::format("{:.3f} bits per entry for random indices; these take {:.2f} % {}", bound,
                      percent < 0 ? -percent : percent, percent < 0 ? "less" : "more");
 }
 
 std::string table(const FrameInfo& info) {
   const FrameSizes sizes(info);
-  const double density = info.dim == 0 ? 0 : 100 * static_cast<double>(info.count) / static_cast<double>(info.dim);
+  const double percent = info.dim == 0 ? 0 : 100 * static_cast<double>(info.count) / static_cast<double>(info.dim);
   const auto section = [](std::size_t bytes, double bits) {
-    return fmt::format("{} bytes, {:.3f} bits an entry", grouped(bytes), bits);
+    return fmt::format("{} bytes, {:.3f} bits per entry", grouped(bytes), bits);
   };
   return row("version", std::to_string(info.version)) +  //
          row("codec", info.codec) +                      //
          row("dim", grouped(info.dim)) +                 //
-         row("kept", fmt::format("{} ({:.4g} %)", grouped(info.count), density)) +
+         row("kept", fmt::format("{} ({:.4g} %)", grouped(info.count), percent)) +
          row("frame", section(info.frame_bytes, sizes.bits_per_entry)) +
          row("  indices", section(info.index_bytes, sizes.index_bits_per_entry)) +
          row("  values", section(info.value_bytes, sizes.value_bits_per_entry)) +
@@ -49,7 +48,7 @@ std::string table(const FrameInfo& info) {
 void inspect_file(const Options& options) {
   const std::string path = input_path(options.frame);
   check_distinct({{"the frame", path}, {"--json", options.json}});
-  const files::Bytes frame = files::read_file(path);
+  const files::Bytes frame = read_frame(path);
   FrameInfo info;
   check_frame(inspect(frame.span(), info), path);
   Json json = frame_json(info);
@@ -62,10 +61,10 @@ void inspect_file(const Options& options) {
 }  // namespace
 
 void add_inspect(CLI::App& program) {
-  CLI::App* const command = program.add_subcommand("inspect", "The fields of a frame, and where its bits go");
+  CLI::App* const command = program.add_subcommand("inspect", "Show the fields of a frame and the sizes of its parts");
   command->footer("Examples:\n  sparsewire inspect out.swf\n  sparsewire inspect out.swf --json -");
   const auto options = std::make_shared<Options>();
-  command->add_option("FRAME", options->frame, "A frame that compress wrote; - is standard input")
+  command->add_option("FRAME", options->frame, "A frame, as compress writes it; - is standard input")
       ->required()
       ->type_name("");
   add_json(*command, options->json);

@@ -1,4 +1,4 @@
-// sparsewire list: what there is to choose from, with an example each.
+// sparsewire list: all sparsifiers, codecs, exchanges, problems, optimisers and schedules, with an example of each.
 #include <fmt/core.h>
 
 #include <memory>
@@ -18,36 +18,54 @@
 namespace sparsewire::cli {
 namespace {
 
-// Everything of one kind, for people and as JSON. The names of the columns are the keys.
+// Everything of one kind, as text and as JSON. The titles of the columns are the keys.
 struct Choices {
   std::string text;
   Json rows = Json::array();
 };
 
+// Notes: what the tables are too narrow for.
+constexpr const char* kSparsifierNotes =
+    "  ratio: the share of the entries that are sent. threshold:ratio=X chooses as\n"
+    "  topk:ratio=X for 1/X steps to measure lambda; from then on lambda is constant,\n"
+    "  and the share may drift.\n"
+    "  regtopk judges only those entries differently from topk that were sent in the\n"
+    "  last step. If few are sent, it mostly chooses the same entries as topk.\n";
+constexpr const char* kExchangeNotes =
+    "  dense moves whole vectors: with a sparsifier such as topk only the chosen\n"
+    "  entries are not zero, but no bytes are saved.\n";
+constexpr const char* kProblemNotes =
+    "  logreg: density=X is the share of entries that are not zero (synthetic data);\n"
+    "  split=true gives worker n of N the rows n, n+N, n+2N, ...; otherwise every\n"
+    "  worker draws from all rows. With L = sigma_max(A)^2/(4*samples), the smoothness\n"
+    "  of the loss, l2 is L/10000 unless given, and 1/(L + l2) is a good learning rate.\n";
+
 template <class Infos>
-Choices choices(std::string_view title, const char* summary, const Infos& infos) {
+Choices choices(std::string_view title, const char* summary, const Infos& infos, const char* notes = "") {
   Choices all;
   all.text = fmt::format("{:<12} {:<55} {}\n", title, summary, "example");
   for (const auto& info : infos) {
     all.text += fmt::format("{:<12} {:<55} {}\n", info.name, info.summary, info.example);
     all.rows.push_back({{"name", info.name}, {summary, info.summary}, {"example", info.example}});
   }
+  all.text += notes;
   return all;
 }
 
 }  // namespace
 
 void add_list(CLI::App& program) {
-  CLI::App* const command = program.add_subcommand("list", "What there is to choose from, with an example each");
+  CLI::App* const command =
+      program.add_subcommand("list", "List sparsifiers, codecs, exchanges, problems, optimisers and schedules");
   command->footer("Examples:\n  sparsewire list\n  sparsewire list --json choices.json");
   const auto json_path = std::make_shared<std::optional<std::string>>();
   add_json(*command, *json_path);
   command->callback([json_path] {
-    const Choices sparse = choices("sparsifier", "keeps", sparsifiers());
+    const Choices sparse = choices("sparsifier", "keeps", sparsifiers(), kSparsifierNotes);
     const Choices codec = choices("codec", "how", codecs());
     const Choices value = choices("values", "what", value_formats());
-    const Choices exchange = choices("exchange", "moves", exchange_choices());
-    const Choices problem = choices("problem", "is", train::problems());
+    const Choices exchange = choices("exchange", "moves", exchange_choices(), kExchangeNotes);
+    const Choices problem = choices("problem", "is", train::problems(), kProblemNotes);
     const Choices optimiser = choices("optimiser", "does", train::optimisers());
     const Choices schedule = choices("schedule", "gives", train::schedules());
     const Json json{{"sparsifiers", sparse.rows}, {"codecs", codec.rows},     {"value_formats", value.rows},

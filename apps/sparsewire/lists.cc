@@ -13,13 +13,13 @@ namespace {
 double read_number(const std::string& name, const std::string& given, const Range& range) {
   const auto number = parse_number<double>(given);
   if (number && range.holds(*number)) return *number;
-  throw CLI::ValidationError(name, fmt::format("{} is not a number in {}", given, range.text()));
+  throw CLI::ValidationError(name, fmt::format("'{}' is not a number in {}", given, range.text()));
 }
 
 std::uint64_t read_integer(const std::string& name, const std::string& given, std::uint64_t min, std::uint64_t max) {
   const auto number = parse_number<std::uint64_t>(given);
   if (!number || *number < min || *number > max) {
-    throw CLI::ValidationError(name, fmt::format("{} is not a whole number in [{}, {}]", given, min, max));
+    throw CLI::ValidationError(name, fmt::format("'{}' is not a whole number in [{}, {}]", given, min, max));
   }
   return *number;
 }

@@ -1,4 +1,4 @@
-// Options that are numbers or lists of them: 0.4,0.5,0.6.
+// Options that are numbers or lists of numbers: 0.4,0.5,0.6.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -13,7 +13,7 @@ namespace sparsewire::cli {
 
 void add_number(CLI::App& command, const std::string& name, std::optional<double>& value, Range range,
                 const std::string& help);
-// Both sort what is given and drop what is there twice.
+// Both sort the numbers and remove duplicates.
 void add_numbers(CLI::App& command, const std::string& name, std::optional<std::vector<double>>& values, Range range,
                  const std::string& help);
 void add_integers(CLI::App& command, const std::string& name, std::optional<std::vector<std::uint64_t>>& values,

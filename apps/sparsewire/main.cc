@@ -7,62 +7,103 @@
 #include <cstdio>
 #include <exception>
 #include <iostream>
+#include <memory>
 #include <new>
 #include <stdexcept>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "commands.h"
-#include "files/replace.h"
+#include "files/unfinished.h"
+#include "help.h"
+#include "message.h"
 #include "sparsewire/errors.h"
 
 namespace {
 
+using sparsewire::cli::complain;
 using sparsewire::cli::kFailed;
 using sparsewire::cli::kWrongUsage;
+using sparsewire::cli::nearest;
 
-// Ctrl-C leaves nothing half-written behind, and ends the program as it would have without this.
+// Ctrl-C leaves no temporary files behind, and ends the program as it would have without this.
 void tidy_up(int signal) {
   sparsewire::files::remove_unfinished();
   std::signal(signal, SIG_DFL);
   std::raise(signal);
 }
 
-// Not fmt::print, which throws if standard error is closed.
-int complain(const char* what, int exit_code) {
-  std::fprintf(stderr, "sparsewire: %s\n", what);
-  return exit_code;
+std::string advice(const std::string& command) {
+  return fmt::format("Try 'sparsewire {}--help'.", command.empty() ? "" : command + " ");
+}
+
+// "--json" for "--json=x".
+std::string name_of(const std::string& argument) { return argument.substr(0, argument.find('=')); }
+
+std::vector<std::string> long_options(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+// What is wrong with arguments that no option took; empty if all were taken. CLI11 lists them all, options and values,
+// from last to first; or says that something is missing which was only mistyped.
+std::string unknown_argument(const CLI::App& command) {
+  const std::vector<std::string> left = command.remaining();
+  if (left.empty()) return {};
+  const auto option =
+      std::find_if(left.begin(), left.end(), [](const std::string& one) { return one.starts_with('-'); });
+  if (option == left.end()) return fmt::format("unexpected argument '{}'", left.front());
+  const std::string given = name_of(*option);
+  const std::string meant = given.starts_with("--") ? nearest(given, long_options(command)) : "";
+  return fmt::format("unknown option {}{}", given, meant.empty() ? "" : fmt::format("; did you mean {}?", meant));
+}
+
+// CLI11 would only say that a sub-command is required.
+void refuse_first(const CLI::App& program, const std::string& first) {
+  std::vector<std::string> names = long_options(program);
+  for (const CLI::App* command : program.get_subcommands({})) names.push_back(command->get_name());
+  const std::string meant = nearest(first, names);
+  complain(fmt::format("there is no {} '{}'{}", first.starts_with('-') ? "option" : "command", first,
+                       meant.empty() ? "" : fmt::format("; did you mean '{}'?", meant)),
+           advice(""));
 }
 
 int run(int argc, char** argv) {
   CLI::App program("Data-parallel training that sends 0.1 % to 1 % of every gradient.", "sparsewire");
+  program.formatter(std::make_shared<sparsewire::cli::WrappedHelp>());  // before the commands, which inherit it
   program.set_version_flag("--version", SPARSEWIRE_VERSION);
   program.require_subcommand(1);
-  program.failure_message([](const CLI::App* app, const CLI::Error& error) {
-    const auto chosen = app->get_subcommands();
-    return fmt::format("sparsewire: {}\nTry 'sparsewire {}--help'.\n", error.what(),
-                       chosen.empty() ? "" : chosen.front()->get_name() + " ");
-  });
   for (auto* const add : {sparsewire::cli::add_compare, sparsewire::cli::add_compress, sparsewire::cli::add_decompress,
                           sparsewire::cli::add_inspect, sparsewire::cli::add_list, sparsewire::cli::add_reproduce,
                           sparsewire::cli::add_train}) {
     add(program);
   }
-  // CLI11 would only say that a sub-command is required.
-  const std::string_view first = argc > 1 ? argv[1] : "--help";
+  if (argc == 1) {
+    complain("no command was given", advice(""));
+    return kWrongUsage;
+  }
+  const std::string first = argv[1];
   const auto commands = program.get_subcommands([](const CLI::App*) { return true; });
-  const bool known =
+  const bool is_known =
       first == "-h" || first == "--help" || first == "--version" ||
       std::any_of(commands.begin(), commands.end(), [&](auto* command) { return command->get_name() == first; });
-  if (!known) {
-    return complain(fmt::format("there is no {} '{}'\nTry 'sparsewire --help'.",
-                                first.starts_with('-') ? "option" : "command", first)
-                        .c_str(),
-                    kWrongUsage);
+  if (!is_known) {
+    refuse_first(program, first);
+    return kWrongUsage;
   }
   try {
     program.parse(argc, argv);
+  } catch (const CLI::Success& asked) {  // --help and --version
+    program.exit(asked);
   } catch (const CLI::ParseError& error) {
-    if (program.exit(error) != 0) return kWrongUsage;  // --help and --version arrive here too
+    const auto chosen = program.get_subcommands();
+    const std::string unknown = chosen.empty() ? "" : unknown_argument(*chosen.front());
+    complain(unknown.empty() ? error.what() : unknown, advice(chosen.empty() ? "" : chosen.front()->get_name()));
+    return kWrongUsage;
   }
   std::cout.flush();
   if (std::fflush(stdout) != 0 || !std::cout) throw std::runtime_error("cannot write standard output");
@@ -78,12 +119,14 @@ int main(int argc, char** argv) {
   try {
     return run(argc, argv);
   } catch (const sparsewire::UsageError& error) {
-    return complain(error.what(), kWrongUsage);
+    complain(error.what());
+    return kWrongUsage;
   } catch (const sparsewire::cli::SilentFailure& failure) {
     return failure.exit_code();
   } catch (const std::bad_alloc&) {
-    return complain("out of memory", kFailed);
+    complain("out of memory");
   } catch (const std::exception& error) {
-    return complain(error.what(), kFailed);
+    complain(error.what());
   }
+  return kFailed;
 }

@@ -26,15 +26,15 @@ std::optional<Number> parse(const std::string& given, Number min, Number max) {
 }  // namespace
 
 void add_json(CLI::App& command, std::optional<std::string>& path) {
-  command.add_option("--json", path, "Also write a report to FILE; - is standard output, without the text")
-      ->type_name("FILE");
+  command.add_option("--json", path, "Also write a report to FILE; - prints it instead of the text")->type_name("FILE");
 }
 
 void add_integer(CLI::App& command, const std::string& name, std::optional<std::uint64_t>& value, std::uint64_t min,
                  std::uint64_t max, const std::string& help) {
   const auto read = [&value, name, min, max](const std::string& given) {
     value = parse(given, min, max);
-    if (!value) throw CLI::ValidationError(name, fmt::format("{} is not a whole number in [{}, {}]", given, min, max));
+    if (!value)
+      throw CLI::ValidationError(name, fmt::format("'{}' is not a whole number in [{}, {}]", given, min, max));
   };
   command.add_option_function<std::string>(name, read, help)->type_name("N");
 }
@@ -43,7 +43,7 @@ void add_float(CLI::App& command, const std::string& name, std::optional<float>&
   const auto read = [&value, name](const std::string& given) {
     constexpr float kLargest = std::numeric_limits<float>::max();
     value = parse(given, -kLargest, kLargest);
-    if (!value) throw CLI::ValidationError(name, fmt::format("{} is not a finite number", given));
+    if (!value) throw CLI::ValidationError(name, fmt::format("'{}' is not a finite number", given));
   };
   command.add_option_function<std::string>(name, read, help)->type_name("X");
 }

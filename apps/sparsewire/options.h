@@ -1,4 +1,4 @@
-// What the sub-commands have in common: options that are read alike, and reports that are written alike.
+// What the sub-commands have in common: options that they read, and reports that they write, in the same way.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -15,8 +15,8 @@ namespace sparsewire::cli {
 
 using Json = nlohmann::ordered_json;
 
-// CLI11 fills an option in when the program parses, which is after the command was added; so all of them are given by
-// reference to something that lives as long as the command.
+// CLI11 sets an option when it parses the command line, which is after the command was added. So `path` and `value`
+// must live as long as the command.
 void add_json(CLI::App& command, std::optional<std::string>& path);
 // CLI11 itself would read 010 as 8.
 void add_integer(CLI::App& command, const std::string& name, std::optional<std::uint64_t>& value, std::uint64_t min,
@@ -34,18 +34,18 @@ struct NamedFile {
 // Throws UsageError if two of them are the same file: one would overwrite the other.
 void check_distinct(std::initializer_list<NamedFile> files);
 
-// Throws if a report cannot be written there, which is better known before hours of work. A pipe is not opened: its
+// Throws if a report cannot be written there: better now than after hours of work. A pipe is not opened, since its
 // reader would take that for the whole report.
 void check_place(const std::optional<std::string>& json_path);
 
-// What a command has to say: a text for people, and JSON for the file of --json, or instead of the text.
+// The result of a command: a text for people, and JSON for --json FILE, or instead of the text with --json -.
 class Report {
  public:
-  // The JSON is written, but not in place: what fails, fails here.
+  // The JSON is written to a temporary file: what can fail, fails here.
   Report(const std::optional<std::string>& json_path, const Json& json, std::string text);
-  // Comes before anything is changed: a standard output that cannot be written is an error like any other.
+  // To be called before any file is changed: a standard output that cannot be written is an error like any other.
   void print() const;
-  // Puts the file in its place.
+  // Renames the temporary file.
   void commit();
 
  private:
@@ -53,8 +53,8 @@ class Report {
   std::unique_ptr<files::Replacement> file_;
 };
 
-// A reader that leaves, or a file beyond the limit, becomes an error of the write: to be reported, with the files aside
-// tidied up.
+// Makes a closed pipe, or a file that grows beyond the limit, an error of the write instead of a signal. So it is
+// reported, and temporary files are removed.
 void ignore_broken_outputs();
 
 // 25000000 as 25,000,000.

@@ -1,12 +1,15 @@
-// What people see while a training runs.
+#include "progress.h"
+
 #include <fmt/core.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
-#include "training.h"
+#include "message.h"
+#include "settings.h"
 
 namespace sparsewire::cli {
 namespace {
@@ -21,10 +24,32 @@ std::string bar(std::uint64_t done, std::uint64_t all) {
   return '[' + std::string(filled, '#') + std::string(kBarWidth - filled, '.') + ']';
 }
 
-// Of the terminal: a line that wraps could not be written over.
+// Width of the terminal: a line that wraps could not be written over.
 std::size_t columns() {
   winsize size{};
   return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
+}
+
+// 1234567 as "1.2 MB".
+std::string in_units(double bytes) {
+  constexpr std::string_view kUnits[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+  std::size_t unit = 0;
+  while (bytes >= 1000 && unit + 1 < std::size(kUnits)) {
+    bytes /= 1000;
+    ++unit;
+  }
+  return fmt::format("{:.{}f} {}", bytes, unit == 0 || bytes >= 100 ? 0 : 1, kUnits[unit]);
+}
+
+// "topk" of "topk:ratio=0.01".
+std::string name_of(const std::string& spec) { return spec.substr(0, spec.find(':')); }
+
+// "1/8.6 of dense (546 kB less per worker)": bytes compared with a dense exchange.
+std::string savings(double moved, double dense) {
+  constexpr double kSame = 0.02;
+  if (std::abs(moved / dense - 1) < kSame) return "as many bytes as dense";
+  if (moved > dense) return fmt::format("{:.1f} times dense", moved / dense);
+  return fmt::format("1/{:.1f} of dense ({} less per worker)", dense / moved, in_units(dense - moved));
 }
 
 }  // namespace
@@ -32,27 +57,32 @@ std::size_t columns() {
 Progress::Progress(const train::TrainConfig& config, std::string_view title)
     : config_(config), title_(title), is_terminal_(::isatty(STDERR_FILENO) == 1), shown_(began_) {}
 
-Progress::~Progress() { clear_bar(); }
+Progress::~Progress() { end_bar(); }
 
-// Steps, loss, what was evaluated; then what the exchange costs a worker.
+// Steps, loss of the last batches and of an evaluation; then speed and bytes.
 std::string Progress::line(const train::StepReport& report) const {
-  std::string text = fmt::format("{}step {}/{}  loss {:.5g}", title_, report.step, config_.steps, report.loss);
+  std::string text = fmt::format("{}step {}/{}  batch loss {:.5g}", title_, report.step, config_.steps, report.loss);
   if (report.evaluation) {
     text += fmt::format("  test loss {:.5g}", report.evaluation->loss);
     if (!report.metric.empty()) text += fmt::format("  {} {:.4g}", report.metric, report.evaluation->metric);
   }
   const double seconds = std::chrono::duration<double>(Clock::now() - began_).count();
   if (seconds > 0) text += fmt::format("  {:.3g} steps/s", static_cast<double>(steps_) / seconds);
-  if (dense_ > 0 && moved_ > 0) {
-    text += fmt::format("  1/{:.1f} of dense, {} saved for each", dense_ / moved_,
-                        in_units(std::max(0.0, dense_ - moved_)));
-  }
+  if (dense_ > 0 && moved_ > 0) text += "  " + savings(moved_, dense_);
   return text;
 }
 
-// Once everything given has turned out to be right.
+// Not before all options have turned out to be right.
 void Progress::show_config() {
-  if (!config_.quiet && title_.empty() && !is_config_shown_) std::fprintf(stderr, "%s\n", one_line(config_).c_str());
+  if (!config_.quiet && title_.empty() && !is_config_shown_) {
+    std::fprintf(stderr, "%s\n", printable(one_line(config_)).c_str());
+    if (name_of(config_.exchange) == "dense" && name_of(config_.sparsifier) != "dense") {
+      complain(
+          fmt::format("--exchange dense moves whole vectors, so --sparsifier {} saves no bytes; for training without "
+                      "compression add --sparsifier dense",
+                      config_.sparsifier));
+    }
+  }
   is_config_shown_ = true;
 }
 
@@ -60,7 +90,7 @@ void Progress::on_step(const train::StepReport& report) {
   if (config_.quiet) return;
   show_config();
   ++steps_;
-  // A server moves what all its workers do, and nothing of its own.
+  // With `server`, rank 0 sends nothing as a worker; as the server it moves what all workers do.
   const auto workers = static_cast<double>(config_.workers);
   const StepStats& stats = report.stats;
   moved_ += std::max(static_cast<double>(stats.bytes_up + stats.bytes_down),
@@ -73,7 +103,7 @@ void Progress::on_step(const train::StepReport& report) {
     if (now - shown_ < kBetweenBars && !is_last) return;
     const std::string text = bar(report.step, config_.steps) + ' ' + line(report);
     std::fprintf(stderr, "\r\x1b[K%s", text.substr(0, columns() - 1).c_str());
-    bar_shown_ = true;
+    is_bar_shown_ = true;
   } else {
     if (now - shown_ < (report.evaluation ? kBetweenEvaluations : kBetweenLines) && !is_last) return;
     std::fprintf(stderr, "%s\n", line(report).c_str());
@@ -84,13 +114,13 @@ void Progress::on_step(const train::StepReport& report) {
 
 void Progress::log(const std::string& message) {
   show_config();
-  clear_bar();
-  std::fprintf(stderr, "sparsewire: %s\n", message.c_str());
+  end_bar();
+  complain(message);
 }
 
-void Progress::clear_bar() {
-  if (bar_shown_) std::fprintf(stderr, "\n");
-  bar_shown_ = false;
+void Progress::end_bar() {
+  if (is_bar_shown_) std::fprintf(stderr, "\n");
+  is_bar_shown_ = false;
 }
 
 }  // namespace sparsewire::cli

@@ -1,4 +1,4 @@
-// sparsewire reproduce: a published experiment again, and whether its claim holds here.
+// sparsewire reproduce: runs a published experiment again, and says whether its claim holds here.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -91,7 +91,7 @@ std::string joined(const std::vector<std::string>& names) {
   return all;
 }
 
-// The first option that was given and that it does not take.
+// Throws UsageError for the first option that was given and that the experiment does not take.
 void check_options(const Reproduction& reproduction, const reproduce::Options& given) {
   const auto refuse_unless_taken = [&](const char* option, bool is_given) {
     if (!is_given || reproduction.takes(option)) return;
@@ -108,7 +108,7 @@ void check_options(const Reproduction& reproduction, const reproduce::Options& g
   refuse_unless_taken("data", given.data.has_value());
 }
 
-// A line on standard error that is written over, if somebody looks at it.
+// On a terminal, a line on standard error that is overwritten.
 class ProgressLine {
  public:
   explicit ProgressLine(std::string_view name) : name_(name), shown_(isatty(STDERR_FILENO) == 1) {}
@@ -152,12 +152,12 @@ std::string all_names() {
 }
 
 void run(Command& command) {
-  if (command.quick && command.full) throw UsageError("--quick and --full exclude each other");
+  if (command.quick && command.full) throw UsageError("--quick and --full cannot be combined");
   if (command.list) {
-    if (!command.name.empty()) throw UsageError("--list and a NAME exclude each other");
+    if (!command.name.empty()) throw UsageError("--list and a NAME cannot be combined");
     return list(command);
   }
-  if (command.name.empty()) throw UsageError("NAME is missing; there are " + all_names());
+  if (command.name.empty()) throw UsageError("NAME is missing; the experiments are " + all_names());
   const Reproduction& reproduction = reproduce::find_reproduction(command.name);
   check_options(reproduction, command.options);
   check_distinct({{"--data", command.options.data}, {"--json", command.json}});
@@ -174,32 +174,33 @@ void run(Command& command) {
 
 void add_options(CLI::App& app, Command& command) {
   reproduce::Options& options = command.options;
-  app.add_option("NAME", command.name, "Which; --list shows them all")->type_name("");
-  app.add_flag("--list", command.list, "What there is, with the claims and the options of each");
-  app.add_flag("--quick", command.quick, "Seconds, with the same verdict");
-  app.add_flag("--full", command.full, "The size of the paper");
-  add_integers(app, "--at", options.at, 0, kMostRounds, "Steps to show");
+  app.add_option("NAME", command.name, "Name of the experiment; --list shows all")->type_name("");
+  app.add_flag("--list", command.list, "List all experiments, with their claims and options");
+  app.add_flag("--quick", command.quick, "A small version that takes seconds and has the same verdict");
+  app.add_flag("--full", command.full, "As large as in the paper");
+  add_integers(app, "--at", options.at, 0, kMostRounds, "Steps to show in the table");
   add_numbers(app, "--ratio", options.ratio, {.min = 0, .max = 1, .above_min = true},
-              "Shares of entries that are sent");
-  add_number(app, "--mu", options.mu, {.min = 0, .max = 1e30, .above_min = true}, "RegTop-k's mu");
-  add_integer(app, "--rounds", options.rounds, 1, kMostRounds, "Rounds of training, or repetitions");
-  // The last seed must be a number too.
-  add_integer(app, "--seed", options.seed, 0, std::numeric_limits<std::uint64_t>::max() - kMostSeeds, "The first seed");
-  add_integer(app, "--seeds", options.seeds, 1, kMostSeeds, "How many seeds");
+              "Shares of the entries that are sent");
+  add_number(app, "--mu", options.mu, {.min = 0, .max = 1e30, .above_min = true}, "Parameter mu of RegTop-k");
+  add_integer(app, "--rounds", options.rounds, 1, kMostRounds, "Number of training rounds, or of repetitions");
+  // So that the last seed does not overflow.
+  add_integer(app, "--seed", options.seed, 0, std::numeric_limits<std::uint64_t>::max() - kMostSeeds,
+              "First random seed");
+  add_integer(app, "--seeds", options.seeds, 1, kMostSeeds, "Number of seeds");
   add_number(app, "--gap", options.gap, {.min = 0, .max = 1, .above_min = true, .below_max = true},
-             "The share of the first distance to the optimum's loss that counts as arrived");
-  app.add_option("--data", options.data, "A LIBSVM file with two labels; without it the data are synthetic")
-      ->type_name("FILE");
+             "Where to stop: the share of the initial gap to the optimal loss, (f - f*)/(f0 - f*)");
+  app.add_option("--data", options.data, "LIBSVM file with two labels (default: synthetic data)")->type_name("FILE");
   add_json(app, command.json);
 }
 
 }  // namespace
 
 void add_reproduce(CLI::App& program) {
-  CLI::App* const app =
-      program.add_subcommand("reproduce", "A published experiment: its claim, what was measured, holds or not");
+  CLI::App* const app = program.add_subcommand("reproduce", "Run a published experiment again and check its claim");
   app->footer(
-      "Examples:\n  sparsewire reproduce --list\n  sparsewire reproduce regtopk-toy --at 0,1,2,10,99\n"
+      "Examples:\n"
+      "  sparsewire reproduce --list\n"
+      "  sparsewire reproduce regtopk-toy --at 0,1,2,10,99\n"
       "  sparsewire reproduce downlink-toy --quick --json downlink.json");
   const auto command = std::make_shared<Command>();
   add_options(*app, *command);

@@ -1,15 +1,17 @@
-// sparsewire train: one training, by threads of this process or by the processes that mpirun started.
+// sparsewire train: one training, on threads of this process or on the processes that mpirun started.
 #include <fmt/core.h>
 
 #include <chrono>
-#include <cstdio>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
 
 #include "commands.h"
+#include "message.h"
 #include "options.h"
+#include "progress.h"
+#include "settings.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/transport.h"
 #include "train/config.h"
@@ -17,7 +19,6 @@
 #include "train/problem.h"
 #include "train/run_or_fail.h"
 #include "train/stop.h"
-#include "training.h"
 
 namespace sparsewire::cli {
 namespace {
@@ -35,7 +36,7 @@ std::unique_ptr<train::Problem> problem_of(const TrainConfig& config) {
                              {.workers = static_cast<int>(config.workers), .seed = config.seed, .data = config.data});
 }
 
-// Hours later would be too late.
+// At the start: after hours of training it would be too late.
 void check_outputs(const TrainConfig& config, const std::optional<std::string>& config_file) {
   check_distinct({{"--config", config_file},
                   {"--data", path_of(config.data)},
@@ -53,17 +54,17 @@ Json result_json(const TrainConfig& config, const train::Result& result, std::st
   json["bytes_served"] = result.totals.bytes_served;
   json["total_error"] = result.totals.total_error;
   json["seconds"] = seconds;
-  json["weights_crc32c"] = hex(result.weights_crc32c);
+  json["weights_crc32c"] = fmt::format("{:08x}", result.weights_crc32c);
   return json;
 }
 
 std::string result_text(const TrainConfig& config, const train::Result& result, std::string_view metric) {
-  std::string text =
-      fmt::format("step {}: loss {:.6g}, test loss {:.6g}", result.step, result.totals.loss, result.evaluation->loss);
+  std::string text = fmt::format("step {}: test loss {:.6g}", result.step, result.evaluation->loss);
   if (!metric.empty()) text += fmt::format(", {} {:.6g}", metric, result.evaluation->metric);
-  text += fmt::format("\n{} workers sent {} bytes up and got {} down\n", config.workers,
+  text += fmt::format(" (loss of the last batches {:.6g})", result.totals.loss);
+  text += fmt::format("\n{} workers sent {} bytes up and received {} down\n", config.workers,
                       grouped(result.totals.bytes_up), grouped(result.totals.bytes_down));
-  return text + fmt::format("weights {}\n", hex(result.weights_crc32c));
+  return text + fmt::format("CRC-32C of the weights: {:08x}\n", result.weights_crc32c);
 }
 
 struct Outcome {
@@ -71,14 +72,14 @@ struct Outcome {
   double seconds = 0;
 };
 
-// What rank 0 has to say at the end.
+// What rank 0 prints at the end.
 void conclude(const TrainConfig& config, const Outcome& outcome, std::string_view metric) {
   const train::Result& result = outcome.result;
   if (!result.finished) {
     throw std::runtime_error(fmt::format(
-        "stopped after step {} of {}, as asked to; {}", result.step, config.steps,
-        result.checkpoint ? fmt::format("to go on from '{}', add --resume to the same command", *result.checkpoint)
-                          : "without --checkpoint-dir there is nothing to go on from"));
+        "stopped by a signal after step {} of {}; {}", result.step, config.steps,
+        result.checkpoint ? fmt::format("to continue from '{}', add --resume to the same command", *result.checkpoint)
+                          : "without --checkpoint-dir there is no checkpoint to continue from"));
   }
   Report report(path_of(config.json), result_json(config, result, metric, outcome.seconds),
                 result_text(config, result, metric));
@@ -116,14 +117,28 @@ void train_on_threads(TrainConfig config) {
   conclude(config, outcome, problem->metric());
 }
 
-// Every process makes the whole problem, and has one worker of it.
+// Who forgot mpirun should not train alone without knowing it.
+void check_number_of_processes(const TrainConfig& config, std::uint64_t processes) {
+  if (config.workers != 0 && config.workers != processes) {
+    throw UsageError(
+        fmt::format("--workers {} with --transport mpi, but {}: start it with 'mpirun -n {} sparsewire "
+                    "train ...', or leave --transport mpi out to train on threads",
+                    config.workers,
+                    processes == 1 ? "this is the only process" : fmt::format("mpirun started {} processes", processes),
+                    config.workers));
+  }
+  if (config.workers != 0 || processes != 1) return;
+  complain(
+      "--transport mpi: this is the only process, so one worker trains alone; to train with N workers, start it with "
+      "'mpirun -n N sparsewire train ...'");
+}
+
+// Every process makes the whole problem, and runs one worker of it.
 void train_on_mpi(TrainConfig config, Transport& transport) {
   const auto ranks = static_cast<std::uint64_t>(transport.size());
   std::unique_ptr<train::Problem> problem;
   train::run_or_fail_on_all(transport, [&] {
-    if (config.workers != 0 && config.workers != ranks) {
-      throw UsageError(fmt::format("--workers {}: mpirun started {}", config.workers, ranks));
-    }
+    check_number_of_processes(config, ranks);
     config.workers = ranks;
     problem = problem_of(config);
   });
@@ -133,7 +148,7 @@ void train_on_mpi(TrainConfig config, Transport& transport) {
     outcome = run_rank(config, *problem, transport);
   }
   if (transport.rank() == 0) conclude(config, outcome, problem->metric());
-  if (transport.rank() != 0 && !outcome.result.finished) throw SilentFailure(kFailed);  // rank 0 says it
+  if (transport.rank() != 0 && !outcome.result.finished) throw SilentFailure(kFailed);  // rank 0 prints it
 }
 
 void train_on_mpi(const TrainConfig& config) {
@@ -141,7 +156,7 @@ void train_on_mpi(const TrainConfig& config) {
   try {
     train_on_mpi(config, *transport);
   } catch (const train::SharedError& error) {
-    if (transport->rank() != 0) throw SilentFailure(error.is_usage() ? kWrongUsage : kFailed);  // rank 0 says it
+    if (transport->rank() != 0) throw SilentFailure(error.is_usage() ? kWrongUsage : kFailed);  // rank 0 prints it
     throw;
   }
 }
@@ -151,7 +166,7 @@ void train(const GivenSettings& given) {
   TrainConfig config;
   given.apply(config);
   train::check(config);
-  if (config.transport == "threads") check_alone("add --transport mpi");
+  if (config.transport == "threads") check_alone("add --transport mpi to train together");
   check_outputs(config, given.config_file);
   try {
     config.transport == "mpi" ? train_on_mpi(config) : train_on_threads(config);
@@ -164,19 +179,19 @@ void train(const GivenSettings& given) {
 }  // namespace
 
 void add_train(CLI::App& program) {
-  CLI::App* const command = program.add_subcommand("train", "Train a problem with many workers");
+  CLI::App* const command = program.add_subcommand("train", "Train a problem with several workers");
   command->footer(
-      "Ctrl-C, SIGTERM and SIGHUP stop after a step, with a checkpoint if there is a folder for them; --resume goes "
-      "on\n"
-      "bit for bit as if nothing had happened.\n"
+      "Ctrl-C, SIGTERM and SIGHUP stop the training after the current step, and write\n"
+      "a checkpoint if there is --checkpoint-dir. A resumed training ends with the same\n"
+      "bits as one that was never stopped.\n"
       "Examples:\n"
-      "  sparsewire train --workers 8 --sparsifier topk:ratio=0.01 --downlink topk:ratio=0.01 --steps 500\n"
+      "  sparsewire train --workers 8 --downlink topk:ratio=0.01 --steps 500\n"
       "  sparsewire train --checkpoint-dir run1 --metrics run1.jsonl --resume\n"
-      "  mpirun -n 4 sparsewire train --transport mpi --exchange allgather --json result.json");
+      "  mpirun -n 4 sparsewire train --transport mpi --json result.json");
   const auto given = std::make_shared<GivenSettings>();
   command
       ->add_option("--config", given->config_file,
-                   "A JSON file of options by their long names; the command line counts more")
+                   "Read options from a JSON file, {\"lr\": 0.1, ...}; those on the command line override them")
       ->type_name("FILE")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_settings(*command, TrainConfig{}, {}, *given);

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -16,7 +15,7 @@
 namespace sparsewire::files {
 namespace {
 
-constexpr std::uint64_t kFirstPiece = 65536;  // of a file whose size is not known: what a pipe holds
+constexpr std::uint64_t kFirstPiece = 65536;  // read at a time where the size is not known: what a pipe holds
 
 [[noreturn]] void fail(const std::string& path, int error) {
   throw UsageError(fmt::format("cannot read '{}': {}", path, std::generic_category().message(error)));
@@ -34,12 +33,19 @@ Input::~Input() { ::close(file_); }
 
 Bytes Input::read(std::uint64_t wanted) {
   Bytes bytes;
+  read_until(wanted, bytes);
+  return bytes;
+}
+
+void Input::read_until(std::uint64_t size, Bytes& bytes) {
+  const std::size_t before = bytes.size;
+  if (before >= size) return;
   // One more than expected: reading past the last byte shows that it was.
-  std::uint64_t room = std::min(wanted, std::max(expected_ + 1, kFirstPiece));
-  bytes.storage.reserve(room);
-  while (bytes.size < wanted) {
+  std::uint64_t room = before + std::min(size - before, std::max(expected_ + 1, kFirstPiece));
+  bytes.storage.reserve(room, before);
+  while (bytes.size < size) {
     if (bytes.size == room) {
-      room = std::min(wanted, 2 * room);
+      room = std::min(size, 2 * room);
       bytes.storage.reserve(room, bytes.size);
     }
     const ssize_t got = ::read(file_, bytes.storage.data() + bytes.size, room - bytes.size);
@@ -48,10 +54,9 @@ Bytes Input::read(std::uint64_t wanted) {
     if (got == 0) break;
     bytes.size += static_cast<std::size_t>(got);
   }
-  expected_ -= std::min<std::uint64_t>(expected_, bytes.size);
-  return bytes;
+  expected_ -= std::min<std::uint64_t>(expected_, bytes.size - before);
 }
 
-Bytes read_file(const std::string& path) { return Input(path).read(std::numeric_limits<std::uint64_t>::max()); }
+Bytes read_file(const std::string& path) { return Input(path).read(kNoLimit); }
 
 }  // namespace sparsewire::files

@@ -1,12 +1,13 @@
-// A file that somebody gives us: any kind that can be read to its end, also a pipe. What it announces is not believed:
-// memory is taken for bytes that have arrived.
+// A file that a user names: any kind that can be read to its end, also a pipe. What it announces about its size is not
+// believed: memory is taken for bytes that have arrived.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
-#include <vector>
+#include <string_view>
 
 #include "core/buffer.h"
 
@@ -18,7 +19,10 @@ struct Bytes {
   std::size_t size = 0;
 
   std::span<const std::byte> span() const noexcept { return {storage.data(), size}; }
+  std::string_view text() const noexcept { return {reinterpret_cast<const char*>(storage.data()), size}; }
 };
+
+inline constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
 
 class Input {
  public:
@@ -32,6 +36,9 @@ class Input {
 
   // The next bytes; fewer than `wanted` only where the file ends.
   Bytes read(std::uint64_t wanted);
+  // Appends to `bytes` until it has `size` bytes or the file ends. For a caller who looks at the beginning of a file
+  // first, since a pipe or a device may never end.
+  void read_until(std::uint64_t size, Bytes& bytes);
 
  private:
   std::string path_;
@@ -39,7 +46,7 @@ class Input {
   std::uint64_t expected_ = 0;  // bytes that are probably left, to take the memory for them at once
 };
 
-// The whole file.
+// The whole file. REQUIRES: it is known to end, as a regular file does.
 Bytes read_file(const std::string& path);
 
 }  // namespace sparsewire::files

@@ -18,8 +18,8 @@ static_assert(std::endian::native == std::endian::little, ".npy files are little
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr std::size_t kAlignment = 64;           // of the numbers in the file
-constexpr std::uint64_t kLongestHeader = 65536;  // numpy itself stops at 10,000 letters
-constexpr std::size_t kMostAxes = 64;            // of numpy 2
+constexpr std::uint64_t kLongestHeader = 65536;  // numpy itself refuses more than 10,000 characters
+constexpr std::size_t kMostAxes = 64;            // as in numpy 2
 
 struct Header {
   std::string descr;
@@ -27,12 +27,8 @@ struct Header {
   Shape shape;
 };
 
-std::string_view as_text(const Bytes& bytes) {
-  return {reinterpret_cast<const char*>(bytes.storage.data()), bytes.size};
-}
-
-// Reads "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }": as much of Python as numpy writes.
-// Each function returns nothing, or false, where something else stands.
+// Parses "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }": as much of Python's syntax as numpy writes.
+// Each function returns nothing, or false, if the text is something else.
 class HeaderText {
  public:
   explicit HeaderText(std::string_view left) : left_(left) {}
@@ -64,7 +60,7 @@ class HeaderText {
     return header.fortran_order || take("False");
   }
 
-  // A list stands for records; that is for the caller to refuse, by what it says.
+  // A list describes records, which the caller refuses.
   bool descr(std::string& to) {
     if (!take("[")) {
       auto name = quoted();
@@ -117,7 +113,7 @@ class HeaderText {
   std::string_view left_;
 };
 
-// One file on its way to an Array; every complaint names it.
+// Reads one file; every error names it.
 class Reader {
  public:
   explicit Reader(const std::string& path) : input_(path) {}
@@ -127,15 +123,17 @@ class Reader {
     Array array;
     array.type = type_of(header.descr);
     array.shape = header.shape;
-    if (array.shape.size() > kMostAxes) fail(fmt::format("has {} axes; numpy knows {}", array.shape.size(), kMostAxes));
+    if (array.shape.size() > kMostAxes)
+      fail(fmt::format("has {} axes; numpy allows {}", array.shape.size(), kMostAxes));
     check_order(header);
     const std::uint64_t item = array.type == NumberType::f32 ? 4 : 2;
     const std::uint64_t size = size_of(header.shape, std::numeric_limits<std::ptrdiff_t>::max() / item);
     array.bytes = input_.read(size * item);
     if (array.bytes.size != size * item) {
-      fail(fmt::format("is cut short: it holds {} of the {} bytes that it announces", array.bytes.size, size * item));
+      fail(fmt::format("is cut short: it has {} of the {} bytes that its header promises", array.bytes.size,
+                       size * item));
     }
-    if (input_.read(1).size != 0) fail(fmt::format("holds more than the {} numbers that it announces", size));
+    if (input_.read(1).size != 0) fail(fmt::format("has more than the {} numbers that its header promises", size));
     array.size = size;
     return array;
   }
@@ -143,9 +141,9 @@ class Reader {
  private:
   Header read_header() {
     const Bytes start = input_.read(kMagic.size() + 2);
-    const std::string_view magic = as_text(start).substr(0, kMagic.size());
-    if (magic.empty() || magic != kMagic.substr(0, magic.size())) fail("is no .npy file");
-    if (start.size < kMagic.size() + 2) fail("is cut short: its header is not all there");
+    const std::string_view magic = start.text().substr(0, kMagic.size());
+    if (magic.empty() || magic != kMagic.substr(0, magic.size())) fail("is not a .npy file");
+    if (start.size < kMagic.size() + 2) fail("is cut short: its header is incomplete");
     const int major = std::to_integer<int>(start.span()[kMagic.size()]);
     const int minor = std::to_integer<int>(start.span()[kMagic.size() + 1]);
     if (major < 1 || major > 3 || minor != 0)
@@ -157,11 +155,12 @@ class Reader {
     for (std::size_t i = 0; i < length_bytes.size; ++i) {
       length |= std::to_integer<std::uint64_t>(length_bytes.span()[i]) << (8 * i);
     }
-    if (length > kLongestHeader) fail(fmt::format("has a header of {} bytes; {} are the most", length, kLongestHeader));
+    if (length > kLongestHeader)
+      fail(fmt::format("has a header of {} bytes; at most {} are allowed", length, kLongestHeader));
     const Bytes letters = input_.read(length);
-    if (length_bytes.size < digits || letters.size < length) fail("is cut short: its header is not all there");
-    auto header = HeaderText(as_text(letters)).parse();
-    if (!header) fail("has a header that is not one of numpy's");
+    if (length_bytes.size < digits || letters.size < length) fail("is cut short: its header is incomplete");
+    auto header = HeaderText(letters.text()).parse();
+    if (!header) fail("has a header that numpy would not write");
     return std::move(*header);
   }
 
@@ -170,28 +169,28 @@ class Reader {
       if (descr == fmt::format("{}f4", order)) return NumberType::f32;
       if (descr == fmt::format("{}f2", order)) return NumberType::f16;
     }
-    fail(fmt::format("holds {}, not float32 ('<f4') or float16 ('<f2')", printable(descr)));
+    fail(fmt::format("has {}, not float32 ('<f4') or float16 ('<f2')", printable(descr)));
   }
 
-  // A foreign header may hold anything; an error is one line.
+  // A damaged header may hold any bytes; an error is one line.
   static std::string printable(const std::string& descr) {
     const bool is_plain = std::all_of(descr.begin(), descr.end(), [](char c) { return c > ' ' && c < '\x7f'; });
     if (descr == "records") return descr;
     return is_plain && descr.size() <= 32 ? "'" + descr + "'" : "numbers of another type";
   }
 
-  // Fortran's order is another one only where two axes are longer than 1.
+  // Fortran order differs from C order only if at least two axes are longer than 1.
   void check_order(const Header& header) const {
     if (!header.fortran_order || std::count(header.shape.begin(), header.shape.end(), 0U) > 0) return;
     if (std::count_if(header.shape.begin(), header.shape.end(), [](auto length) { return length > 1; }) <= 1) return;
-    fail("is in Fortran order; numpy.ascontiguousarray makes it C order");
+    fail("is in Fortran order: convert it with numpy.ascontiguousarray first");
   }
 
   std::uint64_t size_of(const Shape& shape, std::uint64_t most) const {
     if (std::count(shape.begin(), shape.end(), 0U) > 0) return 0;
     std::uint64_t size = 1;
     for (const std::uint64_t length : shape) {
-      if (length > most / size) fail("announces more numbers than any file holds");
+      if (length > most / size) fail("promises more numbers than any file can hold");
       size *= length;
     }
     return size;

@@ -1,6 +1,6 @@
-// NumPy's .npy files: a magic, a version, the text of a Python dictionary, the numbers.
+// NumPy's .npy files: a magic, a version, a Python dictionary as text, the numbers.
 //
-// numpy.lib.format describes them. Read: versions 1 to 3 with float32 or float16. Written: version 1.0, as numpy does.
+// numpy.lib.format describes them. Versions 1 to 3 with float32 or float16 are read; version 1.0 is written.
 #pragma once
 
 #include <cstddef>
@@ -30,11 +30,11 @@ struct Array {
   }
 };
 
-// Throws UsageError, one sentence with the name of the file: it cannot be read, is no .npy file, is cut short, holds
-// other numbers. COST: takes no more memory than the file has bytes (or a piece of 64 KiB), whatever its header says.
+// Throws UsageError, one sentence with the name of the file, if it cannot be read, is not a .npy file, is cut short or
+// has numbers of another type. COST: no more memory than the file has bytes (or 64 KiB), whatever its header says.
 Array read_npy(const std::string& path);
 
-// What stands before the numbers. `descr` is numpy's name of their type: "<f4".
+// Writes everything before the numbers. `descr` is numpy's name of their type: "<f4".
 void write_npy_header(Replacement& file, const std::string& descr, std::span<const std::uint64_t> shape);
 // REQUIRES: as many numbers as the shape has.
 void write_npy(Replacement& file, std::span<const float> numbers, std::span<const std::uint64_t> shape);

@@ -1,4 +1,5 @@
-// A file that is replaced whole or not at all: written aside, made durable, then renamed over the old one.
+// A file that is replaced whole or not at all: a temporary file beside it is written, made durable, and renamed over
+// it.
 //
 //   Replacement frame("out.swf");
 //   Replacement memory("memory.npy");
@@ -20,8 +21,9 @@
 
 namespace sparsewire::files {
 
-// All functions throw std::runtime_error, "cannot write 'x.npy': No space left on device"; whatever was not committed
-// by then is as it was, and nothing is left beside it.
+// All functions throw std::runtime_error, "cannot write 'x.npy': No space left on device". Then every file that was not
+// committed yet is unchanged, and no temporary file is left. After a signal, remove_unfinished() (files/unfinished.h)
+// does the same.
 class Replacement {
  public:
   // Follows symbolic links: the file that they lead to is replaced, and keeps its mode.
@@ -31,39 +33,36 @@ class Replacement {
   Replacement& operator=(const Replacement&) = delete;
 
   void write(std::span<const std::byte> bytes);
-  // So many zero bytes. COST: many of them take no disk, where the file system knows holes.
+  // Writes this many zero bytes. COST: long runs take no disk space where the file system knows holes.
   void skip(std::uint64_t zeros);
 
-  // Everything is on disk, under another name. Nothing can be written after it.
+  // Brings everything to disk, in the temporary file. Nothing can be written after it.
   void prepare();
-  // Prepares, if that is still to be done, and puts the file in its place.
+  // Prepares, unless that is done, and renames the temporary file over the target.
   void commit();
 
  private:
-  void open_aside();
+  void open_temporary();
   void flush();
   void write_through(std::span<const std::byte> bytes);
   [[noreturn]] void fail(int error) const;
 
   std::string path_;                // as given, for messages
   std::string target_;              // what the links lead to
-  std::string aside_;               // empty: the target is written itself, or it is done
+  std::string temporary_;           // empty: the target is written directly, or it is committed
   bool has_hole_at_end_ = false;    // to be made part of the file by its size
   int file_ = -1;                   // -1: prepared
   std::vector<std::byte> waiting_;  // small pieces, to be written together
 };
 
-// Makes what was added to a folder durable, as far as its file system can.
-void sync_folder(const std::string& folder);
-
-// Removes what lies aside of all Replacements that are under way: for a handler of SIGINT, in which it may be called.
-void remove_unfinished() noexcept;
+// What symbolic links lead to, whether it exists or not.
+std::string follow_links(const std::string& path);
 
 // Whether writing one would change the other: the same regular file, whatever it is called, or the same name of one
 // that is still to be made.
 bool is_same_file(const std::string& a, const std::string& b);
 
-// Whether the bytes would land where the program prints.
+// Whether what is written there would appear on standard output.
 bool is_standard_output(const std::string& path);
 
 }  // namespace sparsewire::files

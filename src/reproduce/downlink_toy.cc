@@ -1,4 +1,4 @@
-// Three workers that pull apart: what compressing the uplink, the downlink, or both does to where training ends.
+// Three workers with different minima: how compressing the uplink, the downlink, or both changes the final loss.
 //
 // Zou, De Sterck, Liu, Downlink compression improves TopK sparsification, 2022: K = Kd = 1 of 100 entries, lr 0.01,
 // 1000 steps, the mean of F over the last 200. Both memories hold lr*gradient.

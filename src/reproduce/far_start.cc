@@ -5,8 +5,8 @@
 namespace sparsewire::reproduce {
 namespace {
 
-// Features that lean to one side, as counts and indicators do: with a mean of 0 the learning rate 1/(L + l2) is so
-// large for single samples that not even dense training comes close to the optimum.
+// The mean is not 0, as for counts and indicators: with a mean of 0 the learning rate 1/(L + l2) is so large for single
+// samples that not even dense training comes close to the optimum.
 constexpr const char* kSynthetic = "logreg:dim=300,samples=2000,density=0.1,mean=3";
 
 }  // namespace

@@ -1,6 +1,7 @@
-// Logistic regression that starts far from its optimum: what the threshold's experiments are run on.
+// Logistic regression that starts far from its optimum: the setting of the experiments with thresholds.
 //
-// Sahu et al., 2021: 20 workers, one sample each a step, learning rate 1/(L + l2), start at x* + 1.
+// Sahu et al., 2021: 20 workers, one sample each per step, learning rate 1/(L + l2) with L the smoothness of the loss
+// (train/logreg.h), start at x* + 1.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +18,11 @@ namespace sparsewire::reproduce {
 struct FarStart {
   static constexpr int kWorkers = 20;
 
-  // `data`: a LIBSVM file; empty: synthetic data, 2000 samples of 300 features of which a tenth are not zero. Throws
+  // `data`: a LIBSVM file. Empty: synthetic data, 2000 samples with 300 features, a tenth of which are not zero. Throws
   // UsageError.
   FarStart(const std::string& data, std::uint64_t seed);
 
-  // Rounds of this sparsifier, with a memory of lr*gradient.
+  // Rounds with this sparsifier; the memory holds lr*gradient.
   Plan plan(const std::string& sparsifier, std::uint64_t rounds) const;
   // (f - f*)/(f0 - f*)
   double gap_at(std::span<const double> weights) const;

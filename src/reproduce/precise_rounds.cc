@@ -27,9 +27,9 @@ double score(const PrecisePlan& plan, double a, const PreciseWorker& worker, dou
   return std::abs(a) * std::tanh(std::abs(1 + delta) / plan.mu);
 }
 
-// One worker's part of a round: adds what it sends to `sum`. `total` is what all made of the last round.
-void take_part(const PrecisePlan& plan, const Vector& gradient, const Vector& total, PreciseWorker& worker,
-               Vector& sum) {
+// The round of one worker: adds what it sends to `sum`. `total` is the update of the last round.
+void send_entries(const PrecisePlan& plan, const Vector& gradient, const Vector& total, PreciseWorker& worker,
+                  Vector& sum) {
   const std::size_t dim = gradient.size();
   Vector scores(dim);
   for (std::size_t j = 0; j < dim; ++j) {
@@ -62,7 +62,7 @@ void run_precise(const PrecisePlan& plan, train::PreciseProblem& problem,
     std::fill(sum.begin(), sum.end(), 0.0);
     for (int worker = 0; worker < plan.workers; ++worker) {
       problem.gradient_at(worker, step, weights, gradient);
-      take_part(plan, gradient, total, workers[static_cast<std::size_t>(worker)], sum);
+      send_entries(plan, gradient, total, workers[static_cast<std::size_t>(worker)], sum);
     }
     std::swap(total, sum);
     for (std::size_t j = 0; j < dim; ++j) weights[j] -= plan.lr * total[j];

@@ -1,5 +1,5 @@
-// Rounds of Top-k and RegTop-k in double throughout, straight from the papers' formulas, on one thread: shows where a
-// method ends when floats do not stop it, and is a second opinion on the engine until they do.
+// Rounds of Top-k and RegTop-k entirely in double, written from the papers' formulas, on one thread. They show where a
+// method ends when the precision of float does not stop it, and check the real workers up to there.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct PrecisePlan {
   double lr = 0.01;
 };
 
-// Calls `look` before the first round and after each, with the number of rounds done and the weights.
+// Calls `on_round` before the first round and after each, with the number of rounds done and the weights.
 void run_precise(const PrecisePlan& plan, train::PreciseProblem& problem,
                  const std::function<void(std::uint64_t step, std::span<const double> weights)>& on_round);
 

@@ -1,10 +1,11 @@
-// Linear regression on workers whose data tell different stories: where Top-k and RegTop-k end, by the ratio.
+// Linear regression with data that differ from worker to worker: how close Top-k and RegTop-k come to the optimum, by
+// the ratio.
 //
 // Bereyhi, Liang, Boudreau, Afana, Regularized Top-k, 2025: 20 workers, 100 weights, lr 0.01, 2500 rounds, mu 4. Every
-// run is made twice: by the engine, whose memories and messages are floats and stop RegTop-k at about 10^-9, and in
-// double throughout, which shows that it would have gone on. Close to the optimum RegTop-k's ratios G/(w*s) are of
-// numbers that almost vanish, and now and then it jumps away and comes back: so what counts as reached is the smallest
-// distance of a run, and where it ends is shown beside it.
+// run is done twice: with the real workers, whose memories and messages are floats and stop RegTop-k at about 10^-9,
+// and entirely in double, where it gets further. Close to the optimum RegTop-k divides numbers that almost vanish, so
+// sometimes it jumps away and comes back. Therefore the smallest distance of a run decides whether the optimum was
+// reached; the distance at the end is shown beside it.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -93,7 +94,7 @@ Ends ends_of(const Method& method, train::Linreg& problem, double mu, std::uint6
   return ends;
 }
 
-// Nothing: the claim says nothing of it.
+// Whether the claim says that the method reaches the optimum; nothing if it does not say.
 std::optional<bool> should_arrive(const Method& method, std::size_t dim) {
   if (method.k(dim) == dim) return true;  // everything is sent
   if (!method.form || *method.form == "b") return false;
@@ -215,7 +216,8 @@ class Experiment {
   Result result_;
   Table table_{{"method", "ratio", "end", "worst end", "lowest", "end (double)", "lowest (double)", "arrived"}};
   double dense_floor_ = 0;
-  // Of form a where it has to arrive: how close it came on average at its worst ratio, and its worst end.
+  // For form a at ratios where it has to reach the optimum: the mean lowest distance at the worst ratio, and the worst
+  // end.
   double floor_ = -std::numeric_limits<double>::infinity();
   double worst_end_ = -std::numeric_limits<double>::infinity();
   std::string against_;

@@ -1,4 +1,4 @@
-// Two workers whose large entries cancel: Top-1 sends nothing else for a hundred steps, RegTop-1 learns in one.
+// Two workers whose large entries cancel: Top-1 sends only these for a hundred steps, RegTop-1 avoids them after one.
 //
 // Bereyhi, Liang, Boudreau, Afana, Regularized Top-k, 2025: d = 2, k = 1, lr 0.9, mu 1.
 #include <fmt/core.h>

@@ -1,4 +1,4 @@
-// A published experiment that anybody can run again: a claim, what was measured, and whether it holds here.
+// A published experiment that anybody can run again: its claim, what was measured, and whether the claim holds here.
 //
 // One file for each and one line in reproductions.def; `sparsewire reproduce`, its list and its tests walk the
 // registry.
@@ -15,10 +15,10 @@
 
 namespace sparsewire::reproduce {
 
-// quick: seconds, for tests, with the verdict of the others; full: the paper's size.
+// quick: takes seconds, for tests, with the same verdict as the others; full: as large as in the paper.
 enum class Size : std::uint8_t { quick, usual, full };
 
-// What a user may ask for; nothing: the experiment's own. Ranges were checked by who read them.
+// What a user may choose; nothing stands for the experiment's own value. The reader of the options checks ranges.
 struct Options {
   Size size = Size::usual;
   std::optional<std::vector<std::uint64_t>> at;  // steps, ascending
@@ -36,7 +36,7 @@ struct Options {
   }
 };
 
-// One number, and what it was measured for. What does not apply stays empty.
+// One number, and the setting in which it was measured. What does not apply stays empty.
 struct Measured {
   std::string method;
   std::optional<std::string> form = {};  // of RegTop-k: a, b
@@ -52,17 +52,17 @@ struct Measured {
   std::optional<std::uint64_t> seed = {};
   std::optional<std::uint64_t> step = {};
   std::string metric = {};
-  std::optional<double> value = {};  // nothing: it never came to that
+  std::optional<double> value = {};  // nothing: never reached
 };
 
 struct Result {
   bool holds = false;
   std::vector<Measured> measured;
   std::string table;    // for people
-  std::string verdict;  // one sentence: why it holds or does not
+  std::string verdict;  // one sentence: why the claim holds or not
 };
 
-// Called now and then, with how much is done of how much, in any unit.
+// Called from time to time: `done` of `of` parts are done.
 using Progress = std::function<void(std::size_t done, std::size_t of)>;
 
 struct Reproduction {
@@ -77,7 +77,7 @@ struct Reproduction {
 
 // Every reproduction there is.
 std::span<const Reproduction> reproductions() noexcept;
-// Throws UsageError, which names all.
+// Throws UsageError with all names if there is no such experiment.
 const Reproduction& find_reproduction(std::string_view name);
 
 }  // namespace sparsewire::reproduce

@@ -9,14 +9,14 @@
 namespace sparsewire::reproduce {
 namespace {
 
-struct Entry {
+struct RoundCost {
   double entries;
   double memory_norm2;
 };
 
-// One worker's part. Returns what it would put into the totals.
-std::vector<Entry> work(const Plan& plan, train::PreciseProblem& problem, Transport& transport,
-                        const std::function<void(const Round&)>& on_round) {
+// The rounds of one worker; returns what each of them cost it.
+std::vector<RoundCost> work(const Plan& plan, train::PreciseProblem& problem, Transport& transport,
+                            const std::function<void(const Round&)>& on_round) {
   const double factor = parse_feedback(plan.worker.feedback).scale_by_lr ? 1 : plan.lr;
   const auto lr = static_cast<float>(plan.lr);
   Worker worker(plan.worker, problem.layout(), transport);
@@ -24,7 +24,7 @@ std::vector<Entry> work(const Plan& plan, train::PreciseProblem& problem, Transp
   std::vector<double> precise(weights.size());
   std::vector<float> gradient(weights.size());
   std::vector<float> update(weights.size());
-  std::vector<Entry> book;
+  std::vector<RoundCost> costs;
 
   if (plan.start.empty()) {
     problem.initial_weights_at(weights);
@@ -36,11 +36,11 @@ std::vector<Entry> work(const Plan& plan, train::PreciseProblem& problem, Transp
     problem.gradient_at(transport.rank(), step, weights, precise);
     std::transform(precise.begin(), precise.end(), gradient.begin(), [](double g) { return static_cast<float>(g); });
     const StepStats& stats = worker.step(gradient, update, {.lr = lr});
-    book.push_back({static_cast<double>(stats.entries_sent), stats.memory_norm2});
+    costs.push_back({static_cast<double>(stats.entries_sent), stats.memory_norm2});
     for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= factor * static_cast<double>(update[i]);
     if (transport.rank() == 0) on_round({step + 1, weights});
   }
-  return book;
+  return costs;
 }
 
 }  // namespace
@@ -56,15 +56,15 @@ double RoundTotals::peak() const {
 }
 
 RoundTotals run(const Plan& plan, train::PreciseProblem& problem, const std::function<void(const Round&)>& on_round) {
-  std::vector<std::vector<Entry>> totals(static_cast<std::size_t>(plan.workers));
+  std::vector<std::vector<RoundCost>> by_worker(static_cast<std::size_t>(plan.workers));
   run_on_threads(plan.workers, [&](Transport& transport) {
-    totals[static_cast<std::size_t>(transport.rank())] = work(plan, problem, transport, on_round);
+    by_worker[static_cast<std::size_t>(transport.rank())] = work(plan, problem, transport, on_round);
   });
   RoundTotals all{plan.workers, std::vector<double>(plan.rounds), std::vector<double>(plan.rounds)};
-  for (const auto& book : totals) {
-    for (std::size_t i = 0; i < book.size(); ++i) {
-      all.entries[i] += book[i].entries;
-      all.memory_norm2[i] += book[i].memory_norm2 / plan.workers;
+  for (const auto& costs : by_worker) {
+    for (std::size_t i = 0; i < costs.size(); ++i) {
+      all.entries[i] += costs[i].entries;
+      all.memory_norm2[i] += costs[i].memory_norm2 / plan.workers;
     }
   }
   return all;

@@ -1,5 +1,5 @@
-// Rounds of training with the real engine and weights in double, so that an experiment sees what the method does and
-// not where float weights stop. What travels is float, as always.
+// Rounds of training with the real workers, but with weights in double: so an experiment shows the method, and not
+// where float weights stop. Gradients, memories and messages are float, as always.
 #pragma once
 
 #include <cstdint>
@@ -22,23 +22,23 @@ struct Plan {
   int workers = 1;
   std::uint64_t rounds = 0;
   double lr = 0.01;
-  std::vector<double> start = {};  // the first weights; empty: the problem's
+  std::vector<double> start = {};  // the initial weights; empty: those of the problem
 };
 
-// Of every round that was done.
+// One entry for every round.
 struct RoundTotals {
   int workers = 1;
-  std::vector<double> entries;       // sent by all workers together: whole numbers, so that sums of them are exact
+  std::vector<double> entries;       // sent by all workers together: whole numbers, so sums of them are exact
   std::vector<double> memory_norm2;  // of what was not sent, the mean over the workers
 
-  // A worker's share, in the first `rounds` rounds.
+  // Entries sent in the first `rounds` rounds, as a mean over the workers.
   double entries_until(std::uint64_t rounds) const;
   double all_entries() const;
   double total_error() const;
   double peak() const;
 };
 
-// Calls `look` on the thread of rank 0, before the first round and after each. Throws what the workers throw.
+// Calls `on_round` on the thread of rank 0, before the first round and after each. Throws what the workers throw.
 RoundTotals run(const Plan& plan, train::PreciseProblem& problem, const std::function<void(const Round&)>& on_round);
 
 }  // namespace sparsewire::reproduce

@@ -1,10 +1,10 @@
-// The statistical model behind rTop-k: nodes that hold sparse bits, k bits each to say which, and the risk of a server
-// that estimates their means.
+// The statistical model behind rTop-k: each node holds sparse bits and may send k bits to a server, which estimates the
+// means of the bits. What is measured is the risk of that estimate.
 //
 // Barnes, Inan, Isik, Ozgur, rTop-k, 2020: node i of n holds independent bits with means theta, sum theta = s, and
-// sends a random subset of its ones: the r largest entries are its r ones, and of those k' are drawn, which is the
-// sparsifier `rtopk` itself. How many ones it has travels too, so that the server can scale what it got to be right on
-// average. Predicted: E||estimate - theta||^2 of order max(s/n, s^2 log d/(n k)).
+// sends a random subset of its ones: the r largest entries are its r ones, and k' of them are drawn, which is what
+// the sparsifier `rtopk` does. It also sends the number of its ones, so that the server can make its estimate unbiased.
+// Predicted: E||estimate - theta||^2 of order max(s/n, s^2 log d/(n k)).
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ struct Setting {
 
 std::uint64_t bits_for(std::uint64_t values) { return static_cast<std::uint64_t>(std::bit_width(values - 1)); }
 
-// How many indices fit into k bits, beside the number of ones.
+// How many indices fit into k bits, together with the number of ones.
 std::uint64_t indices_in(std::uint64_t k, std::uint64_t dim) { return (k - bits_for(dim + 1)) / bits_for(dim); }
 
 std::vector<double> means_of(const Setting& setting) {
@@ -44,7 +44,7 @@ std::vector<double> means_of(const Setting& setting) {
   return theta;
 }
 
-// A random subset of `count` of the ones, by the sparsifier; all of them need no choice. `memory` is all zeros before
+// A random subset of `count` of the ones, chosen by the sparsifier unless it is all of them. `memory` is zero before
 // and after.
 void choose(const std::vector<float>& bits, const SparseVector& ones, std::uint64_t count, const SifterContext& context,
             std::vector<float>& memory, SparseVector& sent) {
@@ -57,7 +57,7 @@ void choose(const std::vector<float>& bits, const SparseVector& ones, std::uint6
   std::fill(memory.begin(), memory.end(), 0.0F);
 }
 
-// The squared error of one repetition, for each of the budgets; the nodes hold the same bits for all of them.
+// The squared errors of one repetition, one for each budget; the nodes' bits are the same for all budgets.
 std::vector<double> squared_errors(const Setting& setting, const std::vector<std::uint64_t>& budgets,
                                    std::uint64_t seed, std::uint64_t repetition) {
   const std::vector<double> theta = means_of(setting);

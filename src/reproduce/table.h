@@ -1,4 +1,4 @@
-// Numbers in columns, for people.
+// Tables for people.
 #pragma once
 
 #include <optional>
@@ -13,16 +13,16 @@ class Table {
 
   // REQUIRES: as many cells as titles.
   void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
-  // The first column to the left, all others to the right, each as wide as it must be.
+  // The first column is aligned to the left, all others to the right; each is as wide as its longest cell.
   std::string text() const;
 
  private:
   std::vector<std::vector<std::string>> rows_;
 };
 
-// 0.20433; "never" for nothing.
+// With `decimals` digits after the point: 0.20433; "never" if there is no number.
 std::string fixed(std::optional<double> number, int decimals);
-// Six digits that count: 0.00125, 1.2e-11.
+// With `count` significant digits: 0.00125, 1.2e-11.
 std::string digits(double number, int count = 6);
 
 }  // namespace sparsewire::reproduce

@@ -1,5 +1,5 @@
-// Bits until logistic regression is close to its optimum, and how much its workers' memories hold at most: a constant
-// threshold against Top-k, each at the best of as many settings.
+// How many bits logistic regression needs to come close to its optimum, and the largest norm of its workers' memories:
+// a constant threshold against Top-k, each at the best of equally many settings.
 //
 // Sahu et al., Rethinking gradient sparsification as total error minimization, 2021. 64 bits an entry, as they count.
 #include <fmt/core.h>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kBitsPerEntry = 64;
 
-// What is swept: a k or a lambda.
+// A method with one value of k or lambda.
 struct Setting {
   std::string method;
   std::optional<std::uint64_t> k = {};
@@ -32,9 +32,9 @@ struct Setting {
 };
 
 struct Outcome {
-  std::optional<double> rounds;  // until the gap; nothing: never
-  std::optional<double> bits;    // of a worker until then
-  double peak = 0;               // of the mean ||e||^2, over the whole run
+  std::optional<double> rounds;  // until the gap was reached; nothing: never
+  std::optional<double> bits;    // sent by a worker until then
+  double peak = 0;               // largest ||e||^2 of the run, e the memory; a mean over the workers
 };
 
 Outcome measure(const FarStart& context, const Setting& setting, std::uint64_t rounds, double gap) {
@@ -51,8 +51,8 @@ Outcome measure(const FarStart& context, const Setting& setting, std::uint64_t r
   return outcome;
 }
 
-// The largest entry of a first lr*gradient, as a mean over the workers, rounded to 1, 2 or 5 times a power of ten: the
-// scale on which a threshold makes sense.
+// The scale for thresholds: the largest entry of the first lr*gradient, as a mean over the workers, rounded to 1, 2 or
+// 5 times a power of ten.
 double scale_of(const FarStart& context) {
   std::vector<double> gradient(context.start.size());
   double sum = 0;
@@ -67,7 +67,7 @@ double scale_of(const FarStart& context) {
   return power * (lead < std::sqrt(2) ? 1 : lead < std::sqrt(10) ? 2 : lead < std::sqrt(50) ? 5 : 10);
 }
 
-// As many k as lambdas.
+// Equally many values of k and of lambda.
 std::vector<Setting> settings_of(const Options& options, std::uint64_t dim, double scale) {
   using Counts = std::vector<std::uint64_t>;
   using Factors = std::vector<double>;
@@ -84,31 +84,27 @@ struct Row {
   Setting setting;
   std::vector<Outcome> outcomes;  // by seed
 
-  // Nothing if one seed never arrived.
-  std::optional<double> mean_bits() const {
-    double sum = 0;
-    for (const Outcome& outcome : outcomes) {
-      if (!outcome.bits) return std::nullopt;
-      sum += *outcome.bits;
-    }
-    return sum / static_cast<double>(outcomes.size());
-  }
-  std::optional<double> mean_rounds() const {
-    double sum = 0;
-    for (const Outcome& outcome : outcomes) {
-      if (!outcome.rounds) return std::nullopt;
-      sum += *outcome.rounds;
-    }
-    return sum / static_cast<double>(outcomes.size());
-  }
+  std::optional<double> mean_bits() const { return mean_of(&Outcome::bits); }
+  std::optional<double> mean_rounds() const { return mean_of(&Outcome::rounds); }
   double mean_peak() const {
     double sum = 0;
     for (const Outcome& outcome : outcomes) sum += outcome.peak;
     return sum / static_cast<double>(outcomes.size());
   }
+
+ private:
+  // Nothing if one of the seeds never reached the gap.
+  std::optional<double> mean_of(std::optional<double> Outcome::*number) const {
+    double sum = 0;
+    for (const Outcome& outcome : outcomes) {
+      if (!(outcome.*number)) return std::nullopt;
+      sum += *(outcome.*number);
+    }
+    return sum / static_cast<double>(outcomes.size());
+  }
 };
 
-// The one with the fewest bits; null if none arrived.
+// The setting with the fewest bits; null if none reached the gap.
 const Row* best_of(const std::vector<Row>& rows, const std::string& method) {
   const Row* best = nullptr;
   for (const Row& row : rows) {
@@ -139,7 +135,7 @@ void add_measured(const Row& row, const Measured& common, std::uint64_t first_se
   add("mean_peak_memory_norm2", row.mean_peak());
 }
 
-// Of the settings with fewer bits than Top-k at its best, the one with the smallest peak; null if there is none.
+// Of the thresholds with fewer bits than the best Top-k, the one with the smallest peak; null if there is none.
 const Row* calmest_below(const std::vector<Row>& rows, const Row& topk) {
   const Row* calmest = nullptr;
   for (const Row& row : rows) {
@@ -150,7 +146,7 @@ const Row* calmest_below(const std::vector<Row>& rows, const Row& topk) {
 }
 
 std::string words_of(const Row& row) {
-  return fmt::format("{}{}: {} bits a worker, peak {}", row.setting.k ? "k=" : "lambda=", row.setting.value(),
+  return fmt::format("{}{}: {} bits per worker, peak {}", row.setting.k ? "k=" : "lambda=", row.setting.value(),
                      fixed(row.mean_bits(), 0), digits(row.mean_peak(), 4));
 }
 
@@ -195,7 +191,7 @@ Result reproduce_threshold_logreg(const Options& options, const Progress& progre
   }
 
   Result result;
-  Table table({"method", "k or lambda", "rounds", "bits a worker", "peak ||e||^2"});
+  Table table({"method", "k or lambda", "rounds", "bits per worker", "peak ||e||^2"});
   for (const Row& row : rows) {
     table.add({row.setting.method, row.setting.value(), fixed(row.mean_rounds(), 0), fixed(row.mean_bits(), 0),
                digits(row.mean_peak(), 4)});
@@ -207,7 +203,7 @@ Result reproduce_threshold_logreg(const Options& options, const Progress& progre
                   .gap = gap},
                  first, result);
   }
-  result.table = fmt::format("until (f-f*)/(f0-f*) < {}, means over {}{}{}", digits(gap), seeds,
+  result.table = fmt::format("until (f-f*)/(f0-f*) < {}; e: the memory; means over {}{}{}", digits(gap), seeds,
                              seeds == 1 ? " seed\n" : " seeds\n", table.text());
   judge(rows, rounds, result);
   return result;

@@ -1,5 +1,5 @@
-// Total error, the sum over all steps of the squared norm of what was not sent: a constant threshold against others
-// that send as many entries.
+// Total error, the sum over all steps of the squared norm of what was not sent: a constant threshold against other
+// methods that send as many entries.
 //
 // Sahu et al., Rethinking gradient sparsification as total error minimization, 2021. Open loop: on a recorded sequence
 // of memory + gradient, where what is sent changes nothing later. Closed loop: in training, where it does.
@@ -27,13 +27,13 @@ constexpr double kRounding = 1e-12;
 
 using Sequence = std::vector<std::vector<float>>;
 
-// What worker 0 had to choose from in every step of a training with this sparsifier.
+// memory + gradient of worker 0 in every step of a training with this sparsifier.
 Sequence record(const FarStart& context, const std::string& sparsifier, std::uint64_t rounds) {
   const Plan plan = context.plan(sparsifier, rounds);
   std::vector<std::vector<double>> weights;
   run(plan, *context.problem,
       [&](const Round& round) { weights.emplace_back(round.weights.begin(), round.weights.end()); });
-  // Its memory depends on its gradients alone, so it can be followed afterwards.
+  // Its memory depends on its own gradients only, so it can be computed afterwards.
   Sifter sifter(sparsifier, plan.worker.feedback,
                 {.layout = context.start.size(), .ranks = plan.workers, .seed = plan.worker.seed});
   std::vector<double> precise(context.start.size());
@@ -54,7 +54,7 @@ struct Cost {
   double total_error = 0;
 };
 
-// Every vector of the sequence by itself, without a memory.
+// Sifts every vector of the sequence separately, without a memory.
 Cost open_loop(const std::string& sparsifier, const Sequence& sequence, std::uint64_t seed) {
   Sifter sifter(sparsifier, "none", {.layout = sequence.front().size(), .seed = seed});
   SparseVector sent;
@@ -69,7 +69,7 @@ Cost open_loop(const std::string& sparsifier, const Sequence& sequence, std::uin
   return cost;
 }
 
-// The lowest threshold that at most `entries` of the whole sequence reach; with ties there may be fewer.
+// The lowest threshold at which at most `entries` of the whole sequence are sent; with ties there may be fewer.
 float threshold_for(const Sequence& sequence, std::uint64_t entries) {
   std::vector<float> magnitudes;
   for (const std::vector<float>& all : sequence) {
@@ -84,8 +84,8 @@ float threshold_for(const Sequence& sequence, std::uint64_t entries) {
 
 std::string threshold_spec(double lambda) { return fmt::format("threshold:lambda={}", digits(lambda, 17)); }
 
-// How far the threshold is above the best of all choices of as many entries, over small random sequences and all
-// counts, relative to the best: every choice is tried.
+// By how much the total error of the threshold exceeds that of the best choice of as many entries, relative to the
+// best: the maximum over small random sequences and all counts. Every possible choice is tried.
 double worst_excess(std::uint64_t cases, std::uint64_t seed) {
   constexpr std::size_t kSteps = 3;
   constexpr std::size_t kDim = 4;
@@ -122,16 +122,16 @@ struct Closed {
   RoundTotals threshold;
 };
 
-// Training with Top-k, and with the threshold that sends as many entries, found by halving, or a few less.
-Closed closed_loop(const FarStart& context, std::uint64_t k, std::uint64_t rounds, int halvings) {
-  const auto look_away = [](const Round&) {};
+// Training with Top-k, and with the threshold that sends as many entries or slightly fewer, found by bisection.
+Closed closed_loop(const FarStart& context, std::uint64_t k, std::uint64_t rounds, int bisections) {
+  const auto ignore = [](const Round&) {};
   Closed closed;
-  closed.topk = run(context.plan(fmt::format("topk:k={}", k), rounds), *context.problem, look_away);
+  closed.topk = run(context.plan(fmt::format("topk:k={}", k), rounds), *context.problem, ignore);
   double low = 1e-6;  // sends too much
   double high = 1e6;  // sends too little
-  for (int i = 0; i < halvings; ++i) {
+  for (int i = 0; i < bisections; ++i) {
     const double middle = std::sqrt(low * high);
-    RoundTotals totals = run(context.plan(threshold_spec(middle), rounds), *context.problem, look_away);
+    RoundTotals totals = run(context.plan(threshold_spec(middle), rounds), *context.problem, ignore);
     if (totals.all_entries() > closed.topk.all_entries()) {
       low = middle;
       continue;
@@ -143,7 +143,7 @@ Closed closed_loop(const FarStart& context, std::uint64_t k, std::uint64_t round
   return closed;
 }
 
-// Both halves of the experiment, put into one result.
+// Runs both parts of the experiment.
 class Experiment {
  public:
   Experiment(const Options& options, const Progress& progress)
@@ -152,7 +152,7 @@ class Experiment {
         first_(options.seed.value_or(0)),
         seeds_(options.seeds.value_or(options.by_size<std::uint64_t>(1, 3, 5))),
         cases_(options.by_size<std::uint64_t>(20, 100, 1000)),
-        halvings_(options.by_size(14, 17, 20)),
+        bisections_(options.by_size(14, 17, 20)),
         counts_(options.by_size<std::vector<std::uint64_t>>({5}, {2, 5, 20}, {1, 2, 5, 10, 20, 50})) {}
 
   Result run_all() {
@@ -168,11 +168,11 @@ class Experiment {
     result_.measured.push_back({.method = "threshold", .seed = first_, .metric = "worst_excess", .value = excess});
     const bool optimal = excess < kRounding && open_losses_ == 0;
     result_.holds = optimal && closed_losses_ == 0;
-    result_.table = "open loop, on what worker 0 of a Top-k training had to choose from\n" + open_.text() +
-                    "\nclosed loop, in training; bits at 64 an entry, means over the workers\n" + closed_.text();
+    result_.table = "open loop: on memory + gradient of worker 0, recorded in a Top-k training\n" + open_.text() +
+                    "\nclosed loop: in training; 64 bits per entry, means over the workers\n" + closed_.text();
     result_.verdict = fmt::format(
-        "open loop, the threshold is {} of all (at most {} above the best of all choices in {} small cases); closed "
-        "loop, its total error is {} to {} times Top-k's with no more bits",
+        "open loop, the threshold is {} of all (at most {} above the best possible choice in {} small cases); closed "
+        "loop, its total error is {} to {} times that of Top-k, with no more bits",
         optimal ? "the best" : "not the best", digits(excess, 2), cases_, digits(lowest_, 2), digits(highest_, 2));
     return result_;
   }
@@ -200,14 +200,14 @@ class Experiment {
     add("rtopk", rtopk, {});
     add("randomk", randomk, {});
     for (const Cost& other : {topk, randomk, rtopk}) {
-      // Entries that are zero do not travel, so others may have sent less than they were allowed to.
+      // Entries that are zero are not sent, so other methods may have sent fewer than allowed.
       const bool is_fair = threshold.entries <= topk.entries;
       if (!is_fair || other.total_error < threshold.total_error * (1 - kRounding)) ++open_losses_;
     }
   }
 
   void try_closed(const FarStart& context, std::uint64_t k) {
-    const Closed both = closed_loop(context, k, rounds_, halvings_);
+    const Closed both = closed_loop(context, k, rounds_, bisections_);
     const double ratio = both.threshold.total_error() / both.topk.total_error();
     lowest_ = std::min(lowest_, ratio);
     highest_ = std::max(highest_, ratio);
@@ -242,12 +242,12 @@ class Experiment {
   std::uint64_t first_;
   std::uint64_t seeds_;
   std::uint64_t cases_;
-  int halvings_;
+  int bisections_;
   std::vector<std::uint64_t> counts_;
 
   Result result_;
-  Table open_{{"method", "k or lambda", "seed", "entries", "total error", "to the threshold's"}};
-  Table closed_{{"method", "k or lambda", "seed", "bits a worker", "total error", "to the threshold's"}};
+  Table open_{{"method", "k or lambda", "seed", "entries", "total error", "/ threshold's"}};
+  Table closed_{{"method", "k or lambda", "seed", "bits per worker", "total error", "/ threshold's"}};
   std::size_t done_ = 0;
   int open_losses_ = 0;
   int closed_losses_ = 0;

@@ -1,13 +1,11 @@
 #include "train/checkpoint.h"
 
-#include <fmt/core.h>
-
 #include <filesystem>
 #include <span>
-#include <stdexcept>
 
-#include "files/replace.h"
+#include "files/folder.h"
 #include "train/checkpoint_files.h"
+#include "train/json.h"
 #include "train/run_or_fail.h"
 
 namespace sparsewire::train {
@@ -15,21 +13,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void make_folder(const std::string& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error) throw std::runtime_error(fmt::format("cannot write '{}': {}", path, error.message()));
-}
-
-// Also where a kill left half of it: what has no manifest is no checkpoint, so the manifest goes first. What is not
-// ours stays, and the folder with it.
+// The manifest goes first: without it the folder is no checkpoint, also if we are killed here. Files that are not ours
+// stay, and then the folder too. What cannot be removed is no reason to stop a training.
 void remove_checkpoint(const std::string& path) {
-  std::error_code stays;  // nor is it a reason to stop a training if it cannot be removed
-  fs::remove(path + "/" + kManifestName, stays);
-  for (const auto& entry : fs::directory_iterator(path, stays)) {
-    if (is_checkpoint_file(entry.path().filename().string())) fs::remove(entry.path(), stays);
+  std::error_code ignored;
+  fs::remove(path + "/" + kManifestName, ignored);
+  for (const auto& entry : fs::directory_iterator(path, ignored)) {
+    if (is_checkpoint_file(entry.path().filename().string())) fs::remove(entry.path(), ignored);
   }
-  fs::remove(path, stays);
+  fs::remove(path, ignored);
 }
 
 }  // namespace
@@ -47,7 +39,7 @@ void Checkpoints::write(RankState& mine) {
   run_or_fail_on_all(transport_, [&] {
     if (!is_root) return;
     remove_checkpoint(path);
-    make_folder(path);
+    files::make_folder(path);
     files::sync_folder(config_.checkpoint_dir);
   });
 
@@ -62,8 +54,7 @@ void Checkpoints::write(RankState& mine) {
     Manifest manifest{
         .path = path, .step = step, .workers = all.size(), .config = config_, .data = data_, .files = Json::object()};
     for (const auto& one : all) {
-      const auto* const begin = reinterpret_cast<const char*>(one.data());
-      manifest.files.update(Json::parse(begin, begin + one.size()));
+      manifest.files.update(parse_json({reinterpret_cast<const char*>(one.data()), one.size()}));
     }
     check_all_here(manifest);
     write_manifest(manifest);
@@ -72,7 +63,7 @@ void Checkpoints::write(RankState& mine) {
   last_ = step;
 }
 
-// Later ones are those that a resumed training found damaged.
+// Those of later steps are the ones that a resumed training found damaged.
 void Checkpoints::remove_others(std::uint64_t newest) const {
   std::uint64_t kept = 0;
   for (const std::uint64_t step : checkpoint_steps(config_.checkpoint_dir)) {

@@ -1,10 +1,10 @@
-// Where a training can go on from. A checkpoint is a folder:
+// Checkpoints, from which a training can be resumed. A checkpoint is a folder:
 //
 //   DIR/step-00000100/model.state       the weights
-//                     rank-0.state ...  what each worker holds: its memory, as a server too; its optimiser
-//                     manifest.json     the configuration, and the checksums of the others: written last, by rank 0
+//                     rank-0.state ...  the state of each worker: its memories, also as a server, and its optimiser
+//                     manifest.json     the configuration and the checksums of the other files; rank 0 writes it last
 //
-// A folder without a manifest is none: so a kill at any moment leaves the last good one.
+// A folder without a manifest is not a checkpoint, so a kill at any moment leaves the last good one.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@
 
 namespace sparsewire::train {
 
-// Kept by each rank since the first step.
+// What each rank counts from the first step on.
 struct Totals {
   std::uint64_t bytes_up = 0;
   std::uint64_t bytes_down = 0;
@@ -32,8 +32,8 @@ struct Totals {
 // What one rank puts into a checkpoint.
 struct RankState {
   std::uint64_t step = 0;
-  std::vector<float> weights;        // of rank 0; the others' are the same
-  std::vector<std::byte> optimiser;  // empty: the same as that of rank 0
+  std::vector<float> weights;        // only on rank 0: the others have the same
+  std::vector<std::byte> optimiser;  // empty: the same as on rank 0
   std::vector<std::byte> worker;
   Totals totals;
 };
@@ -41,13 +41,13 @@ struct RankState {
 // Writes checkpoints into a folder, all ranks together, and removes old ones.
 class Checkpoints {
  public:
-  // `data`: fingerprint() of the data, on rank 0. `last`: the step of the checkpoint that was resumed from.
+  // `data`: Problem::data_fingerprint(). `last`: the step of the checkpoint that was resumed from.
   Checkpoints(const TrainConfig& config, std::string data, Transport& transport, std::optional<std::uint64_t> last);
 
-  // Collective. Throws SharedError on all ranks if one cannot write: then the older ones are as they were.
+  // Collective. Throws SharedError on all ranks if one cannot write; older checkpoints are unchanged then.
   void write(RankState& mine);
 
-  // The step of the newest one, and where it is.
+  // The step of the newest checkpoint, and its folder.
   std::optional<std::uint64_t> last() const noexcept { return last_; }
   std::string last_path() const;
 
@@ -60,26 +60,23 @@ class Checkpoints {
   std::optional<std::uint64_t> last_;
 };
 
-// A checkpoint that was found whole.
+// What a checkpoint says about itself.
 struct Manifest {
   std::string path;
   std::uint64_t step = 0;
   std::uint64_t workers = 0;
   TrainConfig config;
-  std::string data;  // fingerprint() of the data
+  std::string data;  // Problem::data_fingerprint()
   Json files;        // {"rank-0.state": {"bytes": 1234, "crc32c": "01234567"}, ...}
 };
 
-// The newest one whose files are all as they were written. What is damaged is told to `log`. Nothing if there is none.
-// Throws UsageError if there are some and all are damaged.
+// The newest checkpoint whose files are all undamaged; damaged ones are reported to `log`. Nothing if the folder has no
+// checkpoints. Throws UsageError if all of them are damaged.
 std::optional<Manifest> find_checkpoint(const std::string& folder, const std::function<void(const std::string&)>& log);
-// Whether there is a manifest of one, whole or not.
+// Whether the folder has any checkpoint, damaged or not.
 bool has_checkpoints(const std::string& folder);
 
-// Size and checksum of a file; empty if there is no name of one. Throws UsageError.
-std::string fingerprint(const std::string& path);
-
-// Everything in it, in the order of ranks. Throws UsageError.
+// The states of all ranks, in rank order. Throws UsageError.
 std::vector<RankState> read_checkpoint(const Manifest& manifest);
 
 }  // namespace sparsewire::train

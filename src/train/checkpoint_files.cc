@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <functional>
@@ -17,6 +16,7 @@
 #include "files/input.h"
 #include "files/replace.h"
 #include "sparsewire/errors.h"
+#include "train/json.h"
 
 namespace sparsewire::train {
 namespace {
@@ -24,25 +24,14 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kFolderPrefix = "step-";
-constexpr std::size_t kDigits = 8;    // at least, so that names sort as numbers do
-constexpr std::uint64_t kFormat = 1;  // of a manifest
+constexpr std::size_t kDigits = 8;    // at least, so that names sort in the order of the steps
+constexpr std::uint64_t kFormat = 1;  // version of the manifest
 constexpr const char* kModelName = "model.state";
 
 std::string rank_name(std::uint64_t rank) { return fmt::format("rank-{}.state", rank); }
 
-std::string hex(std::uint32_t number) {
-  char digits[9];
-  std::snprintf(digits, sizeof digits, "%08x", number);
-  return digits;
-}
-
-std::string checksum(std::span<const std::byte> bytes) { return hex(crc32c(bytes)); }
+std::string checksum(std::span<const std::byte> bytes) { return fmt::format("{:08x}", crc32c(bytes)); }
 std::string checksum(const std::string& bytes) { return checksum(std::as_bytes(std::span(bytes))); }
-
-// A path need not be UTF-8, and JSON must be.
-std::string dumped(const Json& json, int indent = -1) {
-  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
-}
 
 void write_file(const std::string& path, std::span<const std::byte> bytes) {
   files::Replacement file(path);
@@ -50,7 +39,7 @@ void write_file(const std::string& path, std::span<const std::byte> bytes) {
   file.commit();
 }
 
-// A state ends with its own checksum, and the checksum of all of it would be the same for every state.
+// Without the checksum at its end: a CRC over data and their CRC is the same for all data.
 std::string state_checksum(std::span<const std::byte> bytes) {
   return checksum(bytes.first(bytes.size() - std::min<std::size_t>(bytes.size(), sizeof(std::uint32_t))));
 }
@@ -77,7 +66,8 @@ void serialize_rank(State& state, RankState& mine) {
   state.value("loss", mine.totals.loss);
 }
 
-// Anything else might be waited for in vain. One that is there and cannot be read is not damaged: std::runtime_error.
+// A pipe is refused: nobody might ever write to it. A file that is there and cannot be read is not damaged, so that is
+// a std::runtime_error.
 files::Bytes read_regular(const std::string& path) {
   if (!fs::is_regular_file(path)) throw UsageError(fmt::format("'{}' is not there, or not a regular file", path));
   try {
@@ -91,11 +81,11 @@ files::Bytes read_regular(const std::string& path) {
 std::uint64_t unsigned_at(const Json& json, const char* key) {
   const Json& number = json.at(key);
   if (!number.is_number_unsigned())
-    throw UsageError(fmt::format("its {} is {}, not a whole number", key, dumped(number)));
+    throw UsageError(fmt::format("its {} is {}, not a whole number", key, shown(number)));
   return number.get<std::uint64_t>();
 }
 
-// A state that is as the manifest says. Throws UsageError.
+// A state file that agrees with the manifest. Throws UsageError.
 files::Bytes read_checked(const Manifest& manifest, const std::string& name) {
   const std::string path = manifest.path + "/" + name;
   const auto expected = manifest.files.find(name);
@@ -103,13 +93,13 @@ files::Bytes read_checked(const Manifest& manifest, const std::string& name) {
     throw UsageError(fmt::format("the manifest in '{}' lacks {}", manifest.path, name));
   files::Bytes bytes = read_regular(path);
   if (bytes.size != unsigned_at(*expected, "bytes")) {
-    throw UsageError(fmt::format("'{}' has {} bytes, not {}", path, bytes.size, dumped(expected->at("bytes"))));
+    throw UsageError(fmt::format("'{}' has {} bytes, not {}", path, bytes.size, shown(expected->at("bytes"))));
   }
   if (state_checksum(bytes.span()) != expected->at("crc32c").get<std::string>()) {
     throw UsageError(fmt::format("the checksum of '{}' does not match: it was changed", path));
   }
   try {
-    State whole(bytes.span());  // the four bytes at its end as well
+    State whole(bytes.span());  // checks the four bytes at its end as well
   } catch (const UsageError& error) {
     throw UsageError(fmt::format("'{}': {}", path, error.what()));
   }
@@ -119,7 +109,7 @@ files::Bytes read_checked(const Manifest& manifest, const std::string& name) {
 Manifest parse_manifest(const std::string& path, Json json) {
   const std::string expected = json.at("crc32c").get<std::string>();
   json.erase("crc32c");
-  if (checksum(dumped(json)) != expected) throw UsageError("its checksum does not match: it was changed");
+  if (checksum(shown(json)) != expected) throw UsageError("its checksum does not match: it was changed");
   const std::uint64_t format = unsigned_at(json, "format");
   if (format != kFormat) throw UsageError(fmt::format("its format is {}, not {}", format, kFormat));
   Manifest manifest{.path = path,
@@ -128,7 +118,7 @@ Manifest parse_manifest(const std::string& path, Json json) {
                     .config = {},
                     .data = json.at("data").get<std::string>(),
                     .files = json.at("files")};
-  // A file for each rank and the model's; then the number can be believed.
+  // One file for each rank and one for the model: a number of workers that agrees can be believed.
   if (manifest.workers == 0 || manifest.workers != manifest.files.size() - 1) {
     throw UsageError(fmt::format("it has {} files of {} workers", manifest.files.size(), manifest.workers));
   }
@@ -140,8 +130,8 @@ Manifest parse_manifest(const std::string& path, Json json) {
   return manifest;
 }
 
-// Throws UsageError unless every file is whole, and of that step.
-Manifest read_whole(const std::string& path, std::uint64_t step) {
+// Throws UsageError unless every file is complete, and of that step.
+Manifest read_complete(const std::string& path, std::uint64_t step) {
   Manifest manifest = read_manifest(path);
   if (manifest.step != step) throw UsageError(fmt::format("'{}/{}' is of step {}", path, kManifestName, manifest.step));
   read_checked(manifest, kModelName);
@@ -185,7 +175,7 @@ std::vector<std::uint64_t> checkpoint_steps(const std::string& folder) {
     if (!name.starts_with(kFolderPrefix)) continue;
     std::uint64_t step = 0;
     std::from_chars(name.data() + kFolderPrefix.size(), name.data() + name.size(), step);
-    if (checkpoint_path(folder, step) == folder + "/" + name) steps.push_back(step);  // and nothing behind the digits
+    if (checkpoint_path(folder, step) == folder + "/" + name) steps.push_back(step);  // nothing follows the digits
   }
   std::sort(steps.begin(), steps.end(), std::greater<>());
   return steps;
@@ -202,18 +192,13 @@ Json write_rank(const std::string& path, int rank, RankState& mine) {
   return files;
 }
 
-std::string fingerprint(const std::string& path) {
-  if (path.empty()) return {};
-  const files::Bytes bytes = files::read_file(path);
-  return fmt::format("{} bytes, CRC-32C {}", bytes.size, checksum(bytes.span()));
-}
-
 void check_all_here(const Manifest& manifest) {
   for (const auto& [name, about] : manifest.files.items()) {
     std::error_code error;
     if (fs::file_size(manifest.path + "/" + name, error) == about.at("bytes").get<std::uint64_t>() && !error) continue;
     throw std::runtime_error(
-        fmt::format("'{}' has no whole {}: all ranks must write to the same folder, also those on other machines",
+        fmt::format("'{}' lacks {} or a part of it: all ranks must write to the same folder, also those on other "
+                    "machines",
                     manifest.path, name));
   }
 }
@@ -222,19 +207,19 @@ void write_manifest(const Manifest& manifest) {
   Json json{{"format", kFormat},           {"step", manifest.step},
             {"workers", manifest.workers}, {"config", to_json(manifest.config)},
             {"data", manifest.data},       {"files", manifest.files}};
-  json["crc32c"] = checksum(dumped(json));  // of all before it, without the spaces
-  const std::string bytes = dumped(json, 2) + '\n';
+  json["crc32c"] = checksum(shown(json));  // of everything before it, in one line
+  // A path need not be UTF-8, and JSON must be.
+  const std::string bytes = json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
   write_file(manifest.path + "/" + kManifestName, std::as_bytes(std::span(bytes)));
 }
 
 Manifest read_manifest(const std::string& path) {
   const std::string name = path + "/" + kManifestName;
   const files::Bytes bytes = read_regular(name);
-  const auto* const begin = reinterpret_cast<const char*>(bytes.span().data());
   try {
-    return parse_manifest(path, Json::parse(begin, begin + bytes.size));
-  } catch (const Json::exception&) {  // also where it has other things in it
-    throw UsageError(fmt::format("'{}' is cut short or was changed", name));
+    return parse_manifest(path, parse_json(bytes.text()));
+  } catch (const Json::exception&) {  // it is JSON, but lacks something
+    throw UsageError(fmt::format("'{}' is incomplete or was changed", name));
   } catch (const UsageError& error) {
     throw UsageError(fmt::format("'{}': {}", name, error.what()));
   }
@@ -252,7 +237,7 @@ std::optional<Manifest> find_checkpoint(const std::string& folder, const std::fu
     const std::string path = checkpoint_path(folder, step);
     if (!has_manifest(path)) continue;
     try {
-      Manifest manifest = read_whole(path, step);
+      Manifest manifest = read_complete(path, step);
       if (!damage.empty()) log(fmt::format("damaged: {}; going back to step {}", damage, step));
       return manifest;
     } catch (const UsageError& error) {
@@ -260,7 +245,7 @@ std::optional<Manifest> find_checkpoint(const std::string& folder, const std::fu
     }
   }
   if (damage.empty()) return std::nullopt;
-  throw UsageError(fmt::format("no checkpoint in '{}' is whole: {}", folder, damage));
+  throw UsageError(fmt::format("all checkpoints in '{}' are damaged; of the newest: {}", folder, damage));
 }
 
 std::vector<RankState> read_checkpoint(const Manifest& manifest) {

@@ -23,7 +23,7 @@ void factorise(std::vector<double>& matrix, std::size_t n) {
       } else if (rest > 0) {
         row[i] = std::sqrt(rest);
       } else {
-        throw UsageError(fmt::format("the equations of the optimum have no single solution (row {} of {})", i, n));
+        throw UsageError(fmt::format("the optimum is not unique: its equations are singular in row {} of {}", i, n));
       }
     }
   }

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <optional>
+#include <type_traits>
+#include <utility>
 
 #include "core/number.h"
 #include "files/input.h"
@@ -20,91 +22,128 @@ constexpr double kMostSteps = 1e15;  // counted exactly by a double, and by JSON
 constexpr Range kSteps{.min = 0, .max = kMostSteps};
 constexpr Range kPositive{.min = 0, .max = 3e38, .above_min = true};
 constexpr bool kMayChange = true;
+constexpr std::uint64_t kLongestFile = 1 << 20;  // of a config file, in bytes: a device or a wrong file shows early
 
 std::vector<Setting> make_settings() {
   using C = TrainConfig;
-  std::vector<Setting> all;
-  const auto string = [&](std::string C::*member, Option option) { all.push_back({option, member}); };
-  const auto integer = [&](std::uint64_t C::*member, Option option) { all.push_back({option, {}, member}); };
-  const auto number = [&](double C::*member, Option option) { all.push_back({option, {}, {}, member}); };
-  const auto flag = [&](bool C::*member, Option option) { all.push_back({option, {}, {}, {}, member}); };
-
-  string(&C::problem, {"problem", "SPEC", "What is trained; see 'sparsewire list'"});
-  string(&C::data, {"data", "FILE", "For problems that take one", kMayChange});  // a checkpoint knows its contents
-  integer(&C::workers, {"workers", "N", "Workers", kMayChange, {.min = 1, .max = 1024}});
-  string(&C::sparsifier, {"sparsifier", "SPEC", "Which entries travel"});
-  string(&C::feedback, {"feedback", "SPEC", "What happens to the rest: ef, none or momentum"});
-  string(&C::exchange, {"exchange", "SPEC", "Who talks to whom: dense, allgather, server, sharded or auto"});
-  string(&C::downlink, {"downlink", "SPEC", "A sparsifier for the server's answer (default: none)"});
-  string(&C::codec, {"codec", "SPEC", "How entries travel"});
-  string(&C::downlink_codec, {"downlink_codec", "SPEC", "Likewise for the server's answer (default: as --codec)"});
-  string(&C::scope,
-         {"scope", "WORD", "Whether the ratio counts by layer or for the model", false, {}, {"model", "layer"}});
-  string(&C::optimiser, {"optimiser", "SPEC", "How an update changes the weights: sgd, adam or adamw"});
-  number(&C::lr, {"lr", "X", "Learning rate", false, kPositive});
-  string(&C::schedule, {"schedule", "SPEC", "How it changes: constant, step or cosine"});
-  number(&C::clip, {"clip", "X", "Each worker's gradient is cut to this norm; 0: not", false, {.min = 0, .max = 3e38}});
-  integer(&C::local_steps,
-          {"local_steps", "N", "Gradients that a worker follows before it exchanges", false, {.min = 1, .max = 1e6}});
-  integer(&C::steps, {"steps", "N", "Exchanges", kMayChange, kSteps});
-  integer(&C::seed, {"seed", "N", "Of everything that is drawn", false, {.min = 0, .max = kMostSteps}});
-  integer(&C::eval_every, {"eval_every", "N", "Steps between two evaluations; 0: only at the end", kMayChange, kSteps});
-  integer(&C::check_every, {"check_every", "N", "Steps between two looks whether all replicas are the same; 0: never",
-                            kMayChange, kSteps});
-  string(&C::checkpoint_dir, {"checkpoint_dir", "DIR", "Where checkpoints go (default: none are written)", kMayChange});
-  integer(&C::checkpoint_every,
-          {"checkpoint_every", "N", "Steps between two checkpoints; 0: only at the end", kMayChange, kSteps});
-  integer(&C::keep, {"keep", "N", "Checkpoints that stay", kMayChange, {.min = 1, .max = 1e6}});
-  flag(&C::resume, {"resume", "", "Go on from the newest checkpoint, or begin where there is none", kMayChange});
-  string(&C::metrics, {"metrics", "FILE", "One JSON line for each step", kMayChange});
-  string(&C::json, {"json", "FILE", "Also write a report to FILE; - is standard output, without the text", kMayChange});
-  number(&C::deadline, {"deadline",
-                        "SECONDS",
-                        "How long a worker waits for another",
-                        kMayChange,
-                        {.min = 0, .max = 1e6, .above_min = true}});
-  string(&C::transport, {"transport", "WORD", "threads, or mpi under mpirun", kMayChange, {}, {"threads", "mpi"}});
-  flag(&C::quiet, {"quiet", "", "No configuration and no progress", kMayChange});
-  return all;
+  return {
+      {{"problem", "SPEC", "What is trained; 'sparsewire list' shows all"}, &C::problem},
+      // A checkpoint knows the contents of the data, so their name may change.
+      {{"data", "FILE", "Data for problems that take them (logreg)", kMayChange}, &C::data},
+      {{"workers", "N", "Number of workers", kMayChange, {.min = 1, .max = 1024}}, &C::workers},
+      {{"sparsifier", "SPEC", "Which entries of a gradient are sent"}, &C::sparsifier},
+      {{"feedback", "SPEC", "What happens to entries that are not sent: ef (kept for later), none or momentum"},
+       &C::feedback},
+      {{"exchange", "SPEC",
+        "Who sends to whom: dense, allgather, server, sharded or auto. dense moves whole vectors, so a sparsifier "
+        "saves nothing there"},
+       &C::exchange},
+      {{"downlink", "SPEC", "Sparsifier for the servers' answers (default: none, all entries are sent)"}, &C::downlink},
+      {{"codec", "SPEC", "How entries are encoded"}, &C::codec},
+      {{"downlink_codec", "SPEC", "How the servers' answers are encoded (default: as --codec)"}, &C::downlink_codec},
+      {{"scope", "WORD", "What a ratio applies to: the model or each layer", false, {}, {"model", "layer"}}, &C::scope},
+      {{"optimiser", "SPEC", "How an update changes the weights: sgd, adam or adamw"}, &C::optimiser},
+      {{"lr", "X", "Learning rate", false, kPositive}, &C::lr},
+      {{"schedule", "SPEC", "How the learning rate changes: constant, step or cosine"}, &C::schedule},
+      {{"clip", "X", "Clip each worker's gradient to this norm; 0: do not clip", false, {.min = 0, .max = 3e38}},
+       &C::clip},
+      {{"local_steps", "N", "Optimiser steps of a worker between two exchanges", false, {.min = 1, .max = 1e6}},
+       &C::local_steps},
+      {{"steps", "N", "Number of exchanges", kMayChange, kSteps}, &C::steps},
+      {{"seed", "N", "Random seed", false, {.min = 0, .max = kMostSteps}}, &C::seed},
+      {{"eval_every", "N", "Steps between two evaluations; 0: only at the end", kMayChange, kSteps}, &C::eval_every},
+      {{"check_every", "N", "Steps between two checks that all workers have the same update; 0: never", kMayChange,
+        kSteps},
+       &C::check_every},
+      {{"checkpoint_dir", "DIR", "Folder for checkpoints (default: none are written)", kMayChange}, &C::checkpoint_dir},
+      {{"checkpoint_every", "N", "Steps between two checkpoints; 0: only at the end", kMayChange, kSteps},
+       &C::checkpoint_every},
+      {{"keep", "N", "Number of checkpoints to keep", kMayChange, {.min = 1, .max = 1e6}}, &C::keep},
+      {{"resume", "", "Continue from the newest checkpoint; start at step 0 if there is none", kMayChange}, &C::resume},
+      {{"metrics", "FILE", "Write one line of JSON for each step; docs/train.md explains its keys", kMayChange},
+       &C::metrics},
+      {{"json", "FILE", "Also write a report to FILE; - prints it instead of the text", kMayChange}, &C::json},
+      {{"deadline",
+        "SECONDS",
+        "How long to wait for another worker",
+        kMayChange,
+        {.min = 0, .max = 1e6, .above_min = true}},
+       &C::deadline},
+      {{"transport",
+        "WORD",
+        "threads of this process, or mpi (processes that mpirun starts)",
+        kMayChange,
+        {},
+        {"threads", "mpi"}},
+       &C::transport},
+      {{"quiet", "", "Print neither the configuration nor progress", kMayChange}, &C::quiet},
+  };
 }
 
-[[noreturn]] void refuse(const Setting& setting, const std::string& value, const std::string& allowed) {
-  throw UsageError(fmt::format("{} {} is not {}", long_name(setting.option.name), value, allowed));
+// What a value of an option must be, for errors.
+std::string allowed(const Option& option, std::string TrainConfig::*) {
+  std::string list;
+  for (const std::string_view word : option.words) list += fmt::format("{}{}", list.empty() ? "" : " or ", word);
+  return option.words.empty() ? "a string" : list;
 }
+std::string allowed(const Option& option, std::uint64_t TrainConfig::*) {
+  return "a whole number in " + option.range.text();
+}
+std::string allowed(const Option& option, double TrainConfig::*) { return "a number in " + option.range.text(); }
+std::string allowed(const Option& /*option*/, bool TrainConfig::*) { return "true or false"; }
 
-void set_string(TrainConfig& config, const Setting& setting, const std::string& value) {
-  const auto& words = setting.option.words;
-  if (!words.empty() && std::find(words.begin(), words.end(), value) == words.end()) {
-    std::string list;
-    for (const std::string_view word : words) list += fmt::format("{}{}", list.empty() ? "" : " or ", word);
-    refuse(setting, "'" + value + "'", list);
+// Whether the value is one of those.
+bool is_allowed(const Option& option, const std::string& value) {
+  return option.words.empty() || std::find(option.words.begin(), option.words.end(), value) != option.words.end();
+}
+bool is_allowed(const Option& option, std::uint64_t value) { return option.range.holds(static_cast<double>(value)); }
+bool is_allowed(const Option& option, double value) { return std::isfinite(value) && option.range.holds(value); }
+bool is_allowed(const Option& /*option*/, bool /*value*/) { return true; }
+
+// The value as the member's type; nothing if it is not of that type.
+template <class T>
+std::optional<T> parse_text(const std::string& text) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    return text;
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return text == "true" ? std::optional(true) : text == "false" ? std::optional(false) : std::nullopt;
+  } else {
+    return parse_number<T>(text);
   }
-  config.*setting.string = value;
 }
 
-void set_integer(TrainConfig& config, const Setting& setting, std::uint64_t value, const std::string& shown) {
-  if (!setting.option.range.holds(static_cast<double>(value))) {
-    refuse(setting, shown, "a whole number in " + setting.option.range.text());
-  }
-  config.*setting.integer = value;
+template <class T>
+std::optional<T> parse_value(const Json& value) {
+  const bool is_right = std::is_same_v<T, std::string>     ? value.is_string()
+                        : std::is_same_v<T, bool>          ? value.is_boolean()
+                        : std::is_same_v<T, std::uint64_t> ? value.is_number_unsigned()
+                                                           : value.is_number();
+  return is_right ? std::optional(value.get<T>()) : std::nullopt;
 }
 
-void set_number(TrainConfig& config, const Setting& setting, double value, const std::string& shown) {
-  if (!std::isfinite(value) || !setting.option.range.holds(value)) {
-    refuse(setting, shown, "a number in " + setting.option.range.text());
-  }
-  config.*setting.number = value;
+// `parse` makes an optional value of the type that it is given as an example.
+template <class Parse>
+void set(TrainConfig& config, const Setting& setting, const std::string& written, const Parse& parse) {
+  std::visit(
+      [&](auto member) {
+        const auto value = parse(config.*member);
+        if (!value || !is_allowed(setting.option, *value)) {
+          throw UsageError(
+              fmt::format("{} {} is not {}", long_name(setting.option.name), written, allowed(setting.option, member)));
+        }
+        config.*member = *value;
+      },
+      setting.member);
 }
 
-std::string as_written(std::string_view key) {
+// "local-steps" as "local_steps".
+std::string with_underscores(std::string_view key) {
   std::string name(key);
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 }
 
 }  // namespace
-
-std::string shown(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 const std::vector<Setting>& settings() {
   static const std::vector<Setting> all = make_settings();
@@ -118,47 +157,19 @@ std::string long_name(std::string_view name) {
 }
 
 void set_from_text(TrainConfig& config, const Setting& setting, const std::string& given) {
-  if (setting.string != nullptr) set_string(config, setting, given);
-  if (setting.integer != nullptr) {
-    const auto value = parse_number<std::uint64_t>(given);
-    if (!value) refuse(setting, given, "a whole number in " + setting.option.range.text());
-    set_integer(config, setting, *value, given);
-  }
-  if (setting.number != nullptr) {
-    const auto value = parse_number<double>(given);
-    if (!value) refuse(setting, given, "a number in " + setting.option.range.text());
-    set_number(config, setting, *value, given);
-  }
-  if (setting.flag != nullptr) {
-    if (given != "true" && given != "false") refuse(setting, given, "true or false");
-    config.*setting.flag = given == "true";
-  }
+  const std::string written = is_string(setting) ? "'" + given + "'" : given;
+  set(config, setting, written, [&](const auto& old) { return parse_text<std::decay_t<decltype(old)>>(given); });
 }
 
 void set_from_json(TrainConfig& config, const Setting& setting, const Json& value) {
-  if (setting.string != nullptr) {
-    if (!value.is_string()) refuse(setting, shown(value), "a string");
-    set_string(config, setting, value.get<std::string>());
-  }
-  if (setting.integer != nullptr) {
-    if (!value.is_number_unsigned()) refuse(setting, shown(value), "a whole number in " + setting.option.range.text());
-    set_integer(config, setting, value.get<std::uint64_t>(), shown(value));
-  }
-  if (setting.number != nullptr) {
-    if (!value.is_number()) refuse(setting, shown(value), "a number in " + setting.option.range.text());
-    set_number(config, setting, value.get<double>(), shown(value));
-  }
-  if (setting.flag != nullptr) {
-    if (!value.is_boolean()) refuse(setting, shown(value), "true or false");
-    config.*setting.flag = value.get<bool>();
-  }
+  set(config, setting, shown(value), [&](const auto& old) { return parse_value<std::decay_t<decltype(old)>>(value); });
 }
 
 void set_from_object(TrainConfig& config, const Json& object) {
   if (!object.is_object()) throw UsageError("not a JSON object {\"option\": value, ...}");
   std::vector<std::string> seen;
   for (const auto& [key, value] : object.items()) {
-    const std::string name = as_written(key);
+    const std::string name = with_underscores(key);
     const auto found = std::find_if(settings().begin(), settings().end(),
                                     [&](const Setting& setting) { return setting.option.name == name; });
     if (found == settings().end()) {
@@ -175,25 +186,24 @@ void set_from_object(TrainConfig& config, const Json& object) {
 }
 
 void set_from_file(TrainConfig& config, const std::string& path) {
-  const files::Bytes bytes = files::read_file(path);
-  const auto* const begin = reinterpret_cast<const char*>(bytes.span().data());
-  constexpr bool kWithComments = true;
+  const files::Bytes bytes = files::Input(path).read(kLongestFile + 1);
+  if (bytes.size > kLongestFile) {
+    throw UsageError(
+        fmt::format("'{}' is longer than {} MiB: a config file holds a few lines of JSON", path, kLongestFile >> 20));
+  }
   try {
-    set_from_object(config, Json::parse(begin, begin + bytes.size, nullptr, true, kWithComments));
-  } catch (const Json::exception& error) {  // "[json.exception.parse_error.101] parse error at line 1, ..."
-    const std::string_view what = error.what();
-    throw UsageError(fmt::format("'{}': {}", path, what.substr(what.find("] ") + 2)));
+    set_from_object(config, parse_json(bytes.text(), JsonComments::allowed));
   } catch (const UsageError& error) {
     throw UsageError(fmt::format("'{}': {}", path, error.what()));
   }
 }
 
 Json value_of(const TrainConfig& config, const Setting& setting) {
-  if (setting.string != nullptr) return config.*setting.string;
-  if (setting.integer != nullptr) return config.*setting.integer;
-  if (setting.number != nullptr) return config.*setting.number;
-  return config.*setting.flag;
+  return std::visit([&](auto member) { return Json(config.*member); }, setting.member);
 }
+
+bool is_string(const Setting& setting) { return std::holds_alternative<std::string TrainConfig::*>(setting.member); }
+bool is_flag(const Setting& setting) { return std::holds_alternative<bool TrainConfig::*>(setting.member); }
 
 Json to_json(const TrainConfig& config) {
   Json json = Json::object();
@@ -207,21 +217,24 @@ void check(const TrainConfig& config) {
   make_schedule(config.schedule, config.lr, config.steps);
   if (feedback.scale_by_lr && config.local_steps > 1) {
     throw UsageError(
-        fmt::format("--feedback {} does not go with --local-steps {}: what is exchanged then are differences of "
-                    "weights, with the learning rate in them",
+        fmt::format("--feedback {} cannot be combined with --local-steps {}: workers then exchange differences of "
+                    "weights, which contain the learning rate already",
                     config.feedback, config.local_steps));
   }
   if (feedback.scale_by_lr && !optimiser->is_plain()) {
-    throw UsageError(fmt::format(
-        "--feedback {} goes with plain sgd only, not with --optimiser {}: the update holds the learning rate already",
-        config.feedback, config.optimiser));
+    throw UsageError(
+        fmt::format("--feedback {} needs plain sgd, not --optimiser {}: the update contains the learning rate already",
+                    config.feedback, config.optimiser));
   }
   if (feedback.kind == Feedback::Kind::momentum && optimiser->has_momentum()) {
-    throw UsageError(fmt::format("--feedback {} does not go with --optimiser {}: there would be momentum twice",
-                                 config.feedback, config.optimiser));
+    throw UsageError(
+        fmt::format("--feedback {} cannot be combined with --optimiser {}: momentum would be applied twice",
+                    config.feedback, config.optimiser));
   }
-  if (config.metrics == "-") throw UsageError("--metrics - is not a file: standard output is for the report");
-  if (config.resume && config.checkpoint_dir.empty()) throw UsageError("--resume needs --checkpoint-dir");
+  if (config.metrics == "-")
+    throw UsageError("--metrics - is not allowed: standard output is for the report; name a file");
+  if (config.resume && config.checkpoint_dir.empty())
+    throw UsageError("--resume needs --checkpoint-dir DIR: where the checkpoints are");
 }
 
 WorkerConfig worker_config(const TrainConfig& config) {

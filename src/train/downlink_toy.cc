@@ -1,7 +1,7 @@
-// f_i(w) = 1/2 ||w - a_i*1||^2 with a = 1, 5, 10 (and over again): every worker wants something else, so what they send
-// partly cancels out.
+// f_i(w) = 1/2 ||w - a_i*1||^2 with a = 1, 5, 10 (and repeated): every worker has another minimum, so what they send
+// partly cancels.
 //
-// Zou, De Sterck, Liu, 2022: 3 workers, 100 weights, which start at 20 + N(0, 1).
+// Zou, De Sterck, Liu, 2022: 3 workers; 100 weights, which start at 20 + N(0, 1).
 #include <array>
 
 #include "train/precise_problem.h"

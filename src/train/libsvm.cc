@@ -10,13 +10,14 @@
 #include <tuple>
 #include <utility>
 
+#include "core/crc32c.h"
 #include "files/input.h"
 #include "sparsewire/errors.h"
 
 namespace sparsewire::train {
 namespace {
 
-// Whatever bytes a file holds, a message about them stays short and printable.
+// A token for a message: short and printable, whatever bytes the file holds.
 std::string shown(std::string_view token) {
   constexpr std::size_t kLongest = 40;
   std::string out;
@@ -50,7 +51,7 @@ class Parser {
   LabelledRows parse() {
     constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
     if (rest_.starts_with("\x1F\x8B"))
-      throw UsageError(fmt::format("'{}' is compressed (gzip): unpack it first", name_));
+      throw UsageError(fmt::format("'{}' is compressed: unpack it with gunzip first", name_));
     if (rest_.starts_with(kByteOrderMark)) rest_.remove_prefix(kByteOrderMark.size());
     while (!rest_.empty()) {
       ++line_number_;
@@ -92,10 +93,10 @@ class Parser {
 
   void add_label(std::string_view label) {
     if (label.find(':') != std::string_view::npos)
-      fail(fmt::format("starts with '{}' where a label must be", shown(label)));
+      fail(fmt::format("'{}' stands where a label is expected", shown(label)));
     if (std::any_of(label.begin(), label.end(),
                     [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7F'; })) {
-      fail(fmt::format("label '{}' has bytes that are no text", shown(label)));
+      fail(fmt::format("the label '{}' has control characters in it", shown(label)));
     }
     const auto [it, is_new] = known_.try_emplace(key_of(label), static_cast<std::uint32_t>(known_.size()));
     if (is_new) out_.labels.emplace_back(label);
@@ -107,9 +108,9 @@ class Parser {
     const std::size_t colon = token.find(':');
     if (colon == std::string_view::npos) fail(fmt::format("'{}' is not index:value", shown(token)));
     const std::uint32_t index = index_of(token.substr(0, colon));
-    if (index <= last) fail(fmt::format("index {} comes after {}: indices must ascend", index, last));
+    if (index <= last) fail(fmt::format("index {} follows {}: indices must ascend", index, last));
     const std::optional<double> value = number_of(token.substr(colon + 1));
-    if (!value) fail(fmt::format("'{}' has no finite number behind the colon", shown(token)));
+    if (!value) fail(fmt::format("'{}' has no finite number after the colon", shown(token)));
     out_.rows.index.push_back(index - 1);
     out_.rows.value.push_back(*value);
     out_.rows.dim = std::max(out_.rows.dim, index);
@@ -125,7 +126,7 @@ class Parser {
     return index;
   }
 
-  // From the order in which they came to the order of their keys.
+  // Renumbers the labels: from the order in which they appeared to the order of their keys.
   void sort_labels() {
     std::vector<std::string> sorted;
     std::vector<std::uint32_t> place(known_.size());
@@ -144,7 +145,7 @@ class Parser {
   std::string_view rest_;
   std::string_view name_;
   std::uint64_t line_number_ = 0;
-  std::map<LabelKey, std::uint32_t> known_;  // how many were known before it came
+  std::map<LabelKey, std::uint32_t> known_;  // each with its number, in the order in which they appeared
   LabelledRows out_;
 };
 
@@ -153,8 +154,17 @@ class Parser {
 LabelledRows parse_libsvm(std::string_view text, std::string_view name) { return Parser(text, name).parse(); }
 
 LabelledRows read_libsvm(const std::string& path) {
-  const files::Bytes bytes = files::read_file(path);
-  return parse_libsvm({reinterpret_cast<const char*>(bytes.storage.data()), bytes.size}, path);
+  // A device or a pipe may never end: what it begins with shows whether it is worth reading on.
+  constexpr std::uint64_t kFirstLook = 65536;
+  files::Input input(path);
+  files::Bytes bytes = input.read(kFirstLook);
+  if (bytes.text().find('\0') != std::string_view::npos) {
+    throw UsageError(fmt::format("'{}' is not a text file: it has a zero byte", path));
+  }
+  input.read_until(files::kNoLimit, bytes);
+  LabelledRows data = parse_libsvm(bytes.text(), path);
+  data.fingerprint = fmt::format("{} bytes, CRC-32C {:08x}", bytes.size, crc32c(bytes.span()));
+  return data;
 }
 
 }  // namespace sparsewire::train

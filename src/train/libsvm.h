@@ -1,5 +1,5 @@
-// LIBSVM files: a line for each sample, `label index:value index:value ...`, indices from 1 upwards, what is not there
-// is 0. Comments begin with #.
+// LIBSVM files: one line per sample, `label index:value index:value ...`. Indices start at 1 and ascend; entries that
+// are not listed are 0. Comments begin with #.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace sparsewire::train {
 
-// Rows of numbers of which most are 0.
+// A matrix of which most entries are 0, row by row.
 struct SparseRows {
-  std::vector<std::uint64_t> begin{0};  // where each row starts in the two below, and where the last one ends
+  std::vector<std::uint64_t> begin{0};  // where each row begins in the two vectors below, and where the last one ends
   std::vector<std::uint32_t> index;     // from 0, ascending in each row
   std::vector<double> value;
-  std::uint32_t dim = 0;  // above every index
+  std::uint32_t dim = 0;  // number of columns
 
   std::size_t size() const noexcept { return begin.size() - 1; }
   std::span<const std::uint32_t> indices(std::size_t row) const noexcept {
@@ -28,17 +28,19 @@ struct SparseRows {
 
 struct LabelledRows {
   SparseRows rows;
-  std::vector<std::uint32_t> label;  // of each row: its place in `labels`
-  // As first written. Numbers that are equal are one label ("1", "+1", "1.0"). Numbers first, ascending, then words.
+  std::vector<std::uint32_t> label;  // of each row: a position in `labels`
+  // As written at their first appearance. Equal numbers are one label ("1", "+1", "1.0"). Numbers come first,
+  // ascending, then words.
   std::vector<std::string> labels;
+  std::string fingerprint;  // of the file: "1234 bytes, CRC-32C 0badcafe"; empty if there was none
 };
 
-// The largest index that is believed. The largest public sets have 5e7; weights for this many take 1 GiB.
+// The largest index that is accepted. The largest public data sets have 5e7; as many weights as this take 1 GiB.
 inline constexpr std::uint32_t kMaxLibsvmIndex = 1U << 28;
 
-// `name` is for messages: "x.txt:3: index 0 is not in [1, 268435456]". Throws UsageError.
+// `name` is for messages: "x.txt:3: index '0' is not a whole number in [1, 268435456]". Throws UsageError.
 LabelledRows parse_libsvm(std::string_view text, std::string_view name);
-// Throws UsageError, also if the file cannot be read.
+// Reads the file once, so it may be a pipe. Throws UsageError, also if it cannot be read.
 LabelledRows read_libsvm(const std::string& path);
 
 }  // namespace sparsewire::train

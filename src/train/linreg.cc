@@ -1,5 +1,5 @@
-// f_n(w) = (1/D) ||A_n w - y_n||^2, full gradients (2/D) A_n^T (A_n w - y_n). Features are N(0, 1); worker n's truth is
-// t_n*1 + N(0, I) with one number t_n ~ N(0, spread); labels have noise. Weights start at U(-0.1, 0.1).
+// f_n(w) = (1/D) ||A_n w - y_n||^2, full gradients (2/D) A_n^T (A_n w - y_n). Features are N(0, 1); the true weights of
+// worker n are t_n*1 + N(0, I) with one number t_n ~ N(0, spread); labels have noise. Weights start at U(-0.1, 0.1).
 //
 // Bereyhi, Liang, Boudreau, Afana, 2025: 20 workers, 100 weights, 500 samples each, spread 5, noise 0.5.
 #include "train/linreg.h"
@@ -18,8 +18,8 @@
 namespace sparsewire::train {
 namespace {
 
-// What a loss needs to know of its data: ||A w - y||^2 = w^T (A^T A) w - 2 (A^T y)^T w + y^T y. A gradient then costs
-// dim^2, however many samples there are.
+// What the loss needs of the data: ||A w - y||^2 = w^T (A^T A) w - 2 (A^T y)^T w + y^T y. So a gradient costs dim^2,
+// however many samples there are.
 struct Squares {
   explicit Squares(std::size_t dim) : aa(dim * dim), ay(dim) {}
 
@@ -42,7 +42,7 @@ struct Squares {
     yy += other.yy;
   }
 
-  // out = A^T A w. By rows, which are the columns too: that way no sum runs across the inner loop, and it vectorises.
+  // out = A^T A w. The matrix is symmetric, so rows serve as columns: the inner loop has no sum, and vectorises.
   void times(std::span<const double> weights, std::span<double> out) const {
     const std::size_t dim = weights.size();
     std::fill(out.begin(), out.end(), 0);
@@ -136,7 +136,7 @@ std::unique_ptr<Linreg> make_linreg(const LinregShape& shape, const ProblemPlace
   const std::uint64_t rows = shape.samples * static_cast<std::uint64_t>(place.workers);
   if (rows < shape.dim) {
     throw UsageError(fmt::format(
-        "[linreg] samples={} of each of {} workers are fewer than the dim={} weights: there is no single optimum",
+        "[linreg] samples={} on each of {} workers are fewer than the dim={} weights: the optimum is not unique",
         shape.samples, place.workers, shape.dim));
   }
   return std::make_unique<DrawnLinreg>(shape, place);
@@ -144,12 +144,12 @@ std::unique_ptr<Linreg> make_linreg(const LinregShape& shape, const ProblemPlace
 
 std::unique_ptr<Problem> make_linreg_problem(Spec& spec, const ProblemPlace& place) {
   LinregShape shape;
-  // Every worker's data take dim^2 numbers, the optimum dim^3 operations.
+  // The data of a worker take dim^2 numbers, the optimum dim^3 operations.
   shape.dim = spec.integer("dim", 1, 4096).value_or(shape.dim);
   shape.samples = spec.integer("samples", 1, 1U << 24).value_or(shape.samples);
   shape.spread = spec.number("spread", {.min = 0}).value_or(shape.spread);
   shape.noise = spec.number("noise", {.min = 0}).value_or(shape.noise);
-  spec.finish();  // before the data are drawn
+  spec.finish();  // before the data are generated
   return make_linreg(shape, place);
 }
 

@@ -1,4 +1,4 @@
-// Linear regression with workers whose data tell different stories: as a problem whose optimum is known.
+// Linear regression with data that differ from worker to worker; the optimum is known.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace sparsewire::train {
 struct LinregShape {
   std::uint64_t dim = 100;
   std::uint64_t samples = 500;  // of each worker
-  double spread = 5;            // variance of what the workers' truths have apart
+  double spread = 5;            // variance between the workers' true weights
   double noise = 0.5;           // variance of the labels' noise
 };
 
@@ -19,7 +19,7 @@ class Linreg : public PreciseProblem {
  public:
   using PreciseProblem::PreciseProblem;
 
-  // The weights at which the mean of all workers' losses is least. evaluate()'s metric is the squared distance from it.
+  // The weights that minimise the mean of the workers' losses. evaluate()'s metric is the squared distance from them.
   virtual std::span<const double> optimum() const noexcept = 0;
 };
 

@@ -1,7 +1,7 @@
-// Logistic regression on drawn data or on a LIBSVM file, with one gradient per worker and step of a few samples drawn
-// with replacement.
+// Logistic regression on synthetic data or on a LIBSVM file. In each step a worker takes the gradient of a few samples
+// drawn with replacement.
 //
-// Sahu et al., 2021: 20 workers, batch 1, l2 = L/10000, learning rate 1/(L + l2).
+// Sahu et al., 2021: 20 workers, batch 1, l2 = L/10000, learning rate 1/(L + l2), with L the smoothness (logreg.h).
 #include "train/logreg.h"
 
 #include <fmt/core.h>
@@ -20,15 +20,16 @@ namespace sparsewire::train {
 namespace {
 
 struct Sampling {
-  std::uint64_t batch = 1;  // 0: all
-  bool split = false;       // worker n draws from rows n, n + workers, ... instead of from all
+  std::uint64_t batch = 1;  // samples of a worker in a step; 0: all
+  bool split = false;       // worker n draws from rows n, n + workers, n + 2*workers, ... instead of from all rows
 };
 
 class LogregOnRows final : public Logreg {
  public:
-  LogregOnRows(SparseRows rows, std::optional<double> l2, const Sampling& sampling, const ProblemPlace& place)
+  LogregOnRows(MarginData data, std::optional<double> l2, const Sampling& sampling, const ProblemPlace& place)
       : Logreg(place.workers),
-        rows_(std::move(rows)),
+        rows_(std::move(data.rows)),
+        fingerprint_(std::move(data.fingerprint)),
         layout_(rows_.dim),
         smoothness_(largest_singular_value2(rows_) / (4 * static_cast<double>(rows_.size()))),
         l2_(l2.value_or(smoothness_ / 10000)),
@@ -38,6 +39,7 @@ class LogregOnRows final : public Logreg {
 
   const Layout& layout() const noexcept override { return layout_; }
   std::string_view metric() const noexcept override { return "accuracy"; }
+  std::string_view data_fingerprint() const noexcept override { return fingerprint_; }
   double smoothness() const noexcept override { return smoothness_; }
   double l2() const noexcept override { return l2_; }
   std::size_t samples() const noexcept override { return rows_.size(); }
@@ -61,7 +63,7 @@ class LogregOnRows final : public Logreg {
     const std::size_t first = sampling_.split ? static_cast<std::size_t>(worker) : 0;
     const std::size_t own = (rows_.size() - first + stride_ - 1) / stride_;
     const std::size_t taken = sampling_.batch == 0 ? own : sampling_.batch;
-    // Workers with one row more weigh more: the mean over all workers is the mean over all rows, exactly.
+    // A worker with one row more weighs more, so that the mean over the workers is the mean over all rows.
     const double share = static_cast<double>(own * stride_) / static_cast<double>(rows_.size() * taken);
     Draws draws(seed_, Use::batch, worker, step);
     double sum = 0;
@@ -81,7 +83,7 @@ class LogregOnRows final : public Logreg {
     for (std::size_t row = 0; row < rows_.size(); ++row) {
       const double margin = margin_of(rows_, row, weights);
       sum += logistic_loss(margin);
-      right += margin > 0 ? 1 : margin == 0 ? 0.5 : 0;  // undecided: as a coin would do
+      right += margin > 0 ? 1 : margin == 0 ? 0.5 : 0;  // undecided: right half of the time
     }
     double weights2 = 0;
     for (const double weight : weights) weights2 += weight * weight;
@@ -91,6 +93,7 @@ class LogregOnRows final : public Logreg {
 
  private:
   SparseRows rows_;
+  std::string fingerprint_;  // of the file they came from; empty: synthetic
   Layout layout_;
   double smoothness_;
   double l2_;
@@ -103,8 +106,7 @@ LogregShape read_shape(Spec& spec, const ProblemPlace& place) {
   LogregShape shape;
   if (!place.data.empty()) {
     for (const char* key : {"dim", "samples", "density", "noise", "mean"}) {
-      if (spec.has(key))
-        spec.fail(fmt::format("{}= is for data that are drawn, and these come from '{}'", key, place.data));
+      if (spec.has(key)) spec.fail(fmt::format("{}= is for synthetic data, and these come from '{}'", key, place.data));
     }
   }
   shape.dim = spec.integer("dim", 1, kMaxLibsvmIndex).value_or(shape.dim);
@@ -120,14 +122,15 @@ std::unique_ptr<Logreg> make_from(Spec& spec, const ProblemPlace& place) {
   const std::optional<double> l2 = spec.number("l2", {.min = 0});
   Sampling sampling;
   sampling.batch = spec.integer("batch", 0, 1U << 31).value_or(1);
-  // With all rows on all workers, full gradients would be the same everywhere.
+  // Without a split, full gradients would be the same on all workers.
   sampling.split = spec.flag("split", sampling.batch == 0);
   spec.finish();  // before the data are read
-  SparseRows rows = place.data.empty() ? draw_margin_rows(shape, place.seed) : read_margin_rows(place.data);
-  if (sampling.split && rows.size() < static_cast<std::size_t>(place.workers)) {
-    spec.fail(fmt::format("{} samples cannot be split between {} workers", rows.size(), place.workers));
+  MarginData data =
+      place.data.empty() ? MarginData{draw_margin_rows(shape, place.seed), ""} : read_margin_rows(place.data);
+  if (sampling.split && data.rows.size() < static_cast<std::size_t>(place.workers)) {
+    spec.fail(fmt::format("{} samples cannot be split between {} workers", data.rows.size(), place.workers));
   }
-  return std::make_unique<LogregOnRows>(std::move(rows), l2, sampling, place);
+  return std::make_unique<LogregOnRows>(std::move(data), l2, sampling, place);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Regularised logistic regression, as a problem about which everything is known: its smoothness and its optimum.
+// Regularised logistic regression, with its smoothness and its optimum.
 #pragma once
 
 #include <memory>
@@ -12,24 +12,25 @@ namespace sparsewire::train {
 struct LogregOptimum {
   std::vector<double> weights;
   double loss = 0;
-  double gradient_norm = 0;  // what is left of it: about 1e-13 of its size at 0
+  double gradient_norm = 0;  // at these weights: about 1e-13 times that at 0
 };
 
 // f(x) = mean log(1 + exp(-y <a, x>)) + (l2/2) ||x||^2. evaluate_at() gives f over all data, and the share of samples
-// on the right side.
+// that are classified correctly.
 class Logreg : public PreciseProblem {
  public:
   using PreciseProblem::PreciseProblem;
 
-  // L = sigma_max(A)^2/(4m): f is (L + l2)-smooth, so 1/(L + l2) is the textbook's learning rate.
+  // L = sigma_max(A)^2/(4m), with m samples in the rows of A: f is (L + l2)-smooth, and 1/(L + l2) is the usual
+  // learning rate.
   virtual double smoothness() const noexcept = 0;
   virtual double l2() const noexcept = 0;
   virtual std::size_t samples() const noexcept = 0;
-  // COST: some hundred passes over the data; not kept. Throws UsageError if l2 is 0: there may be none.
+  // COST: some hundred passes over the data at every call. Throws UsageError if l2 is 0: there may be no optimum.
   virtual LogregOptimum optimum() const = 0;
 };
 
-// `logreg:key=value,...`, as make_problem() takes it. Throws UsageError.
+// Makes it from a spec, `logreg:key=value,...`, as make_problem() does. Throws UsageError.
 std::unique_ptr<Logreg> make_logreg(std::string_view spec, const ProblemPlace& place);
 
 }  // namespace sparsewire::train

@@ -1,5 +1,5 @@
-// The optimum of logistic regression: Newton's method, its equations solved by conjugate gradients with the Hessian's
-// diagonal as preconditioner, so that it works for any number of weights.
+// The optimum of logistic regression, by Newton's method. Its equations are solved by conjugate gradients, with the
+// diagonal of the Hessian as preconditioner, so it works for any number of weights.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -19,11 +19,11 @@ double dot(const Vector& a, const Vector& b) {
   return sum;
 }
 
-// One point, with what Newton needs to know there.
+// Loss, gradient and Hessian at one point.
 class Point {
  public:
   Point(const SparseRows& rows, double l2, Vector weights)
-      : rows_(&rows), l2_(l2), weights_(std::move(weights)), gradient_(weights_.size()), bend_(rows.size()) {
+      : rows_(&rows), l2_(l2), weights_(std::move(weights)), gradient_(weights_.size()), curvature_(rows.size()) {
     const double share = 1 / static_cast<double>(rows.size());
     for (std::size_t i = 0; i < weights_.size(); ++i) gradient_[i] = l2 * weights_[i];
     double sum = 0;
@@ -31,7 +31,7 @@ class Point {
       const double margin = margin_of(rows, row, weights_);
       const double pull = logistic_pull(margin);
       sum += logistic_loss(margin);
-      bend_[row] = pull * logistic_pull(-margin) * share;
+      curvature_[row] = pull * logistic_pull(-margin) * share;
       add_row(rows, row, -pull * share, gradient_);
     }
     loss_ = sum * share + l2 / 2 * dot(weights_, weights_);
@@ -44,15 +44,15 @@ class Point {
 
   void times_hessian(const Vector& x, Vector& out) const {
     for (std::size_t i = 0; i < x.size(); ++i) out[i] = l2_ * x[i];
-    for (std::size_t row = 0; row < bend_.size(); ++row)
-      add_row(*rows_, row, bend_[row] * margin_of(*rows_, row, x), out);
+    for (std::size_t row = 0; row < curvature_.size(); ++row)
+      add_row(*rows_, row, curvature_[row] * margin_of(*rows_, row, x), out);
   }
 
   Vector hessian_diagonal() const {
     Vector diagonal(weights_.size(), l2_);
-    for (std::size_t row = 0; row < bend_.size(); ++row) {
+    for (std::size_t row = 0; row < curvature_.size(); ++row) {
       for (std::size_t at = rows_->begin[row]; at < rows_->begin[row + 1]; ++at) {
-        diagonal[rows_->index[at]] += bend_[row] * rows_->value[at] * rows_->value[at];
+        diagonal[rows_->index[at]] += curvature_[row] * rows_->value[at] * rows_->value[at];
       }
     }
     return diagonal;
@@ -63,11 +63,11 @@ class Point {
   double l2_;
   Vector weights_;
   Vector gradient_;
-  Vector bend_;  // of each row: the loss's second derivative, over the number of rows
+  Vector curvature_;  // of each row: the second derivative of its loss, divided by the number of rows
   double loss_ = 0;
 };
 
-// Hessian^-1 * gradient, until the residual is `tolerance` times as long as the gradient.
+// Hessian^-1 * gradient, until the norm of the residual is `tolerance` times that of the gradient.
 Vector newton_step(const Point& point, double tolerance) {
   constexpr int kMostRounds = 5000;
   const Vector diagonal = point.hessian_diagonal();
@@ -110,18 +110,18 @@ LogregOptimum minimise_logreg(const SparseRows& rows, double l2) {
   Point best(rows, l2, Vector(rows.dim));
   const double enough = 1e-13 * best.gradient_norm();
   for (int taken = 0; taken < kMostSteps && best.gradient_norm() > enough; ++taken) {
-    // Rough equations far away, exact ones close by, where Newton doubles the digits.
+    // Far from the optimum a rough solution is enough; close to it an exact one doubles the correct digits.
     const Vector step = newton_step(best, std::clamp(best.gradient_norm(), 1e-6, 0.1));
     const double slope = dot(best.gradient(), step);
     double factor = 1;
     bool is_better = false;
     for (int halving = 0; halving < kMostHalvings && !is_better; ++halving, factor /= 2) {
       Point next(rows, l2, minus(best.weights(), factor, step));
-      // Close to the optimum only the gradient still tells better from worse.
+      // Close to the optimum the loss no longer changes, but the gradient does.
       is_better = next.loss() <= best.loss() - 1e-4 * factor * slope || 2 * next.gradient_norm() < best.gradient_norm();
       if (is_better) best = std::move(next);
     }
-    if (!is_better) break;  // nothing is left but rounding
+    if (!is_better) break;  // only rounding errors are left
   }
   return {.weights = best.weights(), .loss = best.loss(), .gradient_norm = best.gradient_norm()};
 }

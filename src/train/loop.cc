@@ -1,4 +1,5 @@
-// A training on one screen: Training::run. What each line does is below; how it begins and ends, in training.cc.
+// A training on one screen: Training::run. Each of its lines is a function below; begin() and finish() are in
+// training.cc.
 #include "train/loop.h"
 
 #include <fmt/core.h>
@@ -15,21 +16,21 @@
 namespace sparsewire::train {
 namespace {
 
-// What a rank tells all others with its step.
-constexpr std::uint8_t kStop = 1;      // somebody wants the training to stop
-constexpr std::uint8_t kDiverged = 2;  // the loss of this rank is not a finite number
-constexpr std::uint8_t kError = 4;     // something failed here that the others do not see
+// Flags that a rank sends to all others with its step.
+constexpr std::uint8_t kStop = 1;      // a signal asked this rank to stop
+constexpr std::uint8_t kDiverged = 2;  // the loss on this rank is not finite
+constexpr std::uint8_t kError = 4;     // something failed on this rank alone
 
 }  // namespace
 
 Result Training::run() {
   begin();
   while (step_ < config_.steps && !stopped_) {
-    find_gradient();   // problem/    of this worker's batch; or where some local steps lead
-    exchange();        // worker/     what all workers make of it: the same bits on every rank
-    change_weights();  // optimiser/
-    report();          // metrics/    rank 0 writes a line, and evaluates every so often
-    write_if_due();    // checkpoint/ all ranks together
+    find_gradient();   // problem     of this worker's batch, or the result of its local steps
+    exchange();        // worker      gradients become an update, with the same bits on every rank
+    change_weights();  // optimiser
+    report();          // metrics     rank 0 writes a line, and evaluates every --eval-every steps
+    write_if_due();    // checkpoint  all ranks together
   }
   return finish();
 }
@@ -50,7 +51,7 @@ double Training::batch_gradient(std::uint64_t number, std::span<const float> wei
   return loss;
 }
 
-// By the norm. One that is not finite is left to the engine, which names the index.
+// To the norm --clip. A gradient that is not finite is left to the worker, whose error names the index.
 void Training::clip() {
   if (config_.clip == 0) return;
   double norm2 = 0;
@@ -61,7 +62,7 @@ void Training::clip() {
   for (float& g : gradient_) g = static_cast<float>(static_cast<double>(g) * factor);
 }
 
-// What is exchanged then is the way from the common weights to this worker's own.
+// Then workers exchange the difference between the common weights and their own.
 void Training::follow_local_steps() {
   local_ = weights_;
   batch_loss_ = 0;
@@ -77,8 +78,9 @@ void Training::exchange() {
   try {
     worker_.step(gradient_, update_, {.lr = static_cast<float>(lr), .flags = flags(), .loss = batch_loss_});
   } catch (const BadGradient& error) {
-    give_up(fmt::format("the gradient of rank {} is not finite at index {}, or a sum with it is not", error.rank(),
-                        error.index()));
+    give_up(
+        fmt::format("the gradient of rank {} is not finite at index {}, or overflows when it is added to the memory",
+                    error.rank(), error.index()));
   }
   if ((worker_.stats().flags & kDiverged) != 0) compare_losses();
   add_to_totals();
@@ -101,7 +103,7 @@ std::uint8_t Training::flags() const {
   return static_cast<std::uint8_t>(flags);
 }
 
-// Whose is not finite: all of them ask, so all of them know.
+// Finds the rank whose loss is not finite. Collective.
 void Training::compare_losses() {
   const std::vector<double> losses = all_gather_values(transport_, batch_loss_);
   const auto bad = std::find_if(losses.begin(), losses.end(), [](double loss) { return !std::isfinite(loss); });
@@ -114,7 +116,7 @@ std::string Training::divergence(const std::string& why) const {
   const std::string from = checkpoints_ && checkpoints_->last()
                                ? fmt::format("the last checkpoint is '{}'", checkpoints_->last_path())
                                : std::string("there is no checkpoint");
-  return fmt::format("diverged in step {}: {}; {}", number_, why, from);
+  return fmt::format("diverged in step {}: {}; {}; try a smaller --lr", number_, why, from);
 }
 
 void Training::change_weights() {
@@ -140,7 +142,7 @@ void Training::report() {
   try {
     if (metrics_ && pending_error_.empty()) metrics_->write(report);
   } catch (const std::exception& error) {
-    pending_error_ = error.what();  // the others learn of it in the next step
+    pending_error_ = error.what();  // the other ranks learn of it with the next step
   }
   run_.on_step(report);
 }
@@ -153,7 +155,8 @@ void Training::write_if_due() {
   write_checkpoint();
 }
 
-// All ranks have the same, and find the same. A checkpoint of them would take the place of one that is of use.
+// All ranks have the same weights, so all find the same. A checkpoint of weights that are not finite is useless, and
+// would displace a useful one.
 void Training::check_weights() const {
   const auto bad = std::find_if_not(weights_.begin(), weights_.end(), [](float w) { return std::isfinite(w); });
   if (bad != weights_.end()) give_up(fmt::format("weight {} is {}", bad - weights_.begin(), *bad));
@@ -162,8 +165,9 @@ void Training::check_weights() const {
 Result train(const Run& run) {
   try {
     check(run.config);
+    compare_data(run.problem, run.transport);
     return Training(run).run();
-  } catch (const UsageError& error) {  // what all were given alike
+  } catch (const UsageError& error) {  // all ranks were given the same, so all throw it
     throw SharedError(error.what(), /*is_usage=*/true);
   }
 }

@@ -11,6 +11,7 @@
 
 #include "files/input.h"
 #include "sparsewire/errors.h"
+#include "train/json.h"
 
 namespace sparsewire::train {
 
@@ -44,19 +45,34 @@ Json step_json(const StepReport& report) {
   return json;
 }
 
+namespace {
+
+// The step of a line of metrics; nothing for any other line.
+std::optional<std::uint64_t> step_of(std::string_view text) {
+  try {
+    const Json line = parse_json(text);
+    if (!line.is_object()) return std::nullopt;
+    const auto step = line.find("step");
+    if (step == line.end() || !step->is_number_unsigned()) return std::nullopt;
+    return step->get<std::uint64_t>();
+  } catch (const UsageError&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
 std::size_t bytes_until(std::string_view lines, std::uint64_t keep_until) {
   std::size_t kept = 0;
   for (std::size_t end = 0; (end = lines.find('\n', kept)) != std::string_view::npos; kept = end + 1) {
-    const Json line = Json::parse(lines.substr(kept, end - kept), nullptr, /*allow_exceptions=*/false);
-    if (!line.is_object()) break;
-    const auto step = line.find("step");
-    if (step == line.end() || !step->is_number_unsigned() || step->get<std::uint64_t>() > keep_until) break;
+    const std::optional<std::uint64_t> step = step_of(lines.substr(kept, end - kept));
+    if (!step || *step > keep_until) break;
   }
   return kept;
 }
 
 MetricsFile::MetricsFile(std::string path, std::uint64_t keep_until) : path_(std::move(path)) {
-  // A pipe that nobody reads would be waited for, so it is not.
+  // Without O_NONBLOCK, opening a pipe that nobody reads would wait for ever.
   file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
   if (file_ < 0) fail(errno);
   ::fcntl(file_, F_SETFL, O_APPEND);
@@ -73,13 +89,16 @@ MetricsFile::~MetricsFile() { ::close(file_); }
 void MetricsFile::cut_back(std::uint64_t keep_until) {
   struct stat status {};
   if (::fstat(file_, &status) != 0) fail(errno);
-  if (!S_ISREG(status.st_mode)) return;  // a pipe or a device takes nothing back
+  if (!S_ISREG(status.st_mode)) return;  // a pipe or a device cannot be cut
   std::size_t kept = 0;
   if (keep_until > 0) {
     const files::Bytes bytes = files::read_file(path_);
-    kept = bytes_until({reinterpret_cast<const char*>(bytes.span().data()), bytes.size}, keep_until);
+    kept = bytes_until(bytes.text(), keep_until);
     if (kept == 0 && bytes.size > 0) {
-      throw UsageError(fmt::format("'{}' does not begin with a line of metrics: it is left as it is", path_));
+      throw UsageError(
+          fmt::format("'{}' does not begin with a line of metrics, so it was not changed: choose another file for "
+                      "--metrics",
+                      path_));
     }
   }
   if (::ftruncate(file_, static_cast<off_t>(kept)) != 0) fail(errno);

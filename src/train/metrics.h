@@ -1,5 +1,5 @@
-// The metrics file: one JSON line for each step, written as the step ends. A file can be followed while it grows, and
-// what a kill leaves behind is cut back when the training goes on.
+// The metrics file: one JSON line for each step, written when the step ends. It can be followed while it grows. A
+// resumed training removes the lines after its checkpoint first.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,23 @@
 
 namespace sparsewire::train {
 
-// What is known of a step, on rank 0.
+// A step, as rank 0 knows it.
 struct StepReport {
   std::uint64_t step = 0;  // steps done, this one included
-  double loss = 0;         // the mean over all workers' batches
+  double loss = 0;         // of this step's batches: the mean over all workers
   double lr = 0;
   const StepStats& stats;
   std::optional<Evaluation> evaluation = {};
   std::string_view metric = {};  // name of Evaluation::metric
 };
 
-// The keys that docs/train.md promises.
+// With the keys that docs/train.md lists.
 Json step_json(const StepReport& report);
 
 class MetricsFile {
  public:
-  // Keeps the lines of steps 1 ... `keep_until` if the file has them, and drops all others, also half ones. With 0 it
-  // begins anew. All functions throw std::runtime_error: "cannot write 'm.jsonl': No space left on device".
+  // Keeps the lines of steps 1 ... `keep_until`, and removes all others, also incomplete ones; with 0 it removes all.
+  // All functions throw std::runtime_error: "cannot write 'm.jsonl': No space left on device".
   MetricsFile(std::string path, std::uint64_t keep_until);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
@@ -45,7 +45,7 @@ class MetricsFile {
   int file_ = -1;
 };
 
-// How many bytes of `lines` belong to whole lines of steps 1 ... `keep_until`.
+// How many bytes of `lines` are complete lines of steps 1 ... `keep_until`.
 std::size_t bytes_until(std::string_view lines, std::uint64_t keep_until);
 
 }  // namespace sparsewire::train

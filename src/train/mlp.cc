@@ -1,5 +1,5 @@
-// A classifier on drawn data: each class is a few Gaussian clusters in a small space, which a random network bends into
-// the inputs, so no straight line separates them. Some of the data are held back for evaluate().
+// A classifier on synthetic data: each class is a few Gaussian clusters in a small space, which a random network maps
+// to the inputs, so the classes cannot be separated linearly. Some of the data are held back for evaluate().
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -20,22 +20,22 @@ namespace {
 
 struct MlpShape {
   std::vector<std::size_t> widths{784, 64, 10};  // inputs, hidden layers, classes
-  std::uint64_t samples = 6000;                  // to learn from
+  std::uint64_t samples = 6000;                  // for training
   std::uint64_t held_back = 1000;
-  std::uint64_t batch = 32;  // 0: all of a worker's
+  std::uint64_t batch = 32;  // samples of a worker in a step; 0: all that it has
 };
 
-// From points in a small space to inputs.
+// Generates samples.
 class Source {
  public:
   Source(std::size_t inputs, std::size_t classes, std::uint64_t seed)
       : inputs_(inputs), classes_(classes), seed_(seed), centres_(classes * kClusters * kSpace) {
     Draws draws(seed, Use::data, 0);
     for (double& entry : centres_) entry = kApart * draws.normal();
-    inner_.resize(kSpace * kBends);
+    inner_.resize(kSpace * kHidden);
     for (double& entry : inner_) entry = draws.normal();
-    outer_.resize(kBends * inputs);
-    for (double& entry : outer_) entry = draws.normal() / std::sqrt(double{kBends});
+    outer_.resize(kHidden * inputs);
+    for (double& entry : outer_) entry = draws.normal() / std::sqrt(double{kHidden});
   }
 
   // Samples first ... first+count-1.
@@ -49,24 +49,24 @@ class Source {
  private:
   static constexpr std::size_t kSpace = 8;     // dimensions of the points
   static constexpr std::size_t kClusters = 6;  // of each class
-  static constexpr std::size_t kBends = 32;
-  static constexpr double kApart = 2.5;  // of the centres, in standard deviations of a cluster
-  static constexpr double kNoise = 0.3;  // of each input
+  static constexpr std::size_t kHidden = 32;   // units of the random network
+  static constexpr double kApart = 2.5;        // of the centres, in standard deviations of a cluster
+  static constexpr double kNoise = 0.3;        // of each input
 
   void append(std::uint64_t sample, Batch<float>& batch) const {
     Draws draws(seed_, Use::data, 1, sample);
     const auto which = draws.below(static_cast<std::uint32_t>(classes_));
     const double* centre = centres_.data() + (which * kClusters + draws.below(kClusters)) * kSpace;
-    std::vector<double> bends(kBends);
+    std::vector<double> hidden(kHidden);
     for (std::size_t i = 0; i < kSpace; ++i) {
       const double entry = centre[i] + draws.normal();
-      for (std::size_t bend = 0; bend < kBends; ++bend) bends[bend] += entry * inner_[i * kBends + bend];
+      for (std::size_t unit = 0; unit < kHidden; ++unit) hidden[unit] += entry * inner_[i * kHidden + unit];
     }
     std::vector<double> inputs(inputs_);
     for (double& input : inputs) input = kNoise * draws.normal();
-    for (std::size_t bend = 0; bend < kBends; ++bend) {
-      const double height = std::tanh(bends[bend] / 2);
-      for (std::size_t i = 0; i < inputs_; ++i) inputs[i] += height * outer_[bend * inputs_ + i];
+    for (std::size_t unit = 0; unit < kHidden; ++unit) {
+      const double output = std::tanh(hidden[unit] / 2);
+      for (std::size_t i = 0; i < inputs_; ++i) inputs[i] += output * outer_[unit * inputs_ + i];
     }
     batch.classes.push_back(which);
     for (const double input : inputs) batch.inputs.push_back(static_cast<float>(input));
@@ -91,7 +91,7 @@ class Mlp final : public Problem {
   Mlp(const MlpShape& shape, const ProblemPlace& place)
       : network_(shape.widths), workers_(place.workers), seed_(place.seed), batch_(shape.batch) {
     const Source source(shape.widths.front(), shape.widths.back(), place.seed);
-    learnt_ = source.draw(0, shape.samples);
+    training_ = source.draw(0, shape.samples);
     const std::uint64_t all = shape.samples + shape.held_back;
     for (std::uint64_t first = shape.samples; first < all; first += kPiece) {
       held_back_.push_back(source.draw(first, std::min(kPiece, all - first)));
@@ -117,7 +117,7 @@ class Mlp final : public Problem {
   double gradient(int worker, std::uint64_t step, std::span<const float> weights, std::span<float> gradient) override {
     Room& room = rooms_[static_cast<std::size_t>(worker)];
     take_batch(worker, step, room.batch);
-    return network_.gradient(room.batch, weights, gradient, room.between);
+    return network_.gradient(room.batch, weights, gradient, room.layers);
   }
 
   Evaluation evaluate(std::span<const float> weights) override {
@@ -125,7 +125,7 @@ class Mlp final : public Problem {
     std::size_t right = 0;
     std::size_t all = 0;
     for (const Batch<float>& piece : held_back_) {
-      const auto score = network_.score(piece, weights, rooms_.back().between);
+      const auto score = network_.score(piece, weights, rooms_.back().layers);
       loss += score.loss;
       right += score.right;
       all += piece.classes.size();
@@ -134,24 +134,24 @@ class Mlp final : public Problem {
   }
 
  private:
-  static constexpr std::uint64_t kPiece = 64;  // samples evaluated at a time: their outputs stay in the cache
+  static constexpr std::uint64_t kPiece = 64;  // samples evaluated at a time, so that their outputs stay in the cache
 
   struct Room {
     Batch<float> batch;
-    Network<float>::Room between;
+    Network<float>::Room layers;
   };
 
-  // Worker n has samples n, n + workers, ...; draws are with replacement.
+  // Worker n has samples n, n + workers, n + 2*workers, ... Batches are drawn with replacement.
   void take_batch(int worker, std::uint64_t step, Batch<float>& batch) const {
     const auto first = static_cast<std::size_t>(worker);
     const auto stride = static_cast<std::size_t>(workers_);
-    const std::size_t own = (learnt_.classes.size() - first + stride - 1) / stride;
+    const std::size_t own = (training_.classes.size() - first + stride - 1) / stride;
     batch.inputs.clear();
     batch.classes.clear();
     Draws draws(seed_, Use::batch, worker, step);
     for (std::size_t i = 0; i < (batch_ == 0 ? own : batch_); ++i) {
       const std::size_t chosen = batch_ == 0 ? i : draws.below(static_cast<std::uint32_t>(own));
-      append_row(learnt_, first + stride * chosen, network_.widths().front(), batch);
+      append_row(training_, first + stride * chosen, network_.widths().front(), batch);
     }
   }
 
@@ -159,9 +159,9 @@ class Mlp final : public Problem {
   int workers_;
   std::uint64_t seed_;
   std::uint64_t batch_;
-  Batch<float> learnt_;
+  Batch<float> training_;
   std::vector<Batch<float>> held_back_;
-  std::vector<Room> rooms_;  // one for each worker, and the last for evaluate()
+  std::vector<Room> rooms_;  // one for each worker, and the last one for evaluate()
 };
 
 constexpr std::size_t kWidest = 65536;
@@ -193,7 +193,7 @@ std::unique_ptr<Problem> make_mlp_problem(Spec& spec, const ProblemPlace& place)
   shape.samples = spec.integer("samples", 1, 1U << 24).value_or(shape.samples);
   shape.held_back = spec.integer("held_back", 1, 1U << 24).value_or(shape.held_back);
   shape.batch = spec.integer("batch", 0, 1U << 24).value_or(shape.batch);
-  spec.finish();  // before the data are drawn
+  spec.finish();  // before the data are generated
   if (shape.samples < static_cast<std::uint64_t>(place.workers)) {
     spec.fail(fmt::format("samples={} cannot be split between {} workers", shape.samples, place.workers));
   }

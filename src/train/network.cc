@@ -19,13 +19,13 @@ Layout layout_of(const std::vector<std::size_t>& widths) {
   return Layout(std::move(tensors));
 }
 
-// to += factor * from: the loop in which the time goes. No sum runs across it, so it vectorises as it is.
+// to += factor * from. Most of the time is spent here; there is no sum, so the compiler vectorises it.
 template <class T>
 void add_scaled(T factor, const T* from, T* to, std::size_t size) {
   for (std::size_t i = 0; i < size; ++i) to[i] += factor * from[i];
 }
 
-// In eight partial sums, so that it vectorises and still has one order.
+// In eight partial sums: it vectorises, and the order is still fixed.
 template <class T>
 T dot(const T* a, const T* b, std::size_t size) {
   std::array<T, 8> sums{};
@@ -65,7 +65,7 @@ void Network<T>::forward(const Batch<T>& batch, std::span<const T> weights, Room
 }
 
 template <class T>
-typename Network<T>::Score Network<T>::soften(const Batch<T>& batch, Room& room) const {
+typename Network<T>::Score Network<T>::apply_softmax(const Batch<T>& batch, Room& room) const {
   Score score;
   const std::size_t outs = widths_.back();
   for (std::size_t row = 0; row < batch.classes.size(); ++row) {
@@ -85,7 +85,7 @@ typename Network<T>::Score Network<T>::soften(const Batch<T>& batch, Room& room)
 template <class T>
 typename Network<T>::Score Network<T>::score(const Batch<T>& batch, std::span<const T> weights, Room& room) const {
   forward(batch, weights, room);
-  return soften(batch, room);
+  return apply_softmax(batch, room);
 }
 
 template <class T>
@@ -94,10 +94,10 @@ double Network<T>::gradient(const Batch<T>& batch, std::span<const T> weights, s
   const std::size_t rows = batch.classes.size();
   const double loss = score(batch, weights, room).loss / static_cast<double>(rows);
   std::fill(gradient.begin(), gradient.end(), T{0});
-  // The mean of (probability - 1 if it is the class) is what pulls at the last outputs.
-  room.pull = room.outputs.back();
-  for (std::size_t row = 0; row < rows; ++row) room.pull[row * widths_.back() + batch.classes[row]] -= T{1};
-  for (T& pull : room.pull) pull /= static_cast<T>(rows);
+  // At the last outputs the gradient is (probability - 1) for the right class, probability for the others.
+  room.delta = room.outputs.back();
+  for (std::size_t row = 0; row < rows; ++row) room.delta[row * widths_.back() + batch.classes[row]] -= T{1};
+  for (T& delta : room.delta) delta /= static_cast<T>(rows);
   for (std::size_t layer = widths_.size() - 1; layer-- > 0;) {
     const std::size_t ins = widths_[layer];
     const std::size_t outs = widths_[layer + 1];
@@ -105,21 +105,21 @@ double Network<T>::gradient(const Batch<T>& batch, std::span<const T> weights, s
     const T* weight = weights.data() + layout_.tensors()[2 * layer].begin;
     T* of_weight = gradient.data() + layout_.tensors()[2 * layer].begin;
     T* of_bias = gradient.data() + layout_.tensors()[2 * layer + 1].begin;
-    for (std::size_t row = 0; row < rows; ++row) add_scaled(T{1}, room.pull.data() + row * outs, of_bias, outs);
+    for (std::size_t row = 0; row < rows; ++row) add_scaled(T{1}, room.delta.data() + row * outs, of_bias, outs);
     for (std::size_t i = 0; i < ins; ++i) {
       for (std::size_t row = 0; row < rows; ++row) {
-        add_scaled(in[row * ins + i], room.pull.data() + row * outs, of_weight + i * outs, outs);
+        add_scaled(in[row * ins + i], room.delta.data() + row * outs, of_weight + i * outs, outs);
       }
     }
     if (layer == 0) break;
-    room.next_pull.resize(rows * ins);
+    room.next_delta.resize(rows * ins);
     for (std::size_t row = 0; row < rows; ++row) {
       for (std::size_t i = 0; i < ins; ++i) {
         const bool is_on = in[row * ins + i] > 0;
-        room.next_pull[row * ins + i] = is_on ? dot(weight + i * outs, room.pull.data() + row * outs, outs) : T{0};
+        room.next_delta[row * ins + i] = is_on ? dot(weight + i * outs, room.delta.data() + row * outs, outs) : T{0};
       }
     }
-    room.pull.swap(room.next_pull);
+    room.delta.swap(room.next_delta);
   }
   return loss;
 }

@@ -1,5 +1,5 @@
-// The rules of PyTorch's SGD, Adam (weight decay as part of the gradient) and AdamW (Loshchilov, Hutter, 2019: weight
-// decay apart from it), dampening 0, no AMSGrad.
+// SGD, Adam (weight decay as part of the gradient) and AdamW (Loshchilov, Hutter, 2019: weight decay separate from it),
+// as in PyTorch, with dampening 0 and without AMSGrad.
 #include "train/optimiser.h"
 
 #include <fmt/core.h>
@@ -20,7 +20,7 @@ namespace {
 constexpr Range kFraction{.min = 0, .max = 1, .below_max = true};  // [0, 1)
 constexpr Range kDecay{.min = 0};
 
-// A restored array may be of any length: it is checked before anything is computed with it.
+// A restored array may have any length, so it is checked before it is used.
 void serialize_array(State& state, std::string_view name, std::vector<float>& values) {
   std::vector<float> found = values;
   state.array(name, found);
@@ -31,7 +31,7 @@ void serialize_array(State& state, std::string_view name, std::vector<float>& va
   values = std::move(found);
 }
 
-// `kind` is written; or what was saved must have been of that kind.
+// Saves `kind`, or checks that the saved optimiser was of that kind.
 void serialize_kind(State& state, const std::string& kind) {
   std::string found = kind;
   state.string("optimiser", found);
@@ -53,7 +53,7 @@ class Sgd final : public Optimiser {
     if (is_plain()) {
       apply_plain(update, how, weights);
     } else if (how.holds_lr) {
-      throw UsageError("[sgd] an update that holds lr*gradient (feedback scale=lr) goes with momentum=0 only");
+      throw UsageError("[sgd] an update that is lr*gradient (feedback scale=lr) needs momentum=0");
     } else {
       apply_momentum(update, how.lr, weights);
     }
@@ -108,10 +108,10 @@ class Adam final : public Optimiser {
     assert(update.size() == weights.size() && weights.size() == mean_.size());
     if (how.holds_lr) {
       throw UsageError(
-          fmt::format("[{}] an update that holds lr*gradient (feedback scale=lr) goes with sgd only", rule_.kind));
+          fmt::format("[{}] an update that is lr*gradient (feedback scale=lr) needs plain sgd", rule_.kind));
     }
     ++steps_;
-    // What the averages lack because they started at 0.
+    // Corrects the averages, which started at 0.
     const double unbias1 = 1 - std::pow(rule_.beta1, static_cast<double>(steps_));
     const double unbias2 = std::sqrt(1 - std::pow(rule_.beta2, static_cast<double>(steps_)));
     const double into_gradient = rule_.decoupled ? 0 : rule_.weight_decay;

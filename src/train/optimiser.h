@@ -1,5 +1,5 @@
-// How an update changes the weights. The update is what came back from the exchange, the same on all workers; weight
-// decay and momentum come after it, so that they need not travel.
+// How an update changes the weights. The update is the result of the exchange, the same on all workers. Weight decay
+// and momentum are applied after it, so they are not sent.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ namespace sparsewire::train {
 
 struct Applied {
   double lr = 1;
-  bool holds_lr = false;  // the update is lr*gradient already (feedback ef:scale=lr): for plain optimisers only
+  bool holds_lr = false;  // the update is lr*gradient already (feedback ef:scale=lr); for plain optimisers only
 };
 
-// Works on flat weights, entry by entry: in double, rounded to float once for each number that is kept.
+// Computes in double, entry by entry; each number that is kept is rounded to float once.
 class Optimiser {
  public:
   virtual ~Optimiser() = default;
@@ -24,10 +24,10 @@ class Optimiser {
   // One step. REQUIRES: both have as many entries as the optimiser was made for.
   // Throws UsageError if `how.holds_lr` and the optimiser is not plain.
   virtual void apply(std::span<const float> update, const Applied& how, std::span<float> weights) = 0;
-  // Saves or restores everything that decides later steps. Throws UsageError if it was saved by another kind of
+  // Saves or restores everything that later steps depend on. Throws UsageError if it was saved by another kind of
   // optimiser or for another number of weights.
   virtual void serialize(State& state) = 0;
-  // Stochastic gradient descent without momentum: may be used with memories that hold lr*gradient.
+  // Stochastic gradient descent without momentum: the only one for memories that hold lr*gradient.
   virtual bool is_plain() const noexcept = 0;
   virtual bool has_momentum() const noexcept = 0;
 };

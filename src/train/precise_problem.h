@@ -1,5 +1,5 @@
-// A problem that is computed in double, so that experiments can see below what float weights resolve. In training its
-// weights are floats like those of any other.
+// A problem that is computed in double, so that experiments can measure what float weights cannot resolve. In training
+// its weights are floats, like those of any other problem.
 #pragma once
 
 #include <vector>
@@ -10,10 +10,10 @@ namespace sparsewire::train {
 
 class PreciseProblem : public Problem {
  public:
-  // `workers`: as many as gradient() is called for.
+  // `workers`: the number of workers.
   explicit PreciseProblem(int workers);
 
-  // As those of Problem.
+  // As the functions of Problem with the same names.
   virtual double gradient_at(int worker, std::uint64_t step, std::span<const double> weights,
                              std::span<double> gradient) = 0;
   virtual Evaluation evaluate_at(std::span<const double> weights) = 0;
@@ -28,7 +28,7 @@ class PreciseProblem : public Problem {
     std::vector<double> weights;
     std::vector<double> gradient;
   };
-  std::vector<Room> rooms_;  // one for each worker, and the last for evaluate()
+  std::vector<Room> rooms_;  // one for each worker, and the last one for evaluate()
 };
 
 }  // namespace sparsewire::train

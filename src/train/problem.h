@@ -1,4 +1,4 @@
-// What is trained: a model, its data, and a loss. One file for each, one line in problems.def.
+// What is trained: a model, its data and a loss. Each problem is one file and one line in problems.def.
 #pragma once
 
 #include <cstdint>
@@ -16,32 +16,34 @@ struct Evaluation {
   double metric = 0;  // what Problem::metric() names; 0 if it names nothing
 };
 
-// The whole problem, with the data of all workers. Random choices depend on the seed, the worker and the step alone, so
-// a run can be stopped, resumed, and shared out over processes in any way.
+// The whole problem, with the data of all workers. Random choices depend only on the seed, the worker and the step, so
+// a run can be stopped, resumed, and distributed over processes in any way.
 //
 // THREADS: gradient() for different workers and one evaluate() may run at the same time.
 class Problem {
  public:
   virtual ~Problem() = default;
 
-  // Weights, by tensor.
+  // The tensors of the model.
   virtual const Layout& layout() const noexcept = 0;
-  // The same for everybody.
+  // The same on all workers.
   virtual void initial_weights(std::span<float> weights) const = 0;
-  // What worker `worker` contributes to step `step`, at these weights. Returns the loss of its batch.
+  // The gradient of worker `worker` in step `step`, at these weights. Returns the loss of its batch.
   virtual double gradient(int worker, std::uint64_t step, std::span<const float> weights,
                           std::span<float> gradient) = 0;
-  // The loss over all data, or over those held back for it if there are some; and the metric.
+  // The loss and the metric over the data that are held back for it, or over all data if none are.
   virtual Evaluation evaluate(std::span<const float> weights) = 0;
   // What Evaluation::metric is: "accuracy", "distance"; empty if there is none.
   virtual std::string_view metric() const noexcept = 0;
+  // Size and checksum of the data file, equal for equal contents: "1234 bytes, CRC-32C 0badcafe". Empty without one.
+  virtual std::string_view data_fingerprint() const noexcept { return {}; }
 };
 
-// Where a problem is set up. Everything it may depend on besides its spec.
+// Everything a problem may depend on besides its spec.
 struct ProblemPlace {
   int workers = 1;
   std::uint64_t seed = 0;
-  std::string data;  // a file, for problems that take one; empty: none given
+  std::string data;  // name of a file, for problems that take one; empty: none
 };
 
 // Makes a problem from `name:key=value,key=value`. Throws UsageError, also if it is given data that it does not take.

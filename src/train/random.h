@@ -1,4 +1,4 @@
-// Random numbers for problems: a function of (seed, use, worker, step), like all others in sparsewire.
+// Random numbers for problems: a function of (seed, use, worker, step), like all random numbers in sparsewire.
 #pragma once
 
 #include <cmath>
@@ -9,7 +9,7 @@
 
 namespace sparsewire::train {
 
-// What the numbers are for; streams of different uses never coincide. Sparsifiers use 0 and 1 (Role).
+// What the numbers are used for: different uses have different streams. Sparsifiers use 0 and 1 (Role).
 enum class Use : std::uint32_t { weights = 16, data = 17, batch = 18, noise = 19 };
 
 class Draws {
@@ -30,7 +30,7 @@ class Draws {
     const std::uint64_t low = word() >> 6;
     return static_cast<double>(high << 26 | low) * 0x1p-53;
   }
-  // One of 0 ... n-1, each as likely as the others, to 2^-32. REQUIRES: 1 <= n < 2^32.
+  // One of 0 ... n-1, uniform to 2^-32. REQUIRES: 1 <= n < 2^32.
   std::uint32_t below(std::uint32_t n) noexcept { return static_cast<std::uint32_t>(std::uint64_t{word()} * n >> 32); }
   // N(0, 1), by Box and Muller (1958).
   double normal() noexcept {

@@ -29,7 +29,7 @@ std::unique_ptr<Problem> make_problem(std::string_view spec_text, const ProblemP
   Spec spec(spec_text);
   const std::size_t number = find_by_name(kInfos, spec.name(), "a problem");
   if (!kInfos[number].takes_data && !place.data.empty()) {
-    spec.fail(fmt::format("takes no data, but is given '{}'", place.data));
+    spec.fail(fmt::format("takes no data: leave --data '{}' out", place.data));
   }
   auto problem = kMakers[number](spec, place);
   spec.finish();

@@ -1,4 +1,4 @@
-// The factories behind the names: one for each line of problems.def, each defined in the file of that name.
+// A factory for each line of problems.def, defined in the file of that name.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,7 @@
-// Two weights, two workers, one sample each: -log sigma(<w, x>) with x = (100, 1) and (-100, 1). The first weight's
-// gradients are large and cancel out; the second's are small and agree. Top-1 sends the first for ever.
+// Two weights, two workers with one sample each: -log sigma(<w, x>) with x = (100, 1) and (-100, 1). The gradients of
+// the first weight are large and cancel; those of the second are small and agree. Top-1 always sends the first.
 //
-// Bereyhi, Liang, Boudreau, Afana, 2025. More workers take the two samples in turn.
+// Bereyhi, Liang, Boudreau, Afana, 2025. More workers get the two samples alternately.
 #include "train/logistic.h"
 #include "train/precise_problem.h"
 #include "train/registry.h"

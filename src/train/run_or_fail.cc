@@ -14,7 +14,7 @@ namespace {
 constexpr char kUsage = 'u';
 constexpr char kFailed = 'f';
 
-// Empty: it went well.
+// What `work` threw, after a letter for its kind; empty if it threw nothing.
 std::string outcome(const std::function<void()>& work) {
   try {
     work();
@@ -40,9 +40,10 @@ void run_or_fail_on_all(Transport& transport, const std::function<void()>& work)
     if (all[r].empty()) continue;
     const std::string heard(reinterpret_cast<const char*>(all[r].data()), all[r].size());
     if (heard[0] != kUsage && heard[0] != kFailed) {
-      throw TransportError(fmt::format("rank {} made another call than the other ranks", r), static_cast<int>(r));
+      throw TransportError(fmt::format("rank {} is not at the same call as the other ranks", r), static_cast<int>(r));
     }
-    throw SharedError(heard.substr(1), heard[0] == kUsage);
+    // Rank 0 fails first where all fail alike; the number of another one says on which machine to look.
+    throw SharedError((r == 0 ? "" : fmt::format("rank {}: ", r)) + heard.substr(1), heard[0] == kUsage);
   }
 }
 

@@ -1,4 +1,4 @@
-// What fails on one rank fails on all, alike: nobody waits for a rank that is gone, and one message says why.
+// An error on one rank becomes the same error on all: no rank waits for one that has given up.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,20 @@
 
 namespace sparsewire::train {
 
-// Thrown on all ranks, the same.
+// Thrown on all ranks, with the same text.
 class SharedError : public std::runtime_error {
  public:
   SharedError(const std::string& what, bool is_usage) : std::runtime_error(what), is_usage_(is_usage) {}
 
-  bool is_usage() const noexcept { return is_usage_; }  // what was given cannot work; otherwise the run failed
+  bool is_usage() const noexcept { return is_usage_; }  // wrong options or input; otherwise the run failed
 
  private:
   bool is_usage_;
 };
 
-// Runs `work` and waits for all ranks to have done so: a barrier as well. If one of them failed, all throw a
-// SharedError with what the lowest of those had to say. Collective; `work` must not be. Throws TransportError.
+// Runs `work`, and waits until all ranks have done so. If it threw on some of them, all throw a SharedError with the
+// message of the lowest of those ranks, after its number unless it is 0. Collective; `work` itself must not be. Throws
+// TransportError.
 void run_or_fail_on_all(Transport& transport, const std::function<void()>& work);
 
 }  // namespace sparsewire::train

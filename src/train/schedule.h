@@ -1,4 +1,4 @@
-// The learning rate of each step: a function of the step alone, so there is nothing to save.
+// The learning rate of each step. It depends on the step alone, so checkpoints need not save it.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ class Schedule {
 // Makes a schedule from `name:key=value,key=value` for a training of `steps` steps at learning rate `lr`:
 //   constant                       lr
 //   step:every=1000,factor=0.1     lr * factor^floor(step/every); defaults: a third of the steps, 0.1
-//   cosine:min=0                   from lr, just after the warm-up, down to `min`, at step `steps`
-// Each with warmup=N: steps 0 ... N-1 take lr/N, 2*lr/N, ..., lr instead (with `step`: times its factor).
+//   cosine:min=0                   half a cosine from lr, just after the warm-up, to `min` at step `steps`
+// All take warmup=N: steps 0 ... N-1 have lr/N, 2*lr/N, ..., lr instead (with `step`: times its factor).
 // Throws UsageError.
 Schedule make_schedule(std::string_view spec, double lr, std::uint64_t steps);
 

@@ -3,18 +3,18 @@
 #include <atomic>
 #include <csignal>
 
-#include "files/replace.h"
+#include "files/unfinished.h"
 
 namespace sparsewire::train {
 namespace {
 
 constexpr int kSignals[StopSignals::kCount] = {SIGINT, SIGTERM, SIGHUP};
 
-std::atomic<bool> wished = false;
-static_assert(std::atomic<bool>::is_always_lock_free, "a handler sets it");
+std::atomic<bool> requested = false;
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
 
 void on_signal(int signal) {
-  if (!wished.exchange(true)) return;
+  if (!requested.exchange(true)) return;
   files::remove_unfinished();
   std::signal(signal, SIG_DFL);
   std::raise(signal);
@@ -33,6 +33,6 @@ StopSignals::~StopSignals() {
   for (int i = 0; i < kCount; ++i) std::signal(kSignals[i], before_[i]);
 }
 
-bool stop_requested() noexcept { return wished; }
+bool stop_requested() noexcept { return requested; }
 
 }  // namespace sparsewire::train

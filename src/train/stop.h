@@ -1,11 +1,11 @@
-// Ctrl-C, SIGTERM and a terminal that goes away (SIGHUP) as a wish: the training stops after the step it is in, on all
-// ranks the same.
+// Ctrl-C, SIGTERM and the end of the terminal (SIGHUP) as requests to stop: the training stops after the current step,
+// on all ranks after the same one.
 #pragma once
 
 namespace sparsewire::train {
 
-// As long as one lives, the first of these signals is a wish to stop, and a second one ends the program at once.
-// Around a training only: what comes before and after would not look at the wish.
+// While an object of this class exists, the first of these signals sets a flag, and a second one ends the program at
+// once. For the time of a training only: before and after it nobody looks at the flag.
 class StopSignals {
  public:
   static constexpr int kCount = 3;

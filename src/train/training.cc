@@ -1,16 +1,15 @@
-// How a training begins and ends, and what it puts into a checkpoint.
+// How a training starts and ends, and what it puts into a checkpoint.
 #include "train/training.h"
 
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <mutex>
 
 #include "core/crc32c.h"
 #include "core/state.h"
+#include "files/folder.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/sifter.h"
 #include "train/checkpoint_files.h"
@@ -19,14 +18,6 @@
 
 namespace sparsewire::train {
 namespace {
-
-// Before the first step rather than at the first checkpoint.
-void make_writable(const std::string& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (!error && ::access(folder.c_str(), W_OK | X_OK) != 0) error = {errno, std::generic_category()};
-  if (error) throw std::runtime_error(fmt::format("cannot write '{}': {}", folder, error.message()));
-}
 
 std::vector<std::byte> save(Optimiser& optimiser) {
   State state;
@@ -40,7 +31,7 @@ void load(Optimiser& optimiser, std::span<const std::byte> bytes) {
   state.finish();
 }
 
-// Bytes are added up; the error is the mean, and the loss that of rank 0.
+// Sums the bytes; the error is a mean over the ranks, the loss that of rank 0.
 Totals sum(const std::vector<Totals>& all) {
   Totals total{.loss = all[0].loss};
   for (const Totals& one : all) {
@@ -52,7 +43,41 @@ Totals sum(const std::vector<Totals>& all) {
   return total;
 }
 
+// "rank 1", "ranks 1 and 2", "ranks 1, 2, 3 and 5 more"
+std::string list_of(const std::vector<std::size_t>& ranks) {
+  constexpr std::size_t kMost = 8;
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  const std::size_t named = ranks.size() <= kMost ? ranks.size() : kMost - 1;
+  for (std::size_t i = 0; i < named; ++i) {
+    const bool is_last = i + 1 == ranks.size();
+    text += fmt::format("{}{}", i == 0 ? "" : is_last ? " and " : ", ", ranks[i]);
+  }
+  return named == ranks.size() ? text : text + fmt::format(" and {} more", ranks.size() - named);
+}
+
 }  // namespace
+
+// Before anything depends on the data: other data may have another number of weights, and the worker would complain
+// about that instead.
+void compare_data(const Problem& problem, Transport& transport) {
+  const std::string_view mine = problem.data_fingerprint();
+  std::vector<std::vector<std::byte>> all;
+  transport.all_gather(std::as_bytes(std::span(mine)), all);
+  std::vector<std::size_t> others;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank] != all[0]) others.push_back(rank);
+  }
+  if (others.empty()) return;
+  const auto shown_of = [&](std::size_t rank) {
+    const std::string text(reinterpret_cast<const char*>(all[rank].data()), all[rank].size());
+    return text.empty() ? std::string("no file") : text;
+  };
+  throw SharedError(
+      fmt::format("the data of {} differ from those of rank 0 ({} on rank {}, {} on rank 0): give every rank the same "
+                  "--data, and on other machines a copy of the same file",
+                  list_of(others), shown_of(others[0]), others[0], shown_of(0)),
+      /*is_usage=*/true);
+}
 
 Training::Training(const Run& run)
     : run_(run),
@@ -84,69 +109,74 @@ void Training::begin() {
     if (is_root() && !config_.metrics.empty()) metrics_.emplace(config_.metrics, step_);
   });
   if (config_.checkpoint_dir.empty()) return;
-  checkpoints_.emplace(config_, data_, transport_, path.empty() ? std::nullopt : std::optional(step_));
+  checkpoints_.emplace(config_, std::string(problem_.data_fingerprint()), transport_,
+                       path.empty() ? std::nullopt : std::optional(step_));
 }
 
-// Processes may have been started with different options; what each of them does with files is its own affair.
+// Processes may have been started with different options. Those that name files, or concern one process alone, may
+// differ; compare_data() looks at the contents of the data.
 void Training::compare_configs() {
   std::string all;
   for (const Setting& setting : settings()) {
     const std::string_view name = setting.option.name;
-    const bool is_own = name == "json" || name == "metrics" || name == "deadline" || name == "quiet" || name == "data";
-    if (!is_own) all += fmt::format("{}={}\n", name, shown(value_of(config_, setting)));
+    const bool may_differ =
+        name == "json" || name == "metrics" || name == "deadline" || name == "quiet" || name == "data";
+    if (!may_differ) all += fmt::format("{}={}\n", name, shown(value_of(config_, setting)));
   }
   const std::vector<std::uint32_t> checksums = all_gather_values(transport_, crc32c(std::as_bytes(std::span(all))));
   const auto other = std::find_if(checksums.begin(), checksums.end(), [&](auto one) { return one != checksums[0]; });
   if (other == checksums.end()) return;
-  throw SharedError(fmt::format("rank {} was started with other options than rank 0", other - checksums.begin()),
+  throw SharedError(fmt::format("rank {} was started with other options than rank 0: start all with the same",
+                                other - checksums.begin()),
                     /*is_usage=*/true);
 }
 
-// Where to go on; empty: at the start. Throws UsageError.
+// The checkpoint to continue from; empty: start at step 0. Throws UsageError.
 std::string Training::choose_checkpoint() {
   const std::string& folder = config_.checkpoint_dir;
-  make_writable(folder);
+  files::make_folder(folder);  // now rather than at the first checkpoint
   lock_.emplace(folder);
-  data_ = fingerprint(config_.data);  // once: the file may be long, and may change under our hands
   if (!config_.resume) {
     if (!has_checkpoints(folder)) return {};
     throw UsageError(
-        fmt::format("'{}' has checkpoints of an earlier training: --resume goes on from them; to begin anew, remove "
-                    "them or choose another folder",
+        fmt::format("'{}' has checkpoints of an earlier training: add --resume to continue it; to start a new one, "
+                    "remove them or choose another folder",
                     folder));
   }
   const std::optional<Manifest> found = find_checkpoint(folder, run_.log);
   if (!found) {
-    run_.log(fmt::format("no checkpoint in '{}' yet: beginning at step 0", folder));
+    run_.log(fmt::format("no checkpoint in '{}' yet: starting at step 0", folder));
     return {};
   }
   const std::string differs = difference(found->config, config_);
   if (!differs.empty()) throw UsageError(fmt::format("'{}' is of another training: {}", found->path, differs));
-  if (found->data != data_) {
-    throw UsageError(fmt::format("'{}' is of other data than '{}'", found->path, config_.data));
+  if (found->data != problem_.data_fingerprint()) {
+    throw UsageError(fmt::format("'{}' is of other data ({}) than '{}' ({}): give it the same --data", found->path,
+                                 found->data.empty() ? "no file" : found->data, config_.data,
+                                 config_.data.empty() ? "no file" : problem_.data_fingerprint()));
   }
   if (found->step > config_.steps) {
-    throw UsageError(fmt::format("'{}' is beyond --steps {}", found->path, config_.steps));
+    throw UsageError(fmt::format("'{}' is beyond --steps {}: ask for more steps", found->path, config_.steps));
   }
-  run_.log(fmt::format("going on from '{}'", found->path));
+  run_.log(fmt::format("resuming from '{}'", found->path));
   if (found->workers != static_cast<std::uint64_t>(transport_.size())) {
     run_.log(fmt::format(
-        "it is of {} workers, and now there are {}: what the memories of the old ones still owe is shared out anew",
+        "it was written by {} workers, and now there are {}: what was not sent yet is divided among the new ones",
         found->workers, transport_.size()));
   }
   return found->path;
 }
 
 void Training::resume_from(const std::string& path) {
-  // Workers that are threads come one by one: each looks at the states of all, which would fill the memory.
-  static std::mutex one_by_one;
-  const std::lock_guard lock(one_by_one);
+  // Workers that are threads take turns: each reads the states of all ranks, and all at once could fill the memory.
+  static std::mutex turn;
+  const std::lock_guard lock(turn);
   std::vector<RankState> saved = read_checkpoint(read_manifest(path));
   if (saved[0].weights.size() != weights_.size()) {
     throw UsageError(
-        fmt::format("'{}' has {} weights, and the problem {}", path, saved[0].weights.size(), weights_.size()));
+        fmt::format("'{}' has {} weights, but the problem has {}", path, saved[0].weights.size(), weights_.size()));
   }
-  // With more workers than before some begin with the same local optimiser as others.
+  // With more workers than before, some start with a copy of another's local optimiser.
   const auto rank = static_cast<std::size_t>(transport_.rank());
   const RankState& mine = saved[rank % saved.size()];
   load(*optimiser_, mine.optimiser.empty() ? saved[0].optimiser : mine.optimiser);
@@ -169,7 +199,7 @@ void Training::resume_from(const std::string& path) {
   totals_.bytes_served = is_root() ? all.bytes_served : 0;
 }
 
-// Updates are compared every so often, but what optimisers make of them is each rank's own.
+// The worker compares updates every --check-every steps; this compares what the optimisers made of them.
 std::uint32_t Training::compare_weights() {
   const std::vector<std::uint32_t> checksums =
       all_gather_values(transport_, crc32c(std::as_bytes(std::span(weights_))));

@@ -1,4 +1,4 @@
-// One rank of a training under way: what loop.cc steps through, and training.cc sets up and winds up.
+// One rank of a training. Its steps are in loop.cc, how it starts and ends in training.cc.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,16 @@
 #include <string>
 #include <vector>
 
-#include "files/folder_lock.h"
+#include "files/lock.h"
 #include "sparsewire/worker.h"
 #include "train/loop.h"
 #include "train/optimiser.h"
 #include "train/schedule.h"
 
 namespace sparsewire::train {
+
+// Collective. Throws SharedError on all ranks if they have different data.
+void compare_data(const Problem& problem, Transport& transport);
 
 class Training {
  public:
@@ -25,8 +28,8 @@ class Training {
   Result run();
 
  private:
-  void begin();          // at the start, or at a checkpoint
-  void find_gradient();  // of this rank, from here on
+  void begin();  // at step 0 or from a checkpoint
+  void find_gradient();
   void exchange();
   void change_weights();
   void report();
@@ -59,26 +62,25 @@ class Training {
   std::unique_ptr<Optimiser> optimiser_;
   Schedule schedule_;
   Worker worker_;
-  bool holds_lr_;  // the update is lr*gradient already
+  bool holds_lr_;  // the update contains the learning rate already
 
   std::vector<float> weights_;
   std::vector<float> gradient_;
   std::vector<float> update_;
-  std::vector<float> local_;      // weights on the way of local steps
+  std::vector<float> local_;      // this worker's weights during local steps
   std::uint64_t step_ = 0;        // steps done
-  std::uint64_t number_ = 0;      // of the step under way, or of the last one
-  std::uint64_t first_step_ = 0;  // done by the training that this one goes on from
+  std::uint64_t number_ = 0;      // number of the current step, counted from 1
+  std::uint64_t first_step_ = 0;  // steps done by the training that was resumed
   double lr_ = 0;
-  double batch_loss_ = std::numeric_limits<double>::quiet_NaN();  // of this rank
+  double batch_loss_ = std::numeric_limits<double>::quiet_NaN();  // on this rank
   Totals totals_;
   bool stopped_ = false;
 
-  std::string data_;                       // fingerprint of the data, on rank 0 and where there are checkpoints
-  std::optional<files::FolderLock> lock_;  // of rank 0, while it writes checkpoints there
+  std::optional<files::FolderLock> lock_;  // on rank 0: of the folder of checkpoints
   std::optional<Checkpoints> checkpoints_;
-  std::optional<MetricsFile> metrics_;    // of rank 0, like the evaluation
-  std::optional<Evaluation> evaluation_;  // of the last step, if there was one
-  std::string pending_error_;             // what failed here while the others went on
+  std::optional<MetricsFile> metrics_;    // on rank 0
+  std::optional<Evaluation> evaluation_;  // on rank 0: of the last step, if it was evaluated
+  std::string pending_error_;             // what failed on this rank; the others learn of it with the next step
 };
 
 }  // namespace sparsewire::train

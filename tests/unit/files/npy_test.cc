@@ -1,4 +1,4 @@
-// .npy files as numpy writes them are read and written; everything else is refused with one sentence.
+// .npy files are read and written as numpy does; everything else is refused with one sentence.
 #include "files/npy.h"
 
 #include <fcntl.h>
@@ -130,7 +130,7 @@ TEST_F(Npy, ReadsAPipe) {
 TEST_F(Npy, RefusesEveryTruncation) {
   for (const char version : {'\1', '\2', '\3'}) {
     const std::string whole = npy(kPlain, numbers(12), version);
-    expect_refused("", "no .npy file");
+    expect_refused("", "not a .npy file");
     for (std::size_t size = 1; size < whole.size(); ++size) {
       SCOPED_TRACE(size);
       expect_refused(whole.substr(0, size), "is cut short");
@@ -140,9 +140,9 @@ TEST_F(Npy, RefusesEveryTruncation) {
 }
 
 TEST_F(Npy, RefusesForeignFiles) {
-  expect_refused("PK\x03\x04 and so on", "is no .npy file");
-  expect_refused("hello\nworld", "is no .npy file");
-  expect_refused(std::string(1000, '\0'), "is no .npy file");
+  expect_refused("PK\x03\x04 and so on", "is not a .npy file");
+  expect_refused("hello\nworld", "is not a .npy file");
+  expect_refused(std::string(1000, '\0'), "is not a .npy file");
   expect_refused(npy(kPlain, numbers(12), '\4'), "version 4.0");
   expect_refused(npy(kPlain, numbers(12), '\0'), "version 0.0");
 }
@@ -151,9 +151,9 @@ TEST_F(Npy, RefusesOtherNumbers) {
   for (const char* descr : {"<f8", ">f4", "<i4", "|O", "<c8", "|b1", ">f2", "|f4", "<f44", ""}) {
     SCOPED_TRACE(descr);
     expect_refused(npy(with_shape("(3,)", "False", ("'" + std::string(descr) + "'").c_str()), numbers(12)),
-                   "holds '" + std::string(descr) + "', not float32");
+                   "has '" + std::string(descr) + "', not float32");
   }
-  expect_refused(npy(with_shape("(3,)", "False", "[('x', '<f4'), ('y', '<f4')]"), numbers(24)), "holds records");
+  expect_refused(npy(with_shape("(3,)", "False", "[('x', '<f4'), ('y', '<f4')]"), numbers(24)), "has records");
   expect_refused(npy(with_shape("(3,)", "False", "'a\nb'"), numbers(24)), "another type");
 }
 
@@ -183,13 +183,13 @@ TEST_F(Npy, RefusesHeadersThatNumpyDoesNotWrite) {
                              "{'descr': '<f4', 'fortran_order': False, 'shape': (3,), 'more': 1}",
                              "{'descr': '<f4', 'fortran_orders': False, 'shape': (3,)}"}) {
     SCOPED_TRACE(header);
-    expect_refused(npy(header, numbers(12)), "a header that is not one of numpy's");
+    expect_refused(npy(header, numbers(12)), "a header that numpy would not write");
   }
 }
 
-// Nothing here may take memory for what is only announced; under the address sanitizer it would be refused loudly.
-TEST_F(Npy, RefusesWhatNoFileHolds) {
-  expect_refused(npy(with_shape("(1099511627776,)"), numbers(12)), "holds 12 of the 4398046511104 bytes");
+// No memory may be taken for numbers that the header only promises; the address sanitizer would refuse so much.
+TEST_F(Npy, RefusesMoreNumbersThanTheFileHas) {
+  expect_refused(npy(with_shape("(1099511627776,)"), numbers(12)), "has 12 of the 4398046511104 bytes");
   expect_refused(npy(with_shape("(4294967296, 4294967296)"), numbers(12)), "more numbers than any file");
   expect_refused(npy(with_shape("(18446744073709551615,)"), numbers(12)), "more numbers than any file");
   expect_refused(npy(with_shape("(4611686018427387904,)"), numbers(0)), "more numbers than any file");

@@ -1,4 +1,4 @@
-// A file is replaced whole or not at all.
+// Files are replaced completely or not at all.
 #include "files/replace.h"
 
 #include <fcntl.h>
@@ -13,12 +13,16 @@
 #include <stdexcept>
 #include <string>
 
+#include "files/folder.h"
+#include "files/lock.h"
+#include "files/unfinished.h"
 #include "unit/folder.h"
 
 namespace sparsewire::files::replace_test {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 namespace fs = std::filesystem;
 
@@ -54,7 +58,7 @@ TEST(Replacement, ShowsNothingBeforeItIsCommitted) {
   EXPECT_THAT(folder.names(), UnorderedElementsAre("a"));
 }
 
-TEST(Replacement, ThatIsGivenUpLeavesNoTrace) {
+TEST(Replacement, ThatIsNotCommittedLeavesNoTrace) {
   const Folder folder;
   folder.write("a", "old");
   { Replacement(folder / "a").write(bytes_of("new")); }
@@ -260,6 +264,55 @@ TEST(SameFile, IsFoundUnderOtherNames) {
   EXPECT_FALSE(is_same_file(folder / "sub/new", folder / "new"));
   EXPECT_TRUE(is_same_file("no such file", "./no such file"));
   EXPECT_FALSE(is_same_file("/dev/null", "/dev/null")) << "it can be written twice";
+}
+
+TEST(FileLock, IsForOneAtATimeAndLeavesNothingBehind) {
+  const Folder folder;
+  {
+    const FileLock first(folder / "a");
+    EXPECT_FALSE(first.is_taken());
+    EXPECT_TRUE(FileLock(folder / "a").is_taken());
+    EXPECT_TRUE(FileLock(folder / "a").is_taken()) << "one that was refused does not free it";
+    EXPECT_FALSE(FileLock(folder / "b").is_taken());
+    fs::create_symlink("a", folder / "link");
+    EXPECT_TRUE(FileLock(folder / "link").is_taken());
+    fs::remove(folder / "link");
+  }
+  EXPECT_FALSE(FileLock(folder / "a").is_taken());
+  EXPECT_THAT(folder.names(), IsEmpty());
+}
+
+TEST(FileLock, StaysWithTheNameWhenTheFileIsReplaced) {
+  const Folder folder;
+  folder.write("a", "old");
+  const FileLock lock(folder / "a");
+  Replacement file(folder / "a");
+  file.write(bytes_of("new"));
+  file.commit();
+  EXPECT_TRUE(FileLock(folder / "a").is_taken());
+}
+
+TEST(FileLock, IsNotHeldByALockFileThatAKillLeftBehind) {
+  const Folder folder;
+  folder.write(".sparsewire-a.lock", "");
+  EXPECT_FALSE(FileLock(folder / "a").is_taken());
+  EXPECT_THAT(folder.names(), IsEmpty());
+}
+
+TEST(FileLock, IsMissingWhereNoFileCanBeMade) {
+  const Folder folder;
+  EXPECT_FALSE(FileLock(folder / "none/a").is_taken());  // whoever writes the file says what is wrong
+  EXPECT_FALSE(FileLock(folder / std::string(250, 'x')).is_taken());
+  EXPECT_THAT(folder.names(), IsEmpty());
+}
+
+TEST(MakeFolder, MakesAllOfItAndSaysWhyNot) {
+  const Folder folder;
+  make_folder(folder / "a/b");
+  make_folder(folder / "a/b");
+  EXPECT_TRUE(fs::is_directory(folder / "a/b"));
+  folder.write("file", "x");
+  EXPECT_THAT(complaint([&] { make_folder(folder / "file/c"); }), HasSubstr("cannot write '" + folder / "file/c"));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Checkpoints: what is written, what is found again after every kind of damage, and that a training goes on from one as
-// if it had never stopped.
+// Checkpoints: what they contain, which one is used after every kind of damage, and that a resumed training ends as if
+// it had never stopped.
 #include "train/checkpoint.h"
 
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "core/crc32c.h"
-#include "files/folder_lock.h"
+#include "files/lock.h"
 #include "sparsewire/errors.h"
 #include "train/checkpoint_files.h"
 #include "train/loop.h"
@@ -146,7 +146,7 @@ const std::vector<Method>& methods() {
   return all;
 }
 
-TEST(Checkpoint, GoesOnBitForBit) {
+TEST(Checkpoint, ContinuesBitForBit) {
   for (const Method& method : methods()) {
     SCOPED_TRACE(method.name);
     const Folder whole_folder;
@@ -167,13 +167,13 @@ TEST(Checkpoint, GoesOnBitForBit) {
       EXPECT_EQ(resumed.result.totals.total_error, whole.totals.total_error);
       EXPECT_EQ(resumed.result.totals.loss, whole.totals.loss);
       EXPECT_EQ(resumed.said,
-                (std::vector<std::string>{"going on from '" + checkpoint_path(folder / "c", stop) + "'"}));
+                (std::vector<std::string>{"resuming from '" + checkpoint_path(folder / "c", stop) + "'"}));
       config.steps = 20;
     }
   }
 }
 
-TEST(Checkpoint, GoesOnWithAnotherNumberOfWorkers) {
+TEST(Checkpoint, ContinuesWithAnotherNumberOfWorkers) {
   for (const Method& method : methods()) {
     for (const std::uint64_t workers : {std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{5}}) {
       SCOPED_TRACE(testing::Message() << method.name << ' ' << workers);
@@ -188,8 +188,8 @@ TEST(Checkpoint, GoesOnWithAnotherNumberOfWorkers) {
       EXPECT_GE(resumed.result.totals.bytes_up, before.totals.bytes_up);
       EXPECT_GE(resumed.result.totals.total_error, before.totals.total_error);
       ASSERT_EQ(resumed.said.size(), 2U);
-      EXPECT_THAT(resumed.said[1], HasSubstr("of 3 workers, and now there are " + std::to_string(workers)));
-      // And from there again, bit for bit: by way of 15 it arrives at the same.
+      EXPECT_THAT(resumed.said[1], HasSubstr("by 3 workers, and now there are " + std::to_string(workers)));
+      // Bit for bit also with a stop at step 15.
       const Folder other;
       fs::create_directories(other / "c");
       fs::copy(folder / "c/step-00000010", other / "c/step-00000010", fs::copy_options::recursive);
@@ -200,7 +200,7 @@ TEST(Checkpoint, GoesOnWithAnotherNumberOfWorkers) {
   }
 }
 
-// The bytes of one file in the newest checkpoint are replaced by worse ones: the older one counts.
+// One file of the newest checkpoint is damaged: the training continues from the older one.
 class Damage : public testing::Test {
  protected:
   Damage() : config_(small(folder_)) {
@@ -211,7 +211,7 @@ class Damage : public testing::Test {
     whole_ = run(config_).result.weights_crc32c;
   }
 
-  // Goes on from a copy of the checkpoints, damaged.
+  // Resumes from a copy of the checkpoints in which one file has other bytes.
   void with(const std::string& file, const std::string& bytes, const std::string& what) {
     SCOPED_TRACE(file + ": " + what);
     const Folder copy;
@@ -226,7 +226,7 @@ class Damage : public testing::Test {
     EXPECT_THAT(outcome.said[0], HasSubstr("damaged: "));
     EXPECT_THAT(outcome.said[0], HasSubstr(file));
     EXPECT_THAT(outcome.said[0], HasSubstr("going back to step 10"));
-    EXPECT_EQ(resume(config, 20).result.first_step, 20U) << "a whole one took its place";
+    EXPECT_EQ(resume(config, 20).result.first_step, 20U) << "an undamaged one took its place";
   }
 
   std::vector<std::string> files() const { return names(folder_ / "c/step-00000020"); }
@@ -252,7 +252,7 @@ TEST_F(Damage, OfOneBitFallsBack) {
     for (std::size_t i = 0; i < 12; ++i) {
       std::string flipped = bytes;
       const std::size_t at = i * (bytes.size() - 3) / 11;
-      if (flipped[at] == ' ' || flipped[at] == '\n') continue;  // of the manifest: nobody cares
+      if (flipped[at] == ' ' || flipped[at] == '\n') continue;  // spaces of the manifest do not matter
       flipped[at] = static_cast<char>(flipped[at] ^ (1 << (i % 7)));
       with(file, flipped, "bit " + std::to_string(at));
     }
@@ -265,6 +265,9 @@ TEST_F(Damage, OfFilesThatAreSwappedFallsBack) {
   with("manifest.json", folder_.read("c/step-00000010/manifest.json"), "that of step 10");
   with("manifest.json", "{}", "empty");
   with("manifest.json", "null", "null");
+  const std::string nested = std::string(100'000, '[') + std::string(100'000, ']');
+  with("manifest.json", nested, "nested");
+  with("manifest.json", "{\"crc32c\": \"0\", \"x\": " + nested + "}", "an object that is nested");
 }
 
 TEST_F(Damage, OfAMissingFileFallsBack) {
@@ -286,8 +289,8 @@ TEST_F(Damage, WithoutAManifestIsALeftover) {
   EXPECT_EQ(outcome.said.size(), 1U);
 }
 
-// With a good checksum, so that only a look at what it says can tell.
-TEST_F(Damage, OfAManifestThatIsMadeUpFallsBack) {
+// With a correct checksum, so that only its contents show that it is wrong.
+TEST_F(Damage, OfAManifestWithACorrectChecksumFallsBack) {
   const Json good = Json::parse(folder_.read("c/step-00000020/manifest.json"));
   const auto with_changed = [&](const char* what, const std::function<void(Json&)>& change) {
     Json json = good;
@@ -309,7 +312,7 @@ TEST_F(Damage, OfAManifestThatIsMadeUpFallsBack) {
   with_changed("config", [](Json& json) { json["config"]["no_such"] = 1; });
 }
 
-// A pipe would be waited for.
+// Reading a pipe could wait for ever.
 TEST_F(Damage, OfAFileThatIsAPipeFallsBack) {
   for (const char* name : {"rank-1.state", "manifest.json"}) {
     const Folder copy;
@@ -327,7 +330,7 @@ TEST_F(Damage, OfAllIsAnError) {
   folder_.write("c/step-00000010/rank-0.state", "x");
   folder_.write("c/step-00000020/rank-1.state", "x");
   const std::string error = error_of([&] { run(config_); });
-  EXPECT_THAT(error, HasSubstr("usage: no checkpoint in '"));
+  EXPECT_THAT(error, HasSubstr("usage: all checkpoints in '"));
   EXPECT_THAT(error, HasSubstr("step-00000020/rank-1.state' has 1 bytes, not "));
 }
 
@@ -353,7 +356,7 @@ TEST(Checkpoint, OfAnotherTrainingIsRefused) {
   refuses([](auto& c) { c.resume = false; }, "has checkpoints of an earlier training");
 }
 
-TEST(Checkpoint, LeavesAloneWhatIsNotItsOwn) {
+TEST(Checkpoint, DoesNotTouchOtherFiles) {
   const Folder folder;
   TrainConfig config = small(folder);
   config.keep = 1;
@@ -372,12 +375,12 @@ TEST(Checkpoint, IsForOneTrainingAtATime) {
   fs::create_directories(config.checkpoint_dir);
   {
     const files::FolderLock lock(config.checkpoint_dir);
-    EXPECT_THAT(error_of([&] { run(config); }), HasSubstr("being written to by another training"));
+    EXPECT_THAT(error_of([&] { run(config); }), HasSubstr("is in use by another training"));
   }
   EXPECT_EQ(error_of([&] { run(config); }), "none");
 }
 
-TEST(Checkpoint, MayLieWhereNamesAreNotUtf8) {
+TEST(Checkpoint, MayBeInAFolderWhoseNameIsNotUtf8) {
   const Folder folder;
   TrainConfig config = small(folder);
   config.checkpoint_dir = folder / "n\xff";
@@ -417,17 +420,17 @@ TEST(Checkpoint, KnowsItsDataByTheirContents) {
   config.data = folder / "b";
   EXPECT_EQ(resume(config, 30).result.first_step, 20U);
   folder.write("b", "+1 1:1\n-1 2:1\n+1 1:3\n");
-  EXPECT_THAT(error_of([&] { resume(config, 40); }), HasSubstr("is of other data than"));
+  EXPECT_THAT(error_of([&] { resume(config, 40); }), HasSubstr("is of other data ("));
 }
 
-TEST(Checkpoint, IsNotNeededToBegin) {
+TEST(Checkpoint, IsNotNeededToStart) {
   const Folder folder;
   const Outcome outcome = resume(small(folder), 20);
   EXPECT_THAT(outcome.said.at(0), HasSubstr("no checkpoint in '"));
   EXPECT_EQ(outcome.result.first_step, 0U);
 }
 
-TEST(Checkpoint, ThatCannotBeWrittenIsToldBeforeTheFirstStep) {
+TEST(Checkpoint, ThatCannotBeWrittenIsReportedBeforeTheFirstStep) {
   const Folder folder;
   folder.write("file", "x");
   TrainConfig config = small(folder);

@@ -1,10 +1,12 @@
-// Options: from text, from JSON, and back.
+// Options: read from text and from JSON, and written again.
 #include "train/config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
+#include <type_traits>
+#include <variant>
 
 #include "sparsewire/errors.h"
 #include "unit/folder.h"
@@ -42,21 +44,30 @@ std::string json_error(const std::string& json) {
   return error_of([&] { set_from_object(config, Json::parse(json)); });
 }
 
-// Another value than the default, for each kind.
+// A configuration in which every option differs from its default.
 TrainConfig all_changed() {
   TrainConfig config;
   for (const Setting& one : settings()) {
-    if (one.string != nullptr) config.*one.string = one.option.words.empty() ? "other" : one.option.words.back();
-    if (one.integer != nullptr) config.*one.integer += 7;
-    if (one.number != nullptr) config.*one.number += 0.1;
-    if (one.flag != nullptr) config.*one.flag = true;
+    std::visit(
+        [&](auto member) {
+          auto& value = config.*member;
+          using T = std::decay_t<decltype(value)>;
+          if constexpr (std::is_same_v<T, std::string>) {
+            value = one.option.words.empty() ? "other" : one.option.words.back();
+          } else if constexpr (std::is_same_v<T, bool>) {
+            value = true;
+          } else {
+            value += std::is_integral_v<T> ? T(7) : T(0.1);
+          }
+        },
+        one.member);
   }
   return config;
 }
 
 TEST(Config, SurvivesJson) {
   TrainConfig plain;
-  plain.workers = 4;  // 0 stands for "not given", which nobody can give
+  plain.workers = 4;  // 0 stands for "not given" and cannot be set
   for (const TrainConfig& config : {plain, all_changed()}) {
     TrainConfig back;
     set_from_object(back, Json::parse(to_json(config).dump()));
@@ -92,6 +103,19 @@ TEST(Config, ReadsFilesWithDashesUnderscoresAndComments) {
   EXPECT_THAT(error_of([&] { set_from_file(config, folder / "none.json"); }), HasSubstr("No such file"));
 }
 
+TEST(Config, RefusesFilesThatAreNestedTooDeepOrTooLong) {
+  const Folder folder;
+  TrainConfig config;
+  const auto nested = [](std::size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
+  folder.write("c.json", "{\"lr\": " + nested(100'000) + "}");
+  EXPECT_THAT(error_of([&] { set_from_file(config, folder / "c.json"); }),
+              HasSubstr("c.json': nested more than 64 levels deep"));
+  folder.write("c.json", "{\"lr\": " + nested(63) + "}");
+  EXPECT_THAT(error_of([&] { set_from_file(config, folder / "c.json"); }), HasSubstr("--lr [[[["));
+  folder.write("c.json", "{" + std::string(1 << 20, ' ') + "}");
+  EXPECT_THAT(error_of([&] { set_from_file(config, folder / "c.json"); }), HasSubstr("c.json' is longer than 1 MiB"));
+}
+
 TEST(Config, NamesWhatIsWrong) {
   EXPECT_EQ(text_error("lr", "fast"), "--lr fast is not a number in (0, 3e+38]");
   EXPECT_EQ(text_error("lr", "0"), "--lr 0 is not a number in (0, 3e+38]");
@@ -115,17 +139,14 @@ TEST(Config, NamesWhatIsWrong) {
   EXPECT_THAT(json_error("{\"eval-every\": 1, \"eval_every\": 2}"), HasSubstr("'eval_every' is given twice"));
 }
 
-// What decides the bits is listed, what does not is left out.
+// Options that change the result of a training are listed, others are not.
 TEST(Config, SaysWhatDiffers) {
   const TrainConfig config;
   EXPECT_EQ(difference(config, config), "");
   for (const Setting& one : settings()) {
     TrainConfig other = config;
     const TrainConfig changed = all_changed();
-    if (one.string != nullptr) other.*one.string = changed.*one.string;
-    if (one.integer != nullptr) other.*one.integer = changed.*one.integer;
-    if (one.number != nullptr) other.*one.number = changed.*one.number;
-    if (one.flag != nullptr) other.*one.flag = changed.*one.flag;
+    std::visit([&](auto member) { other.*member = changed.*member; }, one.member);
     EXPECT_EQ(difference(config, other).empty(), one.option.may_change) << one.option.name;
   }
   TrainConfig other = config;

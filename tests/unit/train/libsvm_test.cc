@@ -1,4 +1,4 @@
-// LIBSVM files as people write them, and as nobody should.
+// LIBSVM files in all forms that people write, and errors for broken ones.
 #include "train/libsvm.h"
 
 #include <gmock/gmock.h>
@@ -39,7 +39,7 @@ TEST(Libsvm, ReadsRowsAndLabels) {
   EXPECT_THAT(data.label, ElementsAre(1, 0));
 }
 
-TEST(Libsvm, ReadsHoweverItIsWritten) {
+TEST(Libsvm, AcceptsAllUsualWaysOfWriting) {
   const LabelledRows plain = parse_libsvm("1 1:2 3:4\n0\n1 2:1\n", "x.txt");
   for (const char* text :
        {"1 1:2 3:4\r\n0\r\n1 2:1\r\n", "1 1:2 3:4\n0\n1 2:1", "# head\n\n1\t1:2   3:4 \n\n  0 # 5:1\n1 2:1#\n",
@@ -56,7 +56,7 @@ TEST(Libsvm, ReadsHoweverItIsWritten) {
   }
 }
 
-TEST(Libsvm, OfNothingHasNoRows) {
+TEST(Libsvm, WithoutSamplesHasNoRows) {
   for (const char* text : {"", "\n", "# nothing\n", "  \r\n\t"}) {
     const LabelledRows data = parse_libsvm(text, "x.txt");
     EXPECT_EQ(data.rows.size(), 0U);
@@ -79,8 +79,8 @@ TEST(Libsvm, NamesTheLineOfAnError) {
       {"1 -1:1", "index '-1' is not"},
       {"1 1.5:1", "index '1.5' is not"},
       {"1 qid:3 1:1", "index 'qid' is not"},
-      {"1 2:1 2:1", "index 2 comes after 2: indices must ascend"},
-      {"1 3:1 2:1", "index 2 comes after 3"},
+      {"1 2:1 2:1", "index 2 follows 2: indices must ascend"},
+      {"1 3:1 2:1", "index 2 follows 3"},
       {"1 1", "'1' is not index:value"},
       {"1 1:", "'1:' has no finite number"},
       {"1 1:x", "'1:x' has no finite number"},
@@ -91,10 +91,10 @@ TEST(Libsvm, NamesTheLineOfAnError) {
       {"1 1:++1", "'1:++1' has no finite number"},
       {"1 1:0x10", "'1:0x10' has no finite number"},
       {"1 1: 2", "'1:' has no finite number"},
-      {"1:1 2:1", "starts with '1:1' where a label must be"},
+      {"1:1 2:1", "'1:1' stands where a label is expected"},
       {"a\x01"
        "b 1:1",
-       "label 'a?b' has bytes that are no text"},
+       "the label 'a?b' has control characters in it"},
       {std::string("1 1:1\0", 6), "'1:1?' has no finite number"},
       {"1 1:1\r2:1", "'1:1?2:1' has no finite number"},
       {"1 " + std::string(1000, 'z'), "'" + std::string(40, 'z') + "...' is not index:value"},
@@ -107,7 +107,7 @@ TEST(Libsvm, NamesTheLineOfAnError) {
   }
 }
 
-TEST(Libsvm, RefusesWhatIsCompressed) { EXPECT_THAT(complaint("\x1F\x8B\x08 1:1"), HasSubstr("gzip")); }
+TEST(Libsvm, RefusesCompressedFiles) { EXPECT_THAT(complaint("\x1F\x8B\x08 1:1"), HasSubstr("gunzip")); }
 
 TEST(Libsvm, RefusesAFileThatCannotBeRead) {
   EXPECT_THROW(read_libsvm("/nonexistent/file"), UsageError);
@@ -129,8 +129,8 @@ void expect_sound(const LabelledRows& data) {
   }
 }
 
-// Bytes that are often nearly right: what it takes is sound, what it does not take it refuses with an error.
-TEST(Libsvm, TakesOrRefusesAnyBytes) {
+// Bytes that are often nearly right: the result is consistent, or there is an error.
+TEST(Libsvm, ReadsOrRefusesAnyBytes) {
   const std::string_view alphabet("0112345:: \t\n\r#+-.eE\0\xFF", 21);
   int taken = 0;
   for (std::uint64_t trial = 0; trial < 20000; ++trial) {

@@ -1,4 +1,4 @@
-// The training loop against a few lines that do the same with nothing of it, and what it does when things go wrong.
+// The training loop compared with a short independent version, and what it does when something fails.
 #include "train/loop.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Runs with a problem of its own; what rank 0 got.
+// Trains with this problem; the result of rank 0.
 Result run(
     const TrainConfig& config, Problem& problem, const std::function<void(Run&)>& change = [](Run&) {}) {
   Result result;
@@ -66,7 +66,7 @@ TrainConfig small() {
 
 std::uint32_t checksum(const std::vector<float>& weights) { return crc32c(std::as_bytes(std::span(weights))); }
 
-// Dense workers without an engine: the mean of their gradients in rank order, as rules say: sum of fl(w_r * g_r).
+// The update of dense workers: the sum of fl(w_r * g_r) in rank order.
 std::vector<float> mean(const std::vector<std::vector<float>>& all) {
   std::vector<float> sum(all[0].size());
   const float weight = 1.0F / static_cast<float>(all.size());
@@ -151,7 +151,7 @@ TEST(Loop, TakesMemoriesThatHoldTheLearningRate) {
   EXPECT_EQ(run(config).weights_crc32c, plain);
 }
 
-TEST(Loop, ComesCloserWithEverySparsifierAndExchange) {
+TEST(Loop, LowersTheLossWithEverySparsifierAndExchange) {
   for (const char* exchange : {"allgather", "server", "sharded", "auto"}) {
     for (const char* sparsifier : {"topk:k=4", "randomk:k=4", "rtopk:k=4", "threshold:lambda=3", "regtopk:k=4"}) {
       SCOPED_TRACE(testing::Message() << exchange << ' ' << sparsifier);
@@ -167,7 +167,7 @@ TEST(Loop, ComesCloserWithEverySparsifierAndExchange) {
   }
 }
 
-TEST(Loop, ReportsEveryStepAndEvaluatesEverySoOften) {
+TEST(Loop, ReportsEveryStepAndEvaluatesSome) {
   TrainConfig config = small();
   config.eval_every = 10;
   std::vector<std::uint64_t> steps;
@@ -186,7 +186,7 @@ TEST(Loop, ReportsEveryStepAndEvaluatesEverySoOften) {
   EXPECT_GT(result.totals.bytes_down, 0U);
 }
 
-TEST(Loop, DoesNothingInNoSteps) {
+TEST(Loop, MayHaveNoSteps) {
   TrainConfig config = small();
   config.steps = 0;
   const Result result = run(config);
@@ -195,7 +195,7 @@ TEST(Loop, DoesNothingInNoSteps) {
   EXPECT_TRUE(result.evaluation.has_value());
 }
 
-TEST(Loop, RefusesWhatDoesNotGoTogether) {
+TEST(Loop, RefusesOptionsThatCannotBeCombined) {
   const auto refuses = [](const std::function<void(TrainConfig&)>& change, const std::string& says) {
     TrainConfig config = small();
     change(config);
@@ -206,7 +206,8 @@ TEST(Loop, RefusesWhatDoesNotGoTogether) {
   refuses([](auto& c) { c.feedback = "ef:scale=lr", c.optimiser = "adam"; }, "plain sgd");
   refuses([](auto& c) { c.feedback = "ef:scale=lr", c.optimiser = "sgd:momentum=0.9"; }, "plain sgd");
   refuses([](auto& c) { c.feedback = "ef:scale=lr", c.local_steps = 2; }, "--local-steps 2");
-  refuses([](auto& c) { c.feedback = "momentum", c.optimiser = "sgd:momentum=0.9"; }, "momentum twice");
+  refuses([](auto& c) { c.feedback = "momentum", c.optimiser = "sgd:momentum=0.9"; },
+          "momentum would be applied twice");
   refuses([](auto& c) { c.sparsifier = "topk:ratio=7"; }, "ratio=7");
   refuses([](auto& c) { c.sparsifier = "topk:k=41"; }, "41");
   refuses([](auto& c) { c.optimiser = "nosuch"; }, "nosuch");
@@ -249,13 +250,14 @@ TEST(Loop, StopsWhereItDivergesAndNamesStepAndRank) {
   TrainConfig config = small();
   config.sparsifier = "topk:k=1";
   const auto error = [&](Breaks problem) { return error_of([&] { run(config, problem); }); };
-  EXPECT_EQ(error({2, 6, kNan, 1}), "failed: diverged in step 7: the loss of rank 2 is nan; there is no checkpoint");
+  EXPECT_EQ(error({2, 6, kNan, 1}),
+            "failed: diverged in step 7: the loss of rank 2 is nan; there is no checkpoint; try a smaller --lr");
   EXPECT_EQ(error({0, 0, kInfinity, 1}),
-            "failed: diverged in step 1: the loss of rank 0 is inf; there is no checkpoint");
-  EXPECT_EQ(
-      error({1, 6, 1, static_cast<float>(kNan)}),
-      "failed: diverged in step 7: the gradient of rank 1 is not finite at index 3, or a sum with it is not; there "
-      "is no checkpoint");
+            "failed: diverged in step 1: the loss of rank 0 is inf; there is no checkpoint; try a smaller --lr");
+  EXPECT_EQ(error({1, 6, 1, static_cast<float>(kNan)}),
+            "failed: diverged in step 7: the gradient of rank 1 is not finite at index 3, or overflows when it is "
+            "added to the "
+            "memory; there is no checkpoint; try a smaller --lr");
   Breaks late(0, 99, 1, 1);
   late.evaluated = kNan;
   EXPECT_THAT(error_of([&] { run(config, late); }), HasSubstr("diverged in step 25: the loss is nan"));
@@ -308,10 +310,52 @@ TEST(Loop, StopsWhereMetricsCannotBeWritten) {
   TrainConfig config = small();
   config.metrics = "/dev/full";
   EXPECT_EQ(error_of([&] { run(config); }), "failed: cannot write '/dev/full': No space left on device");
-  config.steps = 1;  // nobody is told in a next step
+  config.steps = 1;  // there is no next step in which the other ranks learn of it
   EXPECT_EQ(error_of([&] { run(config); }), "failed: cannot write '/dev/full': No space left on device");
   config.metrics = "/nonexistent/m.jsonl";
   EXPECT_THAT(error_of([&] { run(config); }), HasSubstr("'/nonexistent/m.jsonl': No such file"));
+}
+
+TEST(Loop, NoticesRanksWithOtherData) {
+  const Folder folder;
+  folder.write("a", "+1 1:1 2:3\n-1 2:1\n+1 1:2\n");
+  folder.write("b", "+1 1:1 2:4\n-1 2:1\n+1 1:2\n");
+  folder.write("wider", "+1 1:1 2:3\n-1 2:1\n+1 9:2\n");
+  const auto train_with = [&](const std::vector<std::string>& files) {
+    TrainConfig config;
+    config.problem = "logreg";
+    config.workers = files.size();
+    config.sparsifier = "topk:k=1";
+    config.steps = 2;
+    return error_of([&] {
+      run_on_threads(static_cast<int>(files.size()), [&](Transport& transport) {
+        const std::string& file = files[static_cast<std::size_t>(transport.rank())];
+        const auto problem = make_problem(
+            config.problem,
+            {.workers = transport.size(), .seed = config.seed, .data = file.empty() ? file : folder / file});
+        train(train::Run{.config = config, .problem = *problem, .transport = transport});
+      });
+    });
+  };
+  EXPECT_EQ(train_with({"a", "a", "a"}), "none");
+  EXPECT_THAT(train_with({"a", "b", "a"}), HasSubstr("usage: the data of rank 1 differ from those of rank 0"));
+  EXPECT_THAT(train_with({"a", "b", "b"}), HasSubstr("usage: the data of ranks 1 and 2 differ from those of rank 0"));
+  EXPECT_THAT(train_with({"a", "wider"}), HasSubstr("usage: the data of rank 1 differ"));
+  EXPECT_THAT(train_with({"a", ""}), HasSubstr("usage: the data of rank 1 differ"));
+}
+
+TEST(RunOrFailOnAll, NamesTheRankThatFailedAlone) {
+  const auto message = [](const std::function<void(int rank)>& work) {
+    return error_of([&] {
+      run_on_threads(3, [&](Transport& transport) { run_or_fail_on_all(transport, [&] { work(transport.rank()); }); });
+    });
+  };
+  EXPECT_EQ(message([](int) {}), "none");
+  EXPECT_EQ(message([](int) { throw UsageError("no"); }), "usage: no");
+  EXPECT_EQ(message([](int rank) {
+              if (rank > 0) throw std::runtime_error("cannot read 'x'");
+            }),
+            "failed: rank 1: cannot read 'x'");
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ std::string lines(std::uint64_t from, std::uint64_t to) {
   return all;
 }
 
-TEST(Metrics, HoldEveryFieldOfAStep) {
+TEST(Metrics, HaveEveryFieldOfAStep) {
   StepStats stats;
   stats.bytes_up = 7;
   stats.went_dense = true;
@@ -63,9 +63,11 @@ TEST(Metrics, AreCutBackToAStep) {
   }
   EXPECT_EQ(bytes_until(lines(1, 2) + "nonsense\n" + lines(3, 4), 9), lines(1, 2).size());
   EXPECT_EQ(bytes_until(lines(1, 2) + "[3]\n{}\n", 9), lines(1, 2).size());
+  const std::string nested = std::string(100'000, '[') + std::string(100'000, ']');
+  EXPECT_EQ(bytes_until(lines(1, 2) + "{\"step\":3,\"x\":" + nested + "}\n", 9), lines(1, 2).size());
 }
 
-TEST(Metrics, GoOnBehindWhatIsKept) {
+TEST(Metrics, ContinueAfterTheLinesThatAreKept) {
   const Folder folder;
   folder.write("m.jsonl", lines(1, 9) + "{\"step\":1");
   const StepStats stats;

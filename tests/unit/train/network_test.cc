@@ -1,4 +1,4 @@
-// The multilayer perceptron: PyTorch's numbers, finite differences, and that it learns what a line cannot.
+// The multilayer perceptron: compared with PyTorch and finite differences; it learns what a linear model cannot.
 #include "train/network.h"
 
 #include <gtest/gtest.h>
@@ -163,11 +163,11 @@ double accuracy_with(const std::string& hidden) {
   return problem->evaluate(weights).metric;
 }
 
-TEST(Mlp, LearnsWhatNoLineSeparates) {
-  const double straight = accuracy_with("0");
-  const double bent = accuracy_with("32");
-  EXPECT_GT(straight, 1.0 / 6 + 0.1);
-  EXPECT_GT(bent, straight + 0.1);
+TEST(Mlp, LearnsWhatALinearModelCannot) {
+  const double linear = accuracy_with("0");
+  const double hidden = accuracy_with("32");
+  EXPECT_GT(linear, 1.0 / 6 + 0.1);
+  EXPECT_GT(hidden, linear + 0.1);
 }
 
 }  // namespace

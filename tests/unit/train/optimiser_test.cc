@@ -1,4 +1,4 @@
-// Optimisers against PyTorch's numbers and against a slow version in double; saved state goes on bit for bit.
+// Optimisers compared with PyTorch's numbers and with a slow version in double; saved states continue bit for bit.
 #include "train/optimiser.h"
 
 #include <gmock/gmock.h>
@@ -43,16 +43,16 @@ TEST(Optimiser, DoesWhatPyTorchDoes) {
   }
 }
 
-Numbers made_up_gradient(std::uint64_t step, std::size_t dim) {
+Numbers synthetic_gradient(std::uint64_t step, std::size_t dim) {
   Draws draws(5, Use::noise, 0, step);
   Numbers gradient(dim);
   for (float& entry : gradient) entry = static_cast<float>(draws.normal());
   return gradient;
 }
 
-double made_up_lr(std::uint64_t step) { return 0.02 / (1 + 0.1 * static_cast<double>(step)); }
+double synthetic_lr(std::uint64_t step) { return 0.02 / (1 + 0.1 * static_cast<double>(step)); }
 
-// Written from the formulas, one weight at a time, with nothing but its past gradients.
+// Written from the formulas: one weight, computed from all its past gradients.
 struct Slow {
   double momentum = 0, decay = 0, beta1 = 0.9, beta2 = 0.999, weight = 0;
   bool nesterov = false;
@@ -87,11 +87,11 @@ TEST(Optimiser, StaysWithASlowVersionOver200Steps) {
     std::vector<Slow> slow(kDim, one);
     Numbers weights(kDim);
     for (std::uint64_t step = 0; step < 200; ++step) {
-      const Numbers gradient = made_up_gradient(step, kDim);
-      optimiser->apply(gradient, {.lr = made_up_lr(step)}, weights);
+      const Numbers gradient = synthetic_gradient(step, kDim);
+      optimiser->apply(gradient, {.lr = synthetic_lr(step)}, weights);
       for (std::size_t i = 0; i < kDim; ++i) {
-        if (kind[0] == 's') slow[i].sgd(gradient[i], made_up_lr(step));
-        if (kind[0] == 'a') slow[i].adam(gradient[i], made_up_lr(step), kind.substr(0, 5) == "adamw");
+        if (kind[0] == 's') slow[i].sgd(gradient[i], synthetic_lr(step));
+        if (kind[0] == 'a') slow[i].adam(gradient[i], synthetic_lr(step), kind.substr(0, 5) == "adamw");
       }
     }
     for (std::size_t i = 0; i < kDim; ++i) EXPECT_NEAR(weights[i], slow[i].weight, 2e-6) << i;
@@ -137,7 +137,7 @@ void restore(Optimiser& optimiser, const std::vector<std::byte>& bytes) {
   state.finish();
 }
 
-TEST_P(EveryOptimiser, GoesOnBitForBitAfterSaving) {
+TEST_P(EveryOptimiser, ContinuesBitForBitAfterSaving) {
   const std::string spec(GetParam().example);
   for (const std::size_t dim : {0U, 1U, 37U}) {
     const auto whole = make_optimiser(spec, dim);
@@ -145,8 +145,8 @@ TEST_P(EveryOptimiser, GoesOnBitForBitAfterSaving) {
     Numbers expected(dim, 1);
     Numbers actual(dim, 1);
     for (std::uint64_t step = 0; step < 6; ++step) {
-      whole->apply(made_up_gradient(step, dim), {.lr = 0.1}, expected);
-      parts->apply(made_up_gradient(step, dim), {.lr = 0.1}, actual);
+      whole->apply(synthetic_gradient(step, dim), {.lr = 0.1}, expected);
+      parts->apply(synthetic_gradient(step, dim), {.lr = 0.1}, actual);
       const auto bytes = saved(*parts);
       parts = make_optimiser(spec, dim);
       restore(*parts, bytes);

@@ -1,4 +1,4 @@
-// What every problem must do: gradients are those of the loss, and depend on seed, worker, step and weights alone.
+// What every problem must do: its gradients are those of its loss, and depend only on seed, worker, step and weights.
 #include "train/problem.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 using Numbers = std::vector<float>;
 using Precise = std::vector<double>;
 
-// Every problem at a size at which a test is quick: the examples as they are, mlp's data made fewer.
+// Every problem at a size that is quick to test: the examples, but with fewer data for mlp.
 std::vector<std::string> specs() {
   std::vector<std::string> all;
   for (const ProblemInfo& info : problems()) {
@@ -114,7 +114,7 @@ TEST_P(EveryProblem, ThatIsPreciseIsTheSameInFloat) {
   EXPECT_EQ(problem->evaluate(weights).loss, precise->evaluate_at(same).loss);
 }
 
-// One caller for each worker and one that evaluates, all at once, against one after the other.
+// One caller for each worker and one that evaluates: all at the same time, compared with one after the other.
 TEST_P(EveryProblem, GivesTheSameBitsFromManyThreads) {
   constexpr std::uint64_t kSteps = 30;
   const std::size_t dim = problem->layout().dim();
@@ -189,7 +189,7 @@ TEST_P(EveryProblem, RefusesAKeyItDoesNotKnow) {
   }
 }
 
-// Where each worker's gradient is of all its data, their mean is the gradient of what evaluate() reports.
+// If each worker's gradient is over all its data, their mean is the gradient of what evaluate() reports.
 TEST(Problem, WithFullGradientsHasTheGradientOfItsEvaluation) {
   for (const char* spec :
        {"downlink_toy:dim=6", "linreg:dim=6,samples=9", "regtopk_toy", "logreg:dim=6,samples=50,batch=0"}) {
@@ -227,7 +227,7 @@ TEST(Problem, RefusesABadSpec) {
   const std::vector<std::pair<std::string, std::string>> wrong = {
       {"nosuch", "there are downlink_toy, linreg"},
       {"linreg:dim=0", "dim=0 is not a whole number in [1, 4096]"},
-      {"linreg:dim=100,samples=49", "[linreg] samples=49 of each of 2 workers are fewer than the dim=100 weights"},
+      {"linreg:dim=100,samples=49", "[linreg] samples=49 on each of 2 workers are fewer than the dim=100 weights"},
       {"linreg:noise=-1", "noise=-1 is not in"},
       {"logreg:density=0", "density=0 is not in (0, 1]"},
       {"logreg:samples=1,batch=0", "[logreg] 1 samples cannot be split between 2 workers"},

@@ -1,4 +1,4 @@
-// The regressions and the toy: what the papers and slow versions say about them.
+// The regressions and the toy, compared with the papers and with slow versions.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -82,7 +82,7 @@ TEST(Cholesky, Solves) {
   EXPECT_THROW(solve_positive({1, 1, 1, 1}, Precise{1, 1}), UsageError);
 }
 
-// The same numbers, drawn again in the same order, and the paper's formula word for word.
+// The same random numbers in the same order, and the formula as the paper writes it.
 TEST(Linreg, HasThePapersGradient) {
   const LinregShape shape{.dim = 7, .samples = 11, .spread = 5, .noise = 0.5};
   const auto problem = make_linreg(shape, {.workers = 3, .seed = 4});
@@ -121,8 +121,8 @@ TEST(Linreg, ReachesItsOptimumWithoutCompression) {
   EXPECT_LT(at_end.metric, 1e-24);
 }
 
-// Of one worker without noise the optimum is its truth: t*1 + N(0, I).
-TEST(Linreg, DrawsTruthsWithTheGivenSpread) {
+// With one worker and no noise the optimum is its true weights: t*1 + N(0, I).
+TEST(Linreg, DrawsTrueWeightsWithTheGivenSpread) {
   constexpr int kSeeds = 400;
   double between = 0;
   double within = 0;
@@ -273,10 +273,11 @@ TEST(Logreg, RefusesDataThatAreNotForIt) {
   folder.write("flat", "1\n-1\n");
   folder.write("three", "1 1:1\n2 1:1\ncat 1:1\n");
   folder.write("good", "1 1:1\n2 1:1\n");
-  const std::vector<std::pair<std::string, std::string>> wrong = {{"empty", "holds no data"},
-                                                                  {"flat", "holds no data"},
-                                                                  {"three", "has 3 labels ('1', '2', 'cat'), not two"},
-                                                                  {"none", "No such file"}};
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {"empty", "holds no data"},
+      {"flat", "holds no data"},
+      {"three", "has 3 different labels ('1', '2', 'cat'): it must have two"},
+      {"none", "No such file"}};
   const auto complaint = [&](const std::string& spec, const std::string& file) -> std::string {
     try {
       make_problem(spec, {.data = folder / file});
@@ -287,13 +288,13 @@ TEST(Logreg, RefusesDataThatAreNotForIt) {
   };
   for (const auto& [file, says] : wrong) EXPECT_THAT(complaint("logreg", file), HasSubstr(says)) << file;
   EXPECT_EQ(complaint("logreg", "good"), "");
-  EXPECT_THAT(complaint("logreg:dim=5", "good"), HasSubstr("dim= is for data that are drawn"));
+  EXPECT_THAT(complaint("logreg:dim=5", "good"), HasSubstr("dim= is for synthetic data"));
   for (const char* spec : {"linreg", "mlp", "regtopk_toy", "downlink_toy"}) {
     EXPECT_THAT(complaint(spec, "good"), HasSubstr("takes no data")) << spec;
   }
 }
 
-// Numbers of numpy: the eigenvalues of A^T A, and Newton's method.
+// Computed with numpy: the eigenvalues of A^T A, and Newton's method.
 struct PublicSet {
   std::string name;
   std::size_t samples;

@@ -1,4 +1,4 @@
-// Rounds of the engine for experiments: on threads, with totals, and against the same rounds in double.
+// Rounds of the real workers for experiments: their totals, and a comparison with the same rounds in double.
 #include "reproduce/rounds.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ Plan small_plan(const char* sparsifier, int workers, std::uint64_t rounds) {
   return {.worker = {.sparsifier = sparsifier, .exchange = "server"}, .workers = workers, .rounds = rounds, .lr = 0.01};
 }
 
-TEST(Rounds, KeepBooksOverAllWorkers) {
+TEST(Rounds, CountOverAllWorkers) {
   const auto problem = small_problem(3);
   std::vector<std::uint64_t> seen;
   const RoundTotals totals =
@@ -82,7 +82,7 @@ TEST(Reproductions, AreFoundByNameAndKnowTheirOptions) {
   EXPECT_THROW(find_reproduction("regtopk"), UsageError);
 }
 
-TEST(Table, IsAsWideAsItMustBe) {
+TEST(Table, IsAsWideAsItsLongestCells) {
   Table table({"method", "loss"});
   table.add({"a", fixed(0.123456, 5)});
   table.add({"bc", fixed(std::nullopt, 5)});

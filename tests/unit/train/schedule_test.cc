@@ -1,4 +1,4 @@
-// Learning rates, by hand.
+// Learning rates, compared with values computed by hand.
 #include "train/schedule.h"
 
 #include <gmock/gmock.h>
@@ -43,7 +43,7 @@ TEST(Schedule, GivesTheseRates) {
   }
 }
 
-TEST(Schedule, IsCalmFarBeyondTheEndAndWithoutSteps) {
+TEST(Schedule, StaysFiniteBeyondTheEndAndWithoutSteps) {
   for (const ScheduleInfo& info : schedules()) {
     SCOPED_TRACE(info.name);
     for (const std::uint64_t steps : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{1} << 40}) {
@@ -76,7 +76,7 @@ TEST(Schedule, RefusesABadSpec) {
   }
 }
 
-TEST(Schedule, RefusesALearningRateThatIsNone) {
+TEST(Schedule, RefusesALearningRateThatIsNotPositive) {
   for (const double lr :
        {0.0, -0.1, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
     EXPECT_THROW(make_schedule("constant", lr, 8), UsageError) << lr;

@@ -1,4 +1,4 @@
-#include "training.h"
+#include "settings.h"
 
 #include <fmt/core.h>
 
@@ -6,17 +6,20 @@
 
 #include "core/environment.h"
 #include "sparsewire/errors.h"
-#include "train/config.h"
 
 namespace sparsewire::cli {
 namespace {
 
-std::string shown_default(const train::TrainConfig& defaults, const train::Setting& setting) {
+using train::Json;
+
+std::string as_text(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+
+std::string default_text(const train::TrainConfig& defaults, const train::Setting& setting) {
   const Json value = train::value_of(defaults, setting);
-  if (setting.option.help.find("default") != std::string_view::npos || value == "" || setting.flag != nullptr)
-    return {};
+  const bool is_in_help = setting.option.help.find("default") != std::string_view::npos;
+  if (is_in_help || value == "" || is_flag(setting)) return {};
   if (setting.option.name == "workers" && value == 0) return " (default 4, or as many as mpirun started)";
-  return fmt::format(" (default {})", value.is_string() ? value.get<std::string>() : value.dump());
+  return fmt::format(" (default {})", as_text(value));
 }
 
 }  // namespace
@@ -37,8 +40,8 @@ void add_settings(CLI::App& command, const train::TrainConfig& defaults,
     std::string option = train::long_name(name);
     if (name == "quiet") option = "-q," + option;
     if (name == "optimiser") option += ",--optimizer";
-    const std::string help = std::string(setting.option.help) + shown_default(defaults, setting);
-    if (setting.flag != nullptr) {
+    const std::string help = std::string(setting.option.help) + default_text(defaults, setting);
+    if (is_flag(setting)) {
       command.add_flag_callback(
           option, [&given, name] { given.texts[name] = "true"; }, help);
     } else {
@@ -51,37 +54,24 @@ void add_settings(CLI::App& command, const train::TrainConfig& defaults,
   }
 }
 
-void check_alone(std::string_view advice) {
-  const int processes = environment::processes();
-  if (processes <= 1) return;
-  throw UsageError(fmt::format("mpirun started {} processes, each of which would train alone: {}", processes, advice));
+std::string one_line(const train::TrainConfig& config) {
+  std::string line;
+  for (const train::Setting& setting : train::settings()) {
+    const Json value = train::value_of(config, setting);
+    if (value == "" || value == false) continue;
+    line += fmt::format("{}{}={}", line.empty() ? "" : " ", setting.option.name, as_text(value));
+  }
+  return line;
 }
 
 std::chrono::milliseconds deadline_of(const train::TrainConfig& config) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(config.deadline * 1000) + 1);
 }
 
-std::string one_line(const train::TrainConfig& config) {
-  std::string line;
-  for (const train::Setting& setting : train::settings()) {
-    const Json value = train::value_of(config, setting);
-    if (value == "" || value == false) continue;
-    line += fmt::format("{}{}={}", line.empty() ? "" : " ", setting.option.name,
-                        value.is_string() ? value.get<std::string>() : value.dump());
-  }
-  return line;
+void check_alone(std::string_view advice) {
+  const int processes = environment::processes();
+  if (processes <= 1) return;
+  throw UsageError(fmt::format("mpirun started {} processes, and each would train alone: {}", processes, advice));
 }
-
-std::string in_units(double bytes) {
-  constexpr std::string_view kUnits[] = {"B", "kB", "MB", "GB", "TB", "PB"};
-  std::size_t unit = 0;
-  while (bytes >= 1000 && unit + 1 < std::size(kUnits)) {
-    bytes /= 1000;
-    ++unit;
-  }
-  return fmt::format("{:.{}f} {}", bytes, unit == 0 || bytes >= 100 ? 0 : 1, kUnits[unit]);
-}
-
-std::string hex(std::uint32_t number) { return fmt::format("{:08x}", number); }
 
 }  // namespace sparsewire::cli

@@ -1,0 +1,38 @@
+// The options of `train` and `compare`, from the table of train/config.h.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <initializer_list>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "train/config.h"
+
+namespace sparsewire::cli {
+
+// Options as they were given. They are applied in this order: defaults, config file, command line.
+struct GivenSettings {
+  std::map<std::string, std::string> texts;  // of the command line, by name
+  std::optional<std::string> config_file;
+
+  // Throws UsageError.
+  void apply(train::TrainConfig& config) const;
+};
+
+// Adds every option of the table except those in `without`; the help shows `defaults`. `given` must live as long as the
+// command.
+void add_settings(CLI::App& command, const train::TrainConfig& defaults,
+                  std::initializer_list<std::string_view> without, GivenSettings& given);
+
+// "problem=mlp workers=4 ...", without options that are empty or off.
+std::string one_line(const train::TrainConfig& config);
+
+std::chrono::milliseconds deadline_of(const train::TrainConfig& config);
+
+// Throws UsageError if mpirun started several processes of this program. Each would run alone and not know the others.
+void check_alone(std::string_view advice);
+
+}  // namespace sparsewire::cli

@@ -1,0 +1,80 @@
+#include "files/lock.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <utility>
+
+#include "files/replace.h"
+#include "files/unfinished.h"
+#include "sparsewire/errors.h"
+
+namespace sparsewire::files {
+namespace {
+
+constexpr std::size_t kLongestName = 200;  // with what comes before and after it, below the 255 that file systems allow
+
+std::string lock_name(const std::string& path) {
+  const std::filesystem::path target = follow_links(path);
+  const std::string name = target.filename().string().substr(0, kLongestName);
+  return (target.parent_path() / fmt::format(".sparsewire-{}.lock", name)).string();
+}
+
+// NFS locks only what is open for writing; another user's file may be open for reading only.
+int open_lock(const std::string& name) {
+  const int file = ::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  return file >= 0 || errno != EACCES ? file : ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
+}
+
+// Whether the file that is open still has this name: its owner may have removed it just before we locked it.
+bool is_still(const std::string& name, int file) {
+  struct stat opened {};
+  struct stat named {};
+  return ::fstat(file, &opened) == 0 && ::stat(name.c_str(), &named) == 0 && opened.st_dev == named.st_dev &&
+         opened.st_ino == named.st_ino;
+}
+
+}  // namespace
+
+FolderLock::FolderLock(const std::string& folder) : file_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  if (file_ < 0 || ::flock(file_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  ::close(file_);
+  throw UsageError(
+      fmt::format("'{}' is in use by another training: wait for it to end, or choose another folder", folder));
+}
+
+FolderLock::~FolderLock() {
+  if (file_ >= 0) ::close(file_);
+}
+
+// A folder in which no file can be made gives no lock: whoever replaces the file will find that out and say so.
+FileLock::FileLock(const std::string& path) : name_(lock_name(path)) {
+  while ((file_ = open_lock(name_)) >= 0) {
+    if (::flock(file_, LOCK_EX | LOCK_NB) != 0) {
+      is_taken_ = errno == EWOULDBLOCK;
+      if (!is_taken_) ::unlink(name_.c_str());  // nobody can lock it here
+      break;
+    }
+    if (is_still(name_, file_)) {
+      remember_unfinished(name_);
+      return;
+    }
+    ::close(file_);  // the lock of a file that is gone is worth nothing: take a new one
+  }
+  if (file_ >= 0) ::close(std::exchange(file_, -1));
+}
+
+// Removed while it is still locked, so that nobody else's lock is removed.
+FileLock::~FileLock() {
+  if (file_ < 0) return;
+  ::unlink(name_.c_str());
+  forget_unfinished(name_);
+  ::close(file_);
+}
+
+}  // namespace sparsewire::files

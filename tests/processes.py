@@ -1,0 +1,67 @@
+"""Child processes of the tests: each in a session of its own, and with a time limit, after which all of it is killed.
+
+A session, not a process group: mpirun gives every rank a group of its own, but the session stays the same.
+"""
+
+import os
+import signal
+import subprocess
+import threading
+from pathlib import Path
+
+LIMIT = 240  # seconds: far more than any child needs, and less than ctest waits for a test
+
+
+def in_session(session):
+    """The processes of a session that still run."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has ended meanwhile
+        if int(fields[3]) == session and fields[0] not in "ZX":
+            found.append(int(entry.name))
+    return found
+
+
+def kill_session(session):
+    for pid in in_session(session):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def start(test, command, limit=LIMIT, **more):
+    """A Popen that is killed, with everything it started, when the test ends or the limit has passed."""
+    process = subprocess.Popen(command, start_new_session=True, **more)
+    timer = threading.Timer(limit, kill_session, [process.pid])
+    timer.daemon = True
+    timer.start()
+
+    def end():
+        timer.cancel()
+        kill_session(process.pid)
+        process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream:
+                stream.close()
+
+    test.addCleanup(end)
+    return process
+
+
+def run(command, limit=LIMIT, stdin=None, **more):
+    """subprocess.run() with a limit. `stdin`: bytes or text to read; without it there is nothing to read."""
+    source = {"stdin": subprocess.DEVNULL} if stdin is None else {"stdin": subprocess.PIPE}
+    process = subprocess.Popen(command, start_new_session=True, **source, **more)
+    try:
+        out, err = process.communicate(stdin, timeout=limit)
+    except BaseException:  # the time is up, or Ctrl-C
+        kill_session(process.pid)
+        process.communicate()
+        raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
