@@ -34,6 +34,8 @@ END
 
 echo "== pkg-config"
 pc=$(find "$prefix" -name sparsewire.pc)
+# It is installed on other machines, too: every path in it starts with ${pcfiledir} or ${prefix}.
+if grep -nE '(^|[[:space:]=:,;"]|-[LI])/' "$pc"; then fail "sparsewire.pc holds an absolute path"; fi
 PKG_CONFIG_PATH=$(dirname "$pc")
 export PKG_CONFIG_PATH
 read -r -a flags <<< "$CXXFLAGS $(pkg-config --cflags sparsewire)"

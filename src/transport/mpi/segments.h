@@ -1,4 +1,4 @@
-// In what pieces long messages go over MPI; a header of its own so that tests can make them small.
+// How long messages are cut for MPI; a header of its own so that tests can use small segments.
 #pragma once
 
 #include <chrono>
@@ -9,13 +9,15 @@
 
 namespace sparsewire {
 
-// MPI counts in int, so a piece must stay below 2^31 bytes. Far below: what is longer than 64 kB Open MPI sends over
-// TCP in one go, after asking, and the answer waits behind what goes the other way. Two hosts that sent each other 10
-// MB at 100 Mbit/s in both directions took 1.6 s with pieces of 256 kB or 4 MB, 0.84 s with these, and the wire needs
-// 0.84 s (tools/netlab build/release/tests/mpi_program time 10000000).
-inline constexpr std::size_t kMpiPiece = std::size_t{60} << 10;
+// MPI counts in int, so a segment must be shorter than 2^31 bytes. This is far below that: Open MPI sends a message of
+// more than 64 kB over TCP with a handshake and then as a whole, and the handshake waits behind the data that goes the
+// other way. Two hosts that sent each other 10 MB at 100 Mbit/s in both directions took 1.6 s with segments of 256 kB
+// or 4 MB and 0.84 s with these; the wire alone needs 0.84 s
+// (tools/netlab build/release/tests/mpi_program time 10000000).
+inline constexpr std::size_t kMpiSegmentBytes = std::size_t{60} << 10;
 
-// make_mpi_transport with pieces of another size. REQUIRES: 1 <= piece < 2^31.
-std::unique_ptr<Transport> make_mpi_transport_in_pieces(std::chrono::milliseconds deadline, std::size_t piece);
+// make_mpi_transport with segments of another size. REQUIRES: 1 <= segment_bytes < 2^31.
+std::unique_ptr<Transport> make_mpi_transport_with_segments(std::chrono::milliseconds deadline,
+                                                            std::size_t segment_bytes);
 
 }  // namespace sparsewire
