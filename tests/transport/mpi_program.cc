@@ -61,7 +61,24 @@ void time_reduce(Transport& transport, std::size_t size) {
   if (transport.rank() == 0) std::printf("%.1f, MPI_Allreduce %.1f\n", ours, bare);
 }
 
+void make_without_the_last_rank() {
+  int provided = 0;
+  int rank = 0;
+  int size = 0;
+  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (rank == size - 1) pause();
+  try {
+    sparsewire::make_mpi_transport(std::chrono::milliseconds(1000));
+  } catch (const sparsewire::TransportError& error) {
+    std::fprintf(stderr, "TransportError: %s\n", error.what());
+  }
+  sparsewire::make_mpi_transport();  // fails at once, not after the default deadline
+}
+
 int run(std::string_view what, std::size_t size) {
+  if (what == "absent") make_without_the_last_rank();
   const bool has_short_deadline = what == "stuck" || what == "busy";
   const auto transport = sparsewire::make_mpi_transport(has_short_deadline ? std::chrono::milliseconds(1000)
                                                                            : sparsewire::kDefaultDeadline);

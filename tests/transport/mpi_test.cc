@@ -1,6 +1,5 @@
-// Ranks as processes: run by ctest as Mpi.Transport.N, under mpirun.
-//
-// Every rank runs all tests, so each of them is collective.
+// Ranks as processes: ctest runs this under mpirun as Mpi.Transport.N. Every rank runs all tests, so each test is
+// collective.
 #include <gtest/gtest.h>
 #include <mpi.h>
 #include <unistd.h>

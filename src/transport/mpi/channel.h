@@ -1,4 +1,4 @@
-// What a transport has of MPI: two communicators and the buffers of its requests.
+// The MPI resources of one transport: two communicators and the buffers of its requests.
 #pragma once
 
 #include <mpi.h>
@@ -13,10 +13,10 @@
 
 namespace sparsewire::mpi {
 
-// Ranks tell each other their state on a communicator of its own, which every rank reads while it waits.
+// Ranks tell each other their state over a second communicator, which every rank reads while it waits.
 struct ControlMessage {
   enum Kind : std::int32_t {
-    waiting,  // half of my deadline has passed and I wait for `rank`: whoever waits for me must blame that rank instead
+    waiting,  // half of my deadline has passed and I wait for `rank`: a rank that waits for me must report that one
     resumed,  // I no longer wait
     late,     // `rank` did not respond within the deadline: all calls fail from now on
     ended,    // likewise, because `rank` has ended

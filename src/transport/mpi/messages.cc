@@ -10,7 +10,7 @@ constexpr int kWhole = 1;
 constexpr int kLength = 2;
 constexpr int kSegment = 3;
 
-// Receives a message that nobody expected in an earlier transport.
+// Receives and drops a message that an earlier transport sent and no rank received.
 void discard(MPI_Message& handle, const MPI_Status& status, int rank) {
   int count = 0;
   check(MPI_Get_count(&status, MPI_BYTE, &count), rank);
