@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 
 SKIPPED = 77
-# Seconds. A busy machine needs a few for each step; nothing here takes longer unless it hangs.
-LAB_LIMIT = 90
-TOOL_LIMIT = 30
+# Seconds, only against a hang: on a busy machine a lab may take a minute.
+LAB_LIMIT = 240
+TOOL_LIMIT = 60
 
 
 def processes_of(lab):

@@ -5,7 +5,7 @@
 #   tests/transport/lost_test.sh PYTHON MPIRUN MPI_PROGRAM
 set -uo pipefail
 # run_mpi.py sets the time limit, and returns 125 if a process is left.
-run_mpi=("$1" "$(dirname "$0")/run_mpi.py" 60 "$2")
+run_mpi=("$1" "$(dirname "$0")/run_mpi.py" 100 "$2")
 program=$3
 
 fail() {

@@ -16,7 +16,7 @@ sys.dont_write_bytecode = True  # the source tree stays as it is
 import run_mpi  # noqa: E402
 
 RUNNER = Path(__file__).with_name("run_mpi.py")
-LIMIT = 90  # seconds, for everything that is waited for
+LIMIT = 240  # seconds, for everything that is waited for
 
 
 def processes_in(folder):
