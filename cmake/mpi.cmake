@@ -1,7 +1,7 @@
-# MPI is optional: SPARSEWIRE_MPI=AUTO takes it where it is, ON insists on it, OFF goes without.
+# MPI is optional: SPARSEWIRE_MPI=AUTO uses it if it is found, ON requires it, OFF builds without it.
 #
-# Only the C interface is used, but it is found with the C++ compiler: neither this project nor those that link the
-# static library need to have C enabled.
+# Only the C interface is used, but it is found with the C++ compiler, so that neither this project nor those that link
+# the static library have to enable C.
 set(SPARSEWIRE_MPI AUTO CACHE STRING "Ranks as MPI processes: AUTO, ON or OFF")
 set_property(CACHE SPARSEWIRE_MPI PROPERTY STRINGS AUTO ON OFF)
 
@@ -17,7 +17,8 @@ if(SPARSEWIRE_MPI)
 endif()
 
 if(sparsewire_has_mpi)
-  target_sources(sparsewire PRIVATE src/transport/mpi/mpi.cc src/transport/mpi/session.cc)
+  target_sources(sparsewire PRIVATE src/transport/mpi/channel.cc src/transport/mpi/messages.cc src/transport/mpi/mpi.cc
+                                    src/transport/mpi/polling.cc src/transport/mpi/session.cc)
   target_link_libraries(sparsewire PRIVATE MPI::MPI_CXX)
 else()
   target_sources(sparsewire PRIVATE src/transport/mpi/no_mpi.cc)

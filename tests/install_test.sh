@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs a build and uses it as a stranger would: with find_package, with pkg-config, header by header, as a program.
+# Installs a build and uses it as another project would: with find_package, with pkg-config, header by header, as a program.
 #
 #   CXX=g++ CXXFLAGS=... tests/install_test.sh BUILD_DIR     the flags that the library was built with
 set -euo pipefail
@@ -34,6 +34,8 @@ END
 
 echo "== pkg-config"
 pc=$(find "$prefix" -name sparsewire.pc)
+# It is installed on other machines, too: every path in it starts with ${pcfiledir} or ${prefix}.
+if grep -nE '(^|[[:space:]=:,;"]|-[LI])/' "$pc"; then fail "sparsewire.pc holds an absolute path"; fi
 PKG_CONFIG_PATH=$(dirname "$pc")
 export PKG_CONFIG_PATH
 read -r -a flags <<< "$CXXFLAGS $(pkg-config --cflags sparsewire)"
@@ -41,6 +43,14 @@ read -r -a libraries <<< "$(pkg-config --libs sparsewire)"
 "$CXX" -std=c++20 "${flags[@]}" "$sources/consumer/main.cc" -o "$work/by_pkg_config" "${libraries[@]}"
 LD_LIBRARY_PATH=$(dirname "$(dirname "$pc")") "$work/by_pkg_config" | diff "$work/output" - ||
   fail "built with pkg-config, the consumer printed something else"
+# The consumer has no transport, so the linker has not looked for MPI yet.
+"$CXX" -std=c++20 "${flags[@]}" -x c++ - -o "$work/with_transport" -x none "${libraries[@]}" << 'END'
+#include <sparsewire/transport.h>
+int main() { return sparsewire::has_mpi() ? 0 : 3; }
+END
+status=0
+LD_LIBRARY_PATH=$(dirname "$(dirname "$pc")") "$work/with_transport" || status=$?
+((status == 0 || status == 3)) || fail "built with pkg-config, a program with a transport does not run: $status"
 
 echo "== headers"
 diff <(cd "$sources/../include" && find . -name '*.h' | sort) <(cd "$prefix/include" && find . -name '*.h' | sort) ||

@@ -1,33 +1,38 @@
 #!/usr/bin/env python3
-"""tools/netlab: runs across hosts, limits the rate, returns the exit code, and leaves nothing behind.
+"""tools/netlab: one rank per host, limited links, exit codes and time limit; nothing is left behind.
 
-    netlab_test.py NETLAB MPI_PROGRAM    exit code 77 (skipped) where it lacks the rights or a tool
+    netlab_test.py NETLAB MPI_PROGRAM    exit code 77 (skipped) without root or without a tool that netlab needs
 """
 
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 SKIPPED = 77
+# Seconds, only against a hang: on a busy machine a lab may take a minute.
+LAB_LIMIT = 240
+TOOL_LIMIT = 60
 
 
 def processes_of(lab):
-    """The processes that a lab started: all have its name in their environment."""
+    """The command lines of all processes that a lab started: they have its name in their environment."""
     found = []
     for environment in Path("/proc").glob("[0-9]*/environ"):
         try:
             if f"NETLAB={lab}".encode() in environment.read_bytes().split(b"\0"):
                 found.append(environment.parent.joinpath("cmdline").read_bytes().replace(b"\0", b" "))
-        except OSError:  # it has ended, or is not ours
+        except OSError:  # the process has ended, or belongs to somebody else
             pass
     return found
 
 
 def namespaces_of(lab):
-    listed = subprocess.run(["ip", "netns", "list"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    listed = subprocess.run(["ip", "netns", "list"], stdout=subprocess.PIPE, text=True, check=True,
+                            timeout=TOOL_LIMIT).stdout
     return [line for line in listed.splitlines() if line.startswith(lab + "-")]
 
 
@@ -36,75 +41,134 @@ def links():
     return set(os.listdir("/sys/class/net"))
 
 
-def until(condition):
-    """Looks until the condition holds; ctest's timeout ends it otherwise."""
+def until(condition, what):
+    """Waits for a condition; raises TimeoutError if it does not come true."""
+    end = time.monotonic() + LAB_LIMIT
     while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError(f"not within {LAB_LIMIT} s: {what}")
         time.sleep(0.05)
 
 
 class Lab:
+    """A running netlab with a folder of its own for temporary files."""
+
+    running = []
+
     def __init__(self, *arguments):
         self.links = links()
+        self.folder = tempfile.TemporaryDirectory()
         self.process = subprocess.Popen([NETLAB, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True)
+                                        stderr=subprocess.PIPE, text=True,
+                                        env={**os.environ, "TMPDIR": self.folder.name})
         self.name = f"netlab-{self.process.pid}"
+        Lab.running.append(self)
 
     def end(self):
-        """Its exit code and output, and that nothing is left."""
-        output, errors = self.process.communicate()
+        """Waits for the end, checks that nothing is left, and returns the exit code and both outputs."""
+        output, errors = self.process.communicate(timeout=LAB_LIMIT)
+        Lab.running.remove(self)
         sys.stderr.write(errors)
         assert not namespaces_of(self.name), namespaces_of(self.name)
         assert not processes_of(self.name), processes_of(self.name)
         assert not links() - self.links, links() - self.links
-        return self.process.returncode, output
+        assert not os.listdir(self.folder.name), os.listdir(self.folder.name)
+        self.folder.cleanup()
+        return self.process.returncode, output, errors
+
+    @classmethod
+    def stop_all(cls):
+        """After a failure: ends the labs that still run. SIGTERM makes netlab clean up."""
+        for lab in cls.running:
+            lab.process.terminate()
+        for lab in cls.running:
+            try:
+                lab.process.communicate(timeout=TOOL_LIMIT)
+            except subprocess.TimeoutExpired:
+                lab.process.kill()
 
 
 def runs_one_rank_on_each_host():
-    status, output = Lab("-n", "3", "--rate", "none", "--", "hostname").end()
+    lab = Lab("-n", "3", "--rate", "none", "--", "hostname")
+    status, output, _ = lab.end()
     assert status == 0
-    assert sorted(output.split()) == ["netlab-h1", "netlab-h2", "netlab-h3"], output
+    # The lab's name is part of it: Open MPI names its session folders after the host.
+    assert sorted(output.split()) == [f"{lab.name}-h{host}" for host in (1, 2, 3)], output
+
+
+def keeps_the_session_folders_apart():
+    lab = Lab("-n", "2", "--rate", "none", "--", "sh", "-c", "echo $OMPI_MCA_orte_tmpdir_base")
+    status, output, _ = lab.end()
+    assert status == 0
+    for folder in output.split() or [""]:
+        assert folder.startswith(lab.folder.name + "/" + lab.name), output
 
 
 def returns_the_exit_code():
-    status, _ = Lab("-n", "2", PROGRAM, "refuse").end()
+    status, _, _ = Lab("-n", "2", PROGRAM, "refuse").end()
     assert status == 4, status
 
 
 def says_what_is_wrong():
-    for arguments in [[], ["-n", "0", "true"], ["-n", "many", "true"], ["--speed", "1"], ["--rate", "fast", "true"], ["-n"]]:
-        status, _ = Lab(*arguments).end()
-        assert status == 2, (arguments, status)
-    status, output = Lab("--help").end()
-    assert status == 0 and "--rate" in output
+    for arguments in [[], ["-n", "0", "true"], ["-n", "many", "true"], ["--speed", "1"], ["--rate", "fast", "true"], ["-n"],
+                      ["--timeout", "soon", "true"], ["--timeout", "-1", "true"], ["--timeout"]]:
+        status, _, errors = Lab(*arguments).end()
+        assert status == 2 and "netlab: " in errors, (arguments, status)
+    status, output, _ = Lab("--help").end()
+    assert status == 0 and "--rate" in output and "--timeout" in output
 
 
 def limits_the_rate():
-    # The only time that a test may ask for: no machine is so fast that 2.5 MB pass through 20 Mbit/s in less than a second.
-    # The bucket lets some more through at first.
-    status, output = Lab("-n", "2", "--rate", "20mbit", PROGRAM, "time", "2500000").end()
+    # The only time that a test may check: no machine is so fast that 2.5 MB pass through 20 Mbit/s in less than a second.
+    # The token bucket lets a little more through at first.
+    status, output, _ = Lab("-n", "2", "--rate", "20mbit", PROGRAM, "time", "2500000").end()
     assert status == 0
     assert int(output) >= 850, output
 
 
 def cleans_up_when_interrupted():
-    for number, status in [(signal.SIGINT, 130), (signal.SIGTERM, 143)]:
+    for number, expected in [(signal.SIGINT, 130), (signal.SIGTERM, 143)]:
         lab = Lab("-n", "2", "sleep", "1000")
-        until(lambda: processes_of(lab.name).count(b"sleep 1000 ") == 2)
+        until(lambda: processes_of(lab.name).count(b"sleep 1000 ") == 2, "two ranks run")
         lab.process.send_signal(number)
-        assert lab.end()[0] == status
+        status, _, _ = lab.end()
+        assert status == expected, (status, expected)
 
 
-def two_at_a_time():
-    labs = [Lab("-n", "2", PROGRAM, "time", "1000") for _ in range(2)]
-    for lab in labs:
-        # The other one may still be at work; what is checked is what this one leaves.
-        assert lab.end()[0] == 0
+def ends_a_job_that_takes_too_long():
+    status, _, errors = Lab("-n", "2", "--timeout", "1", "sleep", "1000").end()
+    assert status == 124, status
+    assert "netlab: the job did not end within 1 s" in errors, errors
+
+
+def ends_a_job_that_ignores_signals():
+    status, _, _ = Lab("-n", "2", "--timeout", "2", "sh", "-c", "trap '' TERM INT HUP; while :; do sleep 1000; done").end()
+    assert status == 124, status
+
+
+def runs_two_at_a_time():
+    """The first to end must not take anything away from the other."""
+    for round_number in range(5):
+        labs = [Lab("-n", "2", PROGRAM, "time", size) for size in ("1000", "4000000")]
+        for lab in labs:
+            # The other one may still be running; what is checked is what this one leaves.
+            status, _, _ = lab.end()
+            assert status == 0, (round_number, status)
+
+
+def terminated(number, _):
+    raise SystemExit(128 + number)
 
 
 NETLAB, PROGRAM = sys.argv[1:]
-if subprocess.run([NETLAB, "-n", "1", "true"], stdin=subprocess.DEVNULL).returncode == SKIPPED:
+signal.signal(signal.SIGTERM, terminated)
+if subprocess.run([NETLAB, "-n", "1", "true"], stdin=subprocess.DEVNULL, timeout=LAB_LIMIT).returncode == SKIPPED:
     sys.exit(SKIPPED)
-for test in [runs_one_rank_on_each_host, returns_the_exit_code, says_what_is_wrong, limits_the_rate, cleans_up_when_interrupted,
-             two_at_a_time]:
-    print("==", test.__name__, flush=True)
-    test()
+try:
+    for test in [runs_one_rank_on_each_host, keeps_the_session_folders_apart, returns_the_exit_code, says_what_is_wrong,
+                 limits_the_rate, cleans_up_when_interrupted, ends_a_job_that_takes_too_long,
+                 ends_a_job_that_ignores_signals, runs_two_at_a_time]:
+        print("==", test.__name__, flush=True)
+        test()
+finally:
+    Lab.stop_all()

@@ -1,4 +1,4 @@
-// One small value from each rank.
+// Gathers one small value from each rank.
 #pragma once
 
 #include <fmt/core.h>
@@ -13,7 +13,7 @@
 
 namespace sparsewire {
 
-// Collective: the values of all ranks, in rank order. Throws TransportError.
+// Collective. Returns the values of all ranks, in rank order. Throws TransportError.
 template <class T>
 std::vector<T> all_gather_values(Transport& transport, const T& mine) {
   static_assert(std::is_trivially_copyable_v<T>);

@@ -1,4 +1,4 @@
-// Which deadlines a transport takes.
+// The deadlines that a transport accepts.
 #pragma once
 
 #include <fmt/core.h>
@@ -9,7 +9,7 @@
 
 namespace sparsewire {
 
-// A year and a bit stands for ever, and is still far from where clocks overflow.
+// More than a year is as good as no deadline, and clocks do not overflow yet.
 inline constexpr std::chrono::milliseconds kLongestDeadline = std::chrono::hours(10000);
 
 // Throws UsageError.

@@ -1,4 +1,4 @@
-// The sum that both engines make in an all-reduce: in rank order; bf16 in f32, and rounded once.
+// The sum of both engines' all_reduce_sum: in rank order; bf16 numbers are summed in f32 and rounded once.
 #pragma once
 
 #include <algorithm>
@@ -18,10 +18,10 @@ inline void narrow(float sum, std::uint16_t& bits) noexcept { bits = to_bf16(sum
 // out[i] = the sum over r of of(r)[i], i < count. `out` may be one of them.
 template <class Number, class Of>
 void sum_in_rank_order(int ranks, Of&& of, std::size_t count, Number* out) {
-  constexpr std::size_t kStretch = 2048;  // stays in the cache
-  std::array<float, kStretch> sums;
-  for (std::size_t done = 0; done < count; done += kStretch) {
-    const std::size_t size = std::min(kStretch, count - done);
+  constexpr std::size_t kBlock = 2048;  // fits into the cache
+  std::array<float, kBlock> sums;
+  for (std::size_t done = 0; done < count; done += kBlock) {
+    const std::size_t size = std::min(kBlock, count - done);
     const Number* const first = of(0) + done;
     for (std::size_t i = 0; i < size; ++i) sums[i] = widened(first[i]);
     for (int r = 1; r < ranks; ++r) {

@@ -1,5 +1,7 @@
-// The collectives, from messages between two.
+// The collectives, made of messages between two ranks.
 #include "sparsewire/transport.h"
+
+#include "transport/arguments.h"
 
 namespace sparsewire {
 
@@ -15,6 +17,7 @@ void Transport::all_gather(std::span<const std::byte> mine, std::vector<std::vec
 }
 
 void Transport::all_to_all(std::span<const std::vector<std::byte>> to, std::vector<std::vector<std::byte>>& from) {
+  check_message_count(to.size(), size());
   from.resize(static_cast<std::size_t>(size()));
   out_.clear();
   in_.clear();
@@ -26,6 +29,7 @@ void Transport::all_to_all(std::span<const std::vector<std::byte>> to, std::vect
 }
 
 void Transport::gather(int root, std::span<const std::byte> mine, std::vector<std::vector<std::byte>>& all) {
+  check_root("gather", root, size());
   all.resize(rank() == root ? static_cast<std::size_t>(size()) : 0);
   out_.assign(1, {root, mine});
   in_.clear();
@@ -34,6 +38,7 @@ void Transport::gather(int root, std::span<const std::byte> mine, std::vector<st
 }
 
 void Transport::broadcast(int root, std::vector<std::byte>& bytes) {
+  check_root("broadcast", root, size());
   out_.clear();
   in_.clear();
   if (rank() == root) {

@@ -1,5 +1,5 @@
-// What every transport must do, as functions of one rank: run on threads by unit/transport_test.cc, as processes by
-// transport/mpi_test.cc.
+// What every transport must do, as functions that each rank calls: on threads in unit/transport_test.cc, as processes
+// in transport/mpi_test.cc.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ inline Bytes message(int from, int to, int round, std::size_t size) {
   return bytes;
 }
 
-// EXPECT_EQ would print megabytes.
+// Unlike EXPECT_EQ it does not print megabytes.
 inline void expect_same(const Bytes& got, const Bytes& wanted) {
   EXPECT_EQ(got.size(), wanted.size());
   EXPECT_TRUE(got == wanted);
@@ -57,7 +57,7 @@ inline std::string context(const Transport& transport) {
   return "rank " + std::to_string(transport.rank()) + " of " + std::to_string(transport.size());
 }
 
-// Unequal, and in another order on each rank.
+// Different sizes, in another order on each rank.
 inline std::size_t size_of(int from, int to) {
   constexpr std::array<std::size_t, 7> kSizes = {0, 1, 17, 61'440, 61'441, 100'000, 2'000'003};
   return kSizes[static_cast<std::size_t>(from + 2 * to) % kSizes.size()];
@@ -77,7 +77,7 @@ inline void all_gather(Transport& transport) {
 
 inline void all_to_all(Transport& transport) {
   SCOPED_TRACE(context(transport));
-  std::vector<Bytes> from(99, Bytes(5));  // what was there before does not matter
+  std::vector<Bytes> from(99, Bytes(5));  // the old content does not matter
   for (int round = 0; round < 3; ++round) {
     std::vector<Bytes> to;
     for (int r = 0; r < transport.size(); ++r) {
@@ -110,7 +110,7 @@ inline void gather_and_broadcast(Transport& transport) {
   }
 }
 
-// Calls of all kinds without a pause: a message must not be taken for one of another call.
+// Calls of all kinds, one after the other: no call may receive a message of another one.
 inline void many_rounds(Transport& transport) {
   SCOPED_TRACE(context(transport));
   const int size = transport.size();
@@ -223,19 +223,19 @@ inline std::string error_that_names(int rank, const std::function<void()>& call)
   return "";
 }
 
-// One rank stays away until all others have given up; `meet` returns when all ranks have called it, and knows nothing
-// of the transport. `call` is the one that the others make.
+// One rank makes its call only after the calls of all others have failed. `meet` returns when all ranks have called it;
+// it does not use the transport. `call` is what every rank calls.
 inline void a_late_rank(Transport& transport, int late, const std::function<void()>& meet,
                         const std::function<void(Transport&)>& call) {
   SCOPED_TRACE(context(transport));
   if (transport.rank() == late) meet();
   EXPECT_NE(error_that_names(late, [&] { call(transport); }), "");
-  // And from now on.
+  // Later calls fail, too.
   EXPECT_NE(error_that_names(late, [&] { transport.barrier(); }), "");
   if (transport.rank() != late) meet();
 }
 
-// The calls that a late rank is missed in.
+// Calls in which a late rank is noticed.
 inline const std::vector<std::function<void(Transport&)>>& calls() {
   static const std::vector<std::function<void(Transport&)>> kCalls = {
       [](Transport& transport) { transport.barrier(); },
@@ -247,7 +247,7 @@ inline const std::vector<std::function<void(Transport&)>>& calls() {
         std::vector<float> numbers(100'000);
         transport.all_reduce_sum(numbers);
       },
-      // All wait for the root, but it is not the one who is late.
+      // All wait for the root, but it is not the root that is late.
       [](Transport& transport) {
         std::vector<Bytes> all;
         transport.gather(0, Bytes(10), all);
@@ -259,15 +259,94 @@ inline const std::vector<std::function<void(Transport&)>>& calls() {
   return kCalls;
 }
 
-// Rank 1 sums up one number more than the others; all are told.
+// The call throws a UsageError that has these words.
+inline void expect_refused(const std::string& words, const std::function<void()>& call) {
+  try {
+    call();
+    ADD_FAILURE() << "no error about " << words;
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+  }
+}
+
+// Every rank makes the same wrong calls. None of them sends anything, so the transport works afterwards.
+inline void wrong_arguments(Transport& transport) {
+  SCOPED_TRACE(context(transport));
+  const int size = transport.size();
+  const std::string range = "[0, " + std::to_string(size) + ")";
+  std::vector<Bytes> all(3, Bytes(5));
+  Bytes bytes(10);
+  for (const int rank : {-1, size, 1'000'000}) {
+    const std::string words = std::to_string(rank) + " is not in " + range;
+    expect_refused("broadcast: root " + words, [&] { transport.broadcast(rank, bytes); });
+    expect_refused("gather: root " + words, [&] { transport.gather(rank, bytes, all); });
+    const Transport::Outgoing out{rank, bytes};
+    const Transport::Incoming in{rank, &bytes};
+    expect_refused("send_receive: destination " + words, [&] { transport.send_receive({&out, 1}, {}); });
+    expect_refused("send_receive: source " + words, [&] { transport.send_receive({}, {&in, 1}); });
+  }
+  for (const int wrong : {0, size - 1, size + 1}) {
+    const auto count = static_cast<std::size_t>(wrong);
+    expect_refused("all_to_all: " + std::to_string(count) + " messages for " + std::to_string(size) + " ranks",
+                   [&] { transport.all_to_all(std::vector<Bytes>(count, bytes), all); });
+  }
+  const std::string own = std::to_string(transport.rank());
+  const Transport::Outgoing to_self{transport.rank(), bytes};
+  const Transport::Incoming from_self{transport.rank(), &bytes};
+  const Transport::Incoming to_nowhere{transport.rank(), nullptr};
+  const std::array twice_out = {to_self, to_self};
+  const std::array twice_in = {from_self, from_self};
+  expect_refused("send_receive: two messages to rank " + own, [&] {
+    transport.send_receive(twice_out, {&from_self, 1});
+  });
+  expect_refused("send_receive: two messages from rank " + own, [&] {
+    transport.send_receive({&to_self, 1}, twice_in);
+  });
+  expect_refused("send_receive: no buffer for the message from rank " + own, [&] {
+    transport.send_receive({&to_self, 1}, {&to_nowhere, 1});
+  });
+  expect_refused("send_receive: rank " + own + " sends to itself", [&] { transport.send_receive({&to_self, 1}, {}); });
+  expect_refused("send_receive: rank " + own + " receives from itself", [&] {
+    transport.send_receive({}, {&from_self, 1});
+  });
+  if (size > 2) {  // not next to each other, in descending order
+    const int last = size - 1;
+    const std::vector<Transport::Outgoing> out = {{last, bytes}, {0, bytes}, {last, bytes}};
+    expect_refused("send_receive: two messages to rank " + std::to_string(last),
+                   [&] { transport.send_receive(out, {}); });
+  }
+  EXPECT_EQ(bytes, Bytes(10));
+  EXPECT_EQ(all, std::vector<Bytes>(3, Bytes(5)));
+  all_gather(transport);
+}
+
+// Descending order is allowed, too.
+inline void messages_in_any_order(Transport& transport) {
+  SCOPED_TRACE(context(transport));
+  std::vector<Bytes> sent;
+  std::vector<Bytes> received(static_cast<std::size_t>(transport.size()));
+  for (int r = 0; r < transport.size(); ++r) sent.push_back(message(transport.rank(), r, 0, 100));
+  std::vector<Transport::Outgoing> out;
+  std::vector<Transport::Incoming> in;
+  for (int r = transport.size() - 1; r >= 0; --r) {
+    out.push_back({r, sent[static_cast<std::size_t>(r)]});
+    in.push_back({r, &received[static_cast<std::size_t>(r)]});
+  }
+  transport.send_receive(out, in);
+  for (int r = 0; r < transport.size(); ++r) {
+    expect_same(received[static_cast<std::size_t>(r)], message(r, transport.rank(), 0, 100));
+  }
+}
+
+// Rank 1 passes one number more than the others: the call fails on all ranks.
 inline void sums_of_different_sizes(Transport& transport) {
   std::vector<float> numbers(transport.rank() == 1 ? 10'001 : 10'000);
   EXPECT_THROW(transport.all_reduce_sum(numbers), TransportError) << context(transport);
   EXPECT_THROW(transport.barrier(), TransportError) << context(transport);
 }
 
-// The last rank is done before the others.
-inline void who_waits_for_one_that_has_ended(Transport& transport) {
+// The last rank makes fewer calls than the others.
+inline void waiting_for_a_rank_that_has_ended(Transport& transport) {
   const int gone = transport.size() - 1;
   transport.barrier();
   if (transport.rank() == gone) return;

@@ -1,39 +1,37 @@
 #!/bin/bash
-# A rank that is killed, one that never comes, and one that leaves: the job ends, not well, says why, and leaves no
-# process behind. One that works on for longer than the deadline after its last call is no reason to fail.
+# Ranks that are killed, that never respond, or that exit early: the job fails, says why, and leaves no process behind. A rank
+# that works for longer than the deadline after its last call is no failure.
 #
-#   tests/transport/lost_test.sh MPIRUN MPI_PROGRAM
+#   tests/transport/lost_test.sh PYTHON MPIRUN MPI_PROGRAM
 set -uo pipefail
-mpirun=$1 program=$2
-mark=lost_test_$$  # an argument that nobody else's process has
+# run_mpi.py sets the time limit, and returns 125 if a process is left.
+run_mpi=("$1" "$(dirname "$0")/run_mpi.py" 100 "$2")
+program=$3
 
 fail() {
   echo "lost_test: $*"
   exit 1
 }
 
-# lose HOW RANKS WORDS    WORDS: what must be in the output
-lose() {
+# expect_failure HOW RANKS WORDS    WORDS: what must be in the output
+expect_failure() {
   local output status
   echo "== $1, $2 ranks"
-  output=$(timeout --kill-after=5 120 "$mpirun" -n "$2" "$program" "$1" 0 "$mark" 2>&1 < /dev/null)
+  output=$("${run_mpi[@]}" -n "$2" "$program" "$1" 2>&1)
   status=$?
   echo "$output"
   ((status != 0)) || fail "the job returned 0"
   ((status != 124)) || fail "the job did not end"
-  grep -q "$3" <<< "$output" || fail "nothing about '$3'"
-  # mpirun may return a little earlier than what it killed has gone.
-  for ((i = 0; i < 100; ++i)); do
-    pgrep -f "$mark\$" > /dev/null || return 0
-    sleep 0.1
-  done
-  fail "still there: $(pgrep -af "$mark\$")"
+  ((status != 125)) || fail "a process is left"
+  grep -q "$3" <<< "$output" || fail "the output does not say '$3'"
 }
 
-lose killed 2 "signal 9"
-lose killed 4 "signal 9"
-lose stuck 2 "rank 1 did not come within 1000 ms"
-lose stuck 4 "rank 3 did not come within 1000 ms"
-lose exits 3 "rank 2 has ended"
+expect_failure killed 2 "signal 9"
+expect_failure killed 4 "signal 9"
+expect_failure stuck 2 "rank 1 did not respond within 1000 ms"
+expect_failure stuck 4 "rank 3 did not respond within 1000 ms"
+expect_failure absent 3 "not all ranks called make_mpi_transport within 1000 ms"
+expect_failure absent 2 "an earlier make_mpi_transport failed"
+expect_failure exits 3 "rank 2 has ended"
 echo "== busy, 3 ranks"
-timeout --kill-after=5 120 "$mpirun" -n 3 "$program" busy 0 "$mark" < /dev/null || fail "a busy end is no failure: $?"
+"${run_mpi[@]}" -n 3 "$program" busy || fail "a rank that works after its last call is no failure: $?"

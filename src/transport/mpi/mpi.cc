@@ -1,13 +1,8 @@
-// Ranks as processes, on MPI 3: only standard calls, all of them polled, so that every call ends within the deadline.
-//
-// A message is copied into memory of our own before it is sent. A request that
-// will never end cannot be taken back from MPI (that is, MPI_Cancel may do nothing), so what it points to has to stay
-// for ever, and the caller's memory does not.
+// Ranks as processes, on MPI 3. Only standard calls, all of them polled, so that every call ends within the deadline.
 #include <fmt/core.h>
 #include <mpi.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,8 +10,11 @@
 
 #include "sparsewire/errors.h"
 #include "sparsewire/transport.h"
+#include "transport/arguments.h"
 #include "transport/deadline.h"
-#include "transport/mpi/pieces.h"
+#include "transport/mpi/channel.h"
+#include "transport/mpi/messages.h"
+#include "transport/mpi/segments.h"
 #include "transport/mpi/session.h"
 #include "transport/sum.h"
 
@@ -24,66 +22,42 @@ namespace sparsewire {
 namespace {
 
 using mpi::Backoff;
-using mpi::check;
+using mpi::Channel;
 using mpi::Clock;
 using mpi::ControlMessage;
-using mpi::is_done;
 using mpi::PendingBuffers;
+using mpi::ReceiveMessage;
+using mpi::SendMessage;
 using mpi::Session;
 
-// What kind of message it is. A long one is its length, and then the pieces.
-constexpr int kWhole = 1;
-constexpr int kLength = 2;
-constexpr int kPiece = 3;
+// How many segments all_reduce_sum sums at a time: enough to make the cost of two rounds of messages negligible, few
+// enough to keep the copies small.
+constexpr std::size_t kSegmentsPerReduction = 256;
 
-// How many pieces are reduced at a time: enough that the two rounds of messages cost nothing, few enough that the
-// copies of them cost no memory.
-constexpr std::size_t kPiecesToReduce = 256;
+// `done` and a message before it go over different communicators, so the message may arrive later, but not by more than
+// this.
+constexpr std::chrono::milliseconds kDoneGrace(100);
 
-// Requests for the pieces of one message, in their order. Several at a time: each has to be agreed upon with the other
-// side before it flows, and that shall not leave the network idle.
-class Window {
+class MpiTransport final : public Transport {
  public:
-  bool is_empty() const { return begun_ == ended_; }
-  bool is_full() const { return begun_ - ended_ == requests_.size(); }
-  // For the next piece. REQUIRES: not full.
-  MPI_Request* next() { return &requests_[begun_++ % requests_.size()]; }
-  // Whether some are done that were not before.
-  bool advance(int rank) {
-    const std::size_t before = ended_;
-    while (!is_empty() && is_done(requests_[ended_ % requests_.size()], rank)) ++ended_;
-    return ended_ != before;
+  MpiTransport(std::chrono::milliseconds deadline, std::size_t segment_bytes)
+      : deadline_(deadline), segment_bytes_(segment_bytes), channel_(acquire_channel(session_, deadline)) {
+    done_at_.resize(static_cast<std::size_t>(size()));
+    waits_for_.assign(static_cast<std::size_t>(size()), -1);
   }
 
- private:
-  std::array<MPI_Request, 8> requests_;
-  std::size_t begun_ = 0;
-  std::size_t ended_ = 0;
-};
+  MpiTransport(const MpiTransport&) = delete;
+  MpiTransport& operator=(const MpiTransport&) = delete;
 
-class Mpi final : public Transport {
- public:
-  Mpi(std::chrono::milliseconds deadline, std::size_t piece) : deadline_(deadline), piece_(piece) {
-    check_deadline(deadline);
-    session_.initialise(deadline);
-    pending_ = session_.open();
-    rank_ = pending_->rank;
-    size_ = pending_->size;
-    done_since_.resize(static_cast<std::size_t>(size_));
-    waits_for_.assign(static_cast<std::size_t>(size_), -1);
-  }
+  ~MpiTransport() override { session_.release(channel_); }
 
-  Mpi(const Mpi&) = delete;
-  Mpi& operator=(const Mpi&) = delete;
-
-  ~Mpi() override { session_.release(std::move(pending_)); }
-
-  int rank() const noexcept override { return rank_; }
-  int size() const noexcept override { return size_; }
+  int rank() const noexcept override { return channel_.rank(); }
+  int size() const noexcept override { return channel_.size(); }
 
   void send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) override {
-    begin();
-    guard([&] { pass(out, in); });
+    check_messages(rank(), size(), out, in);
+    start_deadline();
+    run_or_fail([&] { transfer(out, in); });
   }
 
   void all_reduce_sum(std::span<float> numbers) override { reduce(numbers); }
@@ -91,283 +65,211 @@ class Mpi final : public Transport {
   void all_reduce_sum_bf16(std::span<std::uint16_t> numbers) override { reduce(numbers); }
 
  private:
-  struct Sending {
-    int rank;
-    std::span<const std::byte> rest;  // not yet given to MPI
-    Window window;
-    bool done = false;
-  };
-  struct Receiving {
-    int rank;
-    std::vector<std::byte>* bytes;
-    bool has_begun = false;  // `bytes` has its size
-    std::size_t given = 0;   // to MPI, to be filled
-    Window window;
-    bool done = false;
-  };
+  static Channel& acquire_channel(Session& session, std::chrono::milliseconds deadline) {
+    check_deadline(deadline);
+    session.initialise(deadline);
+    return session.acquire();
+  }
 
-  void begin() {
+  void start_deadline() {
     read_control_messages();
     if (failure_) throw TransportError(*failure_);
     end_ = Clock::now() + deadline_;
     half_ = end_ - deadline_ / 2;
   }
 
-  // Starts to send. What a rank sends to itself is there at once.
-  void post(std::span<const Outgoing> out, std::span<const Incoming> in) {
-    sending_.clear();
-    receiving_.clear();
-    backoff_.progress();
-    std::span<const std::byte> own;
-    std::span<const std::byte> last;
-    std::size_t copies = 0;
-    pending_->lengths.resize(std::max(pending_->lengths.size(), out.size()));
-    for (const Outgoing& message : out) {
-      if (message.rank == rank_) {
-        own = message.bytes;
-        continue;
-      }
-      // Ranks often send the same to all.
-      if (copies == 0 || last.data() != message.bytes.data() || last.size() != message.bytes.size()) {
-        if (copies == pending_->sent.size()) pending_->sent.emplace_back();
-        pending_->sent[copies++].assign(message.bytes.begin(), message.bytes.end());
-        last = message.bytes;
-      }
-      sending_.push_back({message.rank, pending_->sent[copies - 1]});
+  // If the body throws, every later call fails as well, on all ranks.
+  template <class Body>
+  void run_or_fail(Body body) {
+    try {
+      body();
+    } catch (const TransportError& error) {
+      fail(error);
+      throw;
+    } catch (...) {  // no memory
+      fail(TransportError(fmt::format("rank {} failed in an earlier call", rank()), rank()));
+      channel_.send_to_all({ControlMessage::broken, rank()});
+      throw;
     }
-    for (const Incoming& message : in) {
-      if (message.rank == rank_) {
-        message.bytes->assign(own.begin(), own.end());
-      } else {
-        receiving_.push_back({message.rank, message.bytes});
-      }
-    }
-    for (std::size_t i = 0; i < sending_.size(); ++i) start(sending_[i], pending_->lengths[i]);
   }
 
-  void start(Sending& message, std::uint64_t& length) {
-    if (message.rest.size() <= piece_) {
-      send(message, message.rest.size(), kWhole);
-      return;
-    }
-    length = message.rest.size();
-    check(MPI_Isend(&length, 1, MPI_UINT64_T, message.rank, kLength, pending_->messages, message.window.next()),
-          message.rank);
-  }
-
-  void send(Sending& message, std::size_t count, int tag) {
-    check(MPI_Isend(message.rest.data(), static_cast<int>(count), MPI_BYTE, message.rank, tag, pending_->messages,
-                    message.window.next()),
-          message.rank);
-    message.rest = message.rest.subspan(count);
-  }
-
-  // These two return whether something happened.
-  bool advance(Sending& message) {
-    if (message.done) return false;
-    const bool progress = message.window.advance(message.rank);
-    while (!message.rest.empty() && !message.window.is_full()) {
-      send(message, std::min(piece_, message.rest.size()), kPiece);
-    }
-    message.done = message.window.is_empty();
-    return progress;
-  }
-
-  bool advance(Receiving& message) {
-    if (message.done) return false;
-    bool progress = message.has_begun ? message.window.advance(message.rank) : look_for(message);
-    if (!message.has_begun) return false;
-    while (message.given < message.bytes->size() && !message.window.is_full()) {
-      const std::size_t count = std::min(piece_, message.bytes->size() - message.given);
-      check(MPI_Irecv(message.bytes->data() + message.given, static_cast<int>(count), MPI_BYTE, message.rank, kPiece,
-                      pending_->messages, message.window.next()),
-            message.rank);
-      message.given += count;
-    }
-    message.done = message.window.is_empty();
-    return progress || message.done;
-  }
-
-  bool look_for(Receiving& message) {
-    int there = 0;
-    int count = 0;
-    MPI_Message handle = MPI_MESSAGE_NULL;
-    MPI_Status status;
-    check(MPI_Improbe(message.rank, MPI_ANY_TAG, pending_->messages, &there, &handle, &status), message.rank);
-    if (there == 0) return false;
-    if (status.MPI_TAG == kLength) {
-      std::uint64_t length = 0;
-      check(MPI_Mrecv(&length, 1, MPI_UINT64_T, &handle, MPI_STATUS_IGNORE), message.rank);
-      message.bytes->resize(length);
-      message.has_begun = true;
-      return true;
-    }
-    check(MPI_Get_count(&status, MPI_BYTE, &count), message.rank);
-    message.given = static_cast<std::size_t>(count);
-    message.bytes->resize(message.given);
-    check(MPI_Imrecv(message.bytes->data(), count, MPI_BYTE, &handle, message.window.next()), message.rank);
-    message.has_begun = true;
-    return true;
-  }
-
-  void pass(std::span<const Outgoing> out, std::span<const Incoming> in) {
-    post(out, in);
+  void transfer(std::span<const Outgoing> out, std::span<const Incoming> in) {
+    start_messages(out, in);
+    backoff_.reset();
     while (true) {
       bool progress = false;
-      bool done = true;
-      for (Sending& message : sending_) {
-        progress |= advance(message);
-        done &= message.done;
+      bool complete = true;
+      for (SendMessage& message : sends_) {
+        progress |= message.progress(channel_, segment_bytes_);
+        complete &= message.is_complete();
       }
-      for (Receiving& message : receiving_) {
-        progress |= advance(message);
-        done &= message.done;
+      for (ReceiveMessage& message : receives_) {
+        progress |= message.progress(channel_, segment_bytes_);
+        complete &= message.is_complete();
       }
-      if (done) break;
+      if (complete) break;
       if (progress) {
-        backoff_.progress();
+        backoff_.reset();
       } else {
         check_peers();
         backoff_.pause();
       }
     }
-    if (announced_wait_ != -1) send_to_all({ControlMessage::resumed, announced_wait_});
+    sends_.clear();
+    receives_.clear();  // they refer to memory of the caller
+    if (announced_wait_ != -1) channel_.send_to_all({ControlMessage::resumed, announced_wait_});
     announced_wait_ = -1;
   }
 
-  template <class Body>
-  void guard(Body body) {
-    try {
-      body();
-    } catch (const TransportError& error) {
-      give_up(error);
-      throw;
-    } catch (...) {  // no memory
-      give_up(TransportError(fmt::format("rank {} failed in an earlier call", rank_), rank_));
-      send_to_all({ControlMessage::broken, rank_});
-      throw;
+  // Copies what is sent (see PendingBuffers). What a rank sends to itself has arrived at once.
+  void start_messages(std::span<const Outgoing> out, std::span<const Incoming> in) {
+    sends_.clear();
+    receives_.clear();
+    PendingBuffers& buffers = channel_.buffers;
+    std::span<const std::byte> own;
+    std::span<const std::byte> last;
+    std::size_t copies = 0;
+    buffers.lengths.resize(std::max(buffers.lengths.size(), out.size()));
+    for (const Outgoing& message : out) {
+      if (message.rank == rank()) {
+        own = message.bytes;
+        continue;
+      }
+      // Ranks often send the same bytes to all others.
+      if (copies == 0 || last.data() != message.bytes.data() || last.size() != message.bytes.size()) {
+        if (copies == buffers.sent.size()) buffers.sent.emplace_back();
+        buffers.sent[copies++].assign(message.bytes.begin(), message.bytes.end());
+        last = message.bytes;
+      }
+      sends_.emplace_back(message.rank, buffers.sent[copies - 1]);
     }
+    for (const Incoming& message : in) {
+      if (message.rank == rank()) {
+        message.bytes->assign(own.begin(), own.end());
+      } else {
+        receives_.emplace_back(message.rank, *message.bytes);
+      }
+    }
+    for (std::size_t i = 0; i < sends_.size(); ++i) sends_[i].start(channel_, segment_bytes_, buffers.lengths[i]);
   }
 
-  // What there is to do for one who waits, besides waiting.
+  // While this rank waits: throws if another rank has failed or ended, or if the deadline has passed.
   void check_peers() {
     read_control_messages();
     if (failure_) throw TransportError(*failure_);
     const Clock::time_point now = Clock::now();
-    for_each_missing([&](int rank) {
-      const auto& ended = done_since_[static_cast<std::size_t>(rank)];
-      if (ended && now >= *ended) report_lost(rank, ControlMessage::gone);
-    });
     int missing = -1;
-    for_each_missing([&](int rank) { missing = missing == -1 ? rank : missing; });
-    if (now >= end_) report_lost(find_late_rank(missing), ControlMessage::late);
+    for_each_missing_rank([&](int rank) {
+      const auto& done_at = done_at_[static_cast<std::size_t>(rank)];
+      if (done_at && now >= *done_at + kDoneGrace) fail_on_all_ranks({ControlMessage::ended, rank});
+      if (missing == -1) missing = rank;
+    });
+    if (now >= end_) fail_on_all_ranks({ControlMessage::late, find_late_rank(missing)});
     if (now >= half_ && missing != announced_wait_) {
       announced_wait_ = missing;
-      send_to_all({ControlMessage::waiting, missing});
+      channel_.send_to_all({ControlMessage::waiting, missing});
     }
   }
 
   template <class Visit>
-  void for_each_missing(Visit visit) const {
-    for (const Receiving& message : receiving_) {
-      if (!message.done) visit(message.rank);
+  void for_each_missing_rank(Visit visit) const {
+    for (const ReceiveMessage& message : receives_) {
+      if (!message.is_complete()) visit(message.rank());
     }
-    for (const Sending& message : sending_) {
-      if (!message.done) visit(message.rank);
+    for (const SendMessage& message : sends_) {
+      if (!message.is_complete()) visit(message.rank());
     }
   }
 
-  // The one at the end of the chain: who waits for another is not late.
+  // The last rank of the chain "A waits for B waits for C": a rank that waits for another one is not late itself.
   int find_late_rank(int missing) const {
-    int blamed = missing;
-    for (int hops = 0; hops < size_; ++hops) {
-      const int next = waits_for_[static_cast<std::size_t>(blamed)];
-      if (next == -1) return blamed;
-      blamed = next;
+    int late = missing;
+    for (int hops = 0; hops < size(); ++hops) {
+      const int next = waits_for_[static_cast<std::size_t>(late)];
+      if (next == -1) return late;
+      late = next;
     }
-    return missing;  // a circle: somebody made another call than the others
-  }
-
-  [[noreturn]] void report_lost(int rank, ControlMessage::Kind kind) {
-    send_to_all({kind, rank});
-    fail(rank_, {kind, rank});
-    throw TransportError(*failure_);
-  }
-
-  // `by` gave up.
-  void fail(int by, ControlMessage message) {
-    if (failure_) return;
-    pending_->failed = true;
-    session_.mark_peer_lost();
-    std::string what;
-    if (message.kind == ControlMessage::gone) {
-      what = fmt::format("rank {} has ended; rank {} waited for it", message.rank, by);
-    } else if (message.kind == ControlMessage::differs) {
-      what = fmt::format("rank {} sums up another number of entries than rank {}", message.rank, by);
-    } else if (message.kind == ControlMessage::broken) {
-      what = fmt::format("rank {} failed", message.rank);
-    } else {
-      what =
-          fmt::format("rank {} did not come within {} ms; rank {} waited for it", message.rank, deadline_.count(), by);
-    }
-    failure_.emplace(what, message.rank);
+    return missing;  // a cycle: one of them made another call than the others
   }
 
   void read_control_messages() {
-    while (const auto message = next_control_message(*pending_)) {
-      const auto [from, what] = *message;
-      switch (what.kind) {
+    while (const auto received = channel_.next_control_message()) {
+      const auto [from, message] = *received;
+      switch (message.kind) {
         case ControlMessage::waiting:
-          waits_for_[static_cast<std::size_t>(from)] = what.rank;
+          waits_for_[static_cast<std::size_t>(from)] = message.rank;
           break;
         case ControlMessage::resumed:
           waits_for_[static_cast<std::size_t>(from)] = -1;
           break;
-        // What it sent before may come after: MPI keeps the order only within a communicator.
         case ControlMessage::done:
-          done_since_[static_cast<std::size_t>(from)] = Clock::now() + std::chrono::milliseconds(100);
+          done_at_[static_cast<std::size_t>(from)] = Clock::now();
           break;
         default:
-          fail(from, what);
+          set_failure(failure_of(from, message));
       }
     }
   }
 
-  void send_to_all(ControlMessage message) { mpi::send_to_all(*pending_, message); }
-
-  // After a failure MPI may write to memory that it was given: it must no longer be the caller's.
-  void give_up(const TransportError& error) {
-    if (!failure_) failure_.emplace(error);
-    pending_->failed = true;
-    session_.mark_peer_lost();
-    for (Receiving& message : receiving_) {
-      if (!message.window.is_empty()) pending_->unfinished.push_back(std::move(*message.bytes));
-      message.bytes->clear();
-    }
+  [[noreturn]] void fail_on_all_ranks(ControlMessage message) {
+    channel_.send_to_all(message);
+    set_failure(failure_of(rank(), message));
+    throw TransportError(*failure_);
   }
 
-  // Every rank gets a slice from all others, sums it in rank order, as on threads, and sends it back to all. That is as
-  // few bytes as any algorithm needs, and the messages tell who is missing; MPI_Iallreduce would not.
+  // `reporter`: the rank that sent the control message.
+  TransportError failure_of(int reporter, ControlMessage message) const {
+    const auto what = [&]() -> std::string {
+      switch (message.kind) {
+        case ControlMessage::ended:
+          return fmt::format("rank {} has ended; rank {} was waiting for it", message.rank, reporter);
+        case ControlMessage::differs:
+          return fmt::format("rank {} called all_reduce_sum with another number of entries than rank {}", message.rank,
+                             reporter);
+        case ControlMessage::broken:
+          return fmt::format("rank {} failed", message.rank);
+        default:
+          return fmt::format("rank {} did not respond within {} ms; rank {} was waiting for it", message.rank,
+                             deadline_.count(), reporter);
+      }
+    };
+    return {what(), message.rank};
+  }
+
+  // The first failure counts.
+  void set_failure(const TransportError& error) {
+    if (!failure_) failure_.emplace(error);
+    channel_.set_failed();
+    session_.set_peer_lost();
+  }
+
+  void fail(const TransportError& error) {
+    set_failure(error);
+    for (ReceiveMessage& message : receives_) message.abandon(channel_.buffers.received);
+  }
+
+  // Every rank receives a slice from all others, sums it in rank order, as on threads, and sends the sum to all. No
+  // algorithm needs fewer bytes, and the messages show which rank is missing, which MPI_Iallreduce would not.
   template <class Number>
   void reduce(std::span<Number> numbers) {
-    begin();
-    guard([&] {
+    start_deadline();
+    run_or_fail([&] {
       do {
-        const std::size_t count = std::min(kPiecesToReduce * piece_ / sizeof(Number), numbers.size());
-        reduce_stretch(numbers.first(count));
+        const std::size_t count = std::min(kSegmentsPerReduction * segment_bytes_ / sizeof(Number), numbers.size());
+        reduce_block(numbers.first(count));
         numbers = numbers.subspan(count);
       } while (!numbers.empty());
     });
   }
 
   template <class Number>
-  void reduce_stretch(std::span<Number> numbers) {
-    const auto ranks = static_cast<std::size_t>(size_);
-    const auto slice = [&](std::size_t rank) {
-      const std::size_t begin = numbers.size() * rank / ranks;
-      return numbers.subspan(begin, numbers.size() * (rank + 1) / ranks - begin);
+  void reduce_block(std::span<Number> numbers) {
+    const auto ranks = static_cast<std::size_t>(size());
+    const auto slice = [&](std::size_t r) {
+      const std::size_t begin = numbers.size() * r / ranks;
+      return numbers.subspan(begin, numbers.size() * (r + 1) / ranks - begin);
     };
-    const std::span<Number> own = slice(static_cast<std::size_t>(rank_));
+    const std::span<Number> own = slice(static_cast<std::size_t>(rank()));
     slices_.resize(ranks);
     out_.clear();
     in_.clear();
@@ -375,45 +277,43 @@ class Mpi final : public Transport {
       out_.push_back({static_cast<int>(r), std::as_bytes(slice(r))});
       in_.push_back({static_cast<int>(r), &slices_[r]});
     }
-    pass(out_, in_);
-    for (std::size_t r = 0; r < ranks; ++r) check_size(r, own.size_bytes());
-    // The own part is among them.
-    const auto part = [&](std::size_t rank) { return reinterpret_cast<const Number*>(slices_[rank].data()); };
+    transfer(out_, in_);
+    for (std::size_t r = 0; r < ranks; ++r) check_slice_size(r, own.size_bytes());
+    const auto received = [&](std::size_t r) { return reinterpret_cast<const Number*>(slices_[r].data()); };
     sum_in_rank_order(
-        size_, [&](int r) { return part(static_cast<std::size_t>(r)); }, own.size(), own.data());
+        size(), [&](int r) { return received(static_cast<std::size_t>(r)); }, own.size(), own.data());
 
     for (Outgoing& message : out_) message.bytes = std::as_bytes(own);
-    pass(out_, in_);
+    transfer(out_, in_);
     for (std::size_t r = 0; r < ranks; ++r) {
-      check_size(r, slice(r).size_bytes());
-      std::copy_n(part(r), slice(r).size(), slice(r).data());
+      check_slice_size(r, slice(r).size_bytes());
+      std::copy_n(received(r), slice(r).size(), slice(r).data());
     }
   }
 
-  void check_size(std::size_t rank, std::size_t size) {
-    if (slices_[rank].size() != size) report_lost(static_cast<int>(rank), ControlMessage::differs);
+  void check_slice_size(std::size_t r, std::size_t size_in_bytes) {
+    if (slices_[r].size() != size_in_bytes) fail_on_all_ranks({ControlMessage::differs, static_cast<int>(r)});
   }
 
   Session& session_ = Session::get();
   const std::chrono::milliseconds deadline_;
-  const std::size_t piece_;
-  int rank_ = 0;
-  int size_ = 1;
-  std::unique_ptr<PendingBuffers> pending_;
+  const std::size_t segment_bytes_;
+  Channel& channel_;
 
+  // Of the current call; kept so that nothing is allocated in each call.
   std::vector<Outgoing> out_;
   std::vector<Incoming> in_;
-  std::vector<std::vector<std::byte>> slices_;  // of all ranks, while they reduce
-  std::vector<Sending> sending_;
-  std::vector<Receiving> receiving_;
+  std::vector<std::vector<std::byte>> slices_;  // received from all ranks in all_reduce_sum
+  std::vector<SendMessage> sends_;
+  std::vector<ReceiveMessage> receives_;
   Backoff backoff_;
   Clock::time_point half_;
   Clock::time_point end_;
-  int announced_wait_ = -1;  // the rank that I told all others I wait for; -1: none
+  int announced_wait_ = -1;  // the rank that I told all others I wait for, or -1
 
-  std::vector<int> waits_for_;                                // of each rank that said so; otherwise -1
-  std::vector<std::optional<Clock::time_point>> done_since_;  // from then on nothing comes from it any more
-  std::optional<TransportError> failure_;                     // the first; every later call fails with it
+  std::vector<int> waits_for_;                             // the rank that each rank said it waits for, or -1
+  std::vector<std::optional<Clock::time_point>> done_at_;  // when each rank said that it makes no more calls
+  std::optional<TransportError> failure_;                  // the first one; every later call throws it again
 };
 
 }  // namespace
@@ -421,11 +321,12 @@ class Mpi final : public Transport {
 bool has_mpi() noexcept { return true; }
 
 std::unique_ptr<Transport> make_mpi_transport(std::chrono::milliseconds deadline) {
-  return make_mpi_transport_in_pieces(deadline, kMpiPiece);
+  return make_mpi_transport_with_segments(deadline, kMpiSegmentBytes);
 }
 
-std::unique_ptr<Transport> make_mpi_transport_in_pieces(std::chrono::milliseconds deadline, std::size_t piece) {
-  return std::make_unique<Mpi>(deadline, piece);
+std::unique_ptr<Transport> make_mpi_transport_with_segments(std::chrono::milliseconds deadline,
+                                                            std::size_t segment_bytes) {
+  return std::make_unique<MpiTransport>(deadline, segment_bytes);
 }
 
 }  // namespace sparsewire

@@ -12,6 +12,7 @@
 
 #include "sparsewire/errors.h"
 #include "sparsewire/transport.h"
+#include "transport/arguments.h"
 #include "transport/deadline.h"
 #include "transport/sum.h"
 
@@ -20,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What one rank has for another.
+// A message from one rank to another.
 struct Slot {
   enum class State : std::uint8_t { empty, full, being_read };
   State state = State::empty;
@@ -37,7 +38,7 @@ struct ThreadGroup::Shared {
         deadline(limit),
         slots(static_cast<std::size_t>(count * count)),
         changed(static_cast<std::size_t>(count)),
-        shown(static_cast<std::size_t>(count)),
+        reduced(static_cast<std::size_t>(count)),
         waits_for(static_cast<std::size_t>(count), -1),
         ended(static_cast<std::size_t>(count)) {}
 
@@ -47,29 +48,29 @@ struct ThreadGroup::Shared {
   std::vector<Slot> slots;                       // [from * size + to]
   std::vector<std::condition_variable> changed;  // one for each rank: one of its slots changed
   std::vector<std::unique_ptr<Transport>> ranks;
-  std::vector<std::span<std::byte>> shown;  // what ranks show each other while they reduce
-  int readers = 0;                          // ranks that look at it
-  std::condition_variable nobody_reads;
+  std::vector<std::span<std::byte>> reduced;  // what each rank passed to all_reduce_sum
+  int readers = 0;                            // ranks that read from it
+  std::condition_variable readers_left;
 
-  std::vector<int> waits_for;  // whom each rank waits for, or -1
-  std::vector<bool> ended;     // ranks that will not come again, though nothing is wrong with them
+  std::vector<int> waits_for;  // the rank that each rank waits for, or -1
+  std::vector<bool> ended;     // ranks that make no more calls, without an error
 
-  // The first failure; from then on every call fails with it.
+  // The first failure; every later call throws it again.
   std::optional<int> lost;
   std::string why;
 
   Slot& slot(int from, int to) { return slots[static_cast<std::size_t>(from * size + to)]; }
   std::condition_variable& changed_for(int rank) { return changed[static_cast<std::size_t>(rank)]; }
 
-  // The one at the end of the chain: who waits for another is not late.
+  // The last rank of the chain "A waits for B waits for C": a rank that waits for another one is not late itself.
   int find_late_rank(int missing) const {
-    int blamed = missing;
+    int late = missing;
     for (int hops = 0; hops < size; ++hops) {
-      const int next = waits_for[static_cast<std::size_t>(blamed)];
-      if (next == -1) return blamed;
-      blamed = next;
+      const int next = waits_for[static_cast<std::size_t>(late)];
+      if (next == -1) return late;
+      late = next;
     }
-    return missing;  // a circle: somebody made another call than the others
+    return missing;  // a cycle: one of them made another call than the others
   }
 
   void fail(int rank, std::string reason) {
@@ -88,6 +89,7 @@ class ThreadGroup::Shared::Rank final : public Transport {
   int size() const noexcept override { return shared_.size; }
 
   void send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) override {
+    check_messages(rank_, size(), out, in);
     const Clock::time_point end = Clock::now() + shared_.deadline;
     std::unique_lock lock(shared_.mutex);
     if (shared_.lost) throw TransportError(shared_.why, *shared_.lost);
@@ -98,13 +100,13 @@ class ThreadGroup::Shared::Rank final : public Transport {
       shared_.changed_for(message.rank).notify_one();
     }
     try {
-      // In order of arrival would be quicker, but the lowest rank that is missing is the one to name.
+      // Not in order of arrival, because an error names the lowest rank that is missing.
       for (const Incoming& message : in) receive(lock, message, end);
       for (const Outgoing& message : out) {
         wait(lock, end, message.rank, [&] { return shared_.slot(rank_, message.rank).state == Slot::State::empty; });
       }
     } catch (...) {
-      take_back(lock, out);
+      withdraw(lock, out);
       throw;
     }
   }
@@ -115,20 +117,20 @@ class ThreadGroup::Shared::Rank final : public Transport {
 
  private:
   template <class Condition>
-  void wait(std::unique_lock<std::mutex>& lock, Clock::time_point end, int whom, Condition condition) {
-    const auto has_ended = [&] { return shared_.ended[static_cast<std::size_t>(whom)]; };
+  void wait(std::unique_lock<std::mutex>& lock, Clock::time_point end, int other, Condition condition) {
+    const auto has_ended = [&] { return shared_.ended[static_cast<std::size_t>(other)]; };
     const auto is_over = [&] { return shared_.lost.has_value() || condition() || has_ended(); };
     int& mine = shared_.waits_for[static_cast<std::size_t>(rank_)];
-    mine = whom;
+    mine = other;
     const bool in_time = shared_.changed_for(rank_).wait_until(lock, end, is_over);
-    const int blamed = shared_.find_late_rank(whom);
+    const int late = shared_.find_late_rank(other);
     mine = -1;
     if (condition()) return;
     if (!in_time) {
-      shared_.fail(blamed, fmt::format("rank {} did not come within {} ms; rank {} waited for it", blamed,
-                                       shared_.deadline.count(), rank_));
+      shared_.fail(late, fmt::format("rank {} did not respond within {} ms; rank {} was waiting for it", late,
+                                     shared_.deadline.count(), rank_));
     } else if (has_ended()) {
-      shared_.fail(whom, fmt::format("rank {} has ended; rank {} waited for it", whom, rank_));
+      shared_.fail(other, fmt::format("rank {} has ended; rank {} was waiting for it", other, rank_));
     }
     throw TransportError(shared_.why, *shared_.lost);
   }
@@ -150,8 +152,8 @@ class ThreadGroup::Shared::Rank final : public Transport {
     if (failure) std::rethrow_exception(failure);
   }
 
-  // Nobody may read what the caller is about to free.
-  void take_back(std::unique_lock<std::mutex>& lock, std::span<const Outgoing> out) {
+  // After a failure: the caller may free the bytes, so no rank may read them.
+  void withdraw(std::unique_lock<std::mutex>& lock, std::span<const Outgoing> out) {
     for (const Outgoing& message : out) {
       Slot& slot = shared_.slot(rank_, message.rank);
       shared_.changed_for(rank_).wait(lock, [&] { return slot.state != Slot::State::being_read; });
@@ -159,7 +161,7 @@ class ThreadGroup::Shared::Rank final : public Transport {
     }
   }
 
-  // Reads what the others show. Nobody leaves `reduce` while one does, so that no memory is freed under its eyes.
+  // Calls `read`, which reads the numbers of other ranks. No rank leaves `reduce` meanwhile, so that they stay valid.
   template <class Read>
   void read(Read read) {
     {
@@ -169,31 +171,31 @@ class ThreadGroup::Shared::Rank final : public Transport {
     }
     read();
     const std::lock_guard lock(shared_.mutex);
-    if (--shared_.readers == 0) shared_.nobody_reads.notify_all();
+    if (--shared_.readers == 0) shared_.readers_left.notify_all();
   }
 
   template <class Number>
   void reduce(std::span<Number> numbers) {
     try {
-      reduce_together(numbers);
-      shown() = {};
+      reduce_with_others(numbers);
+      reduced() = {};
     } catch (...) {
       std::unique_lock lock(shared_.mutex);
-      shared_.nobody_reads.wait(lock, [&] { return shared_.readers == 0; });
-      shown() = {};
+      shared_.readers_left.wait(lock, [&] { return shared_.readers == 0; });
+      reduced() = {};
       throw;
     }
   }
 
-  // What this rank shows the others.
-  std::span<std::byte>& shown() { return shared_.shown[static_cast<std::size_t>(rank_)]; }
+  // What this rank passed to all_reduce_sum; the others read it.
+  std::span<std::byte>& reduced() { return shared_.reduced[static_cast<std::size_t>(rank_)]; }
 
-  // Every rank sums one part over all, in rank order, where it stands; then all copy the parts of the others.
+  // Every rank sums one part over all ranks, in rank order and in place; then it copies the other parts.
   template <class Number>
-  void reduce_together(std::span<Number> numbers) {
+  void reduce_with_others(std::span<Number> numbers) {
     const auto bytes = std::as_writable_bytes(numbers);
     const std::size_t size_in_bytes = bytes.size();
-    shown() = bytes;
+    reduced() = bytes;
     all_gather(std::as_bytes(std::span(&size_in_bytes, 1)), sizes_);
     check_sizes(size_in_bytes);
     const auto part = [&](int rank) {
@@ -204,7 +206,7 @@ class ThreadGroup::Shared::Rank final : public Transport {
       return std::pair(begin, rank + 1 == size() ? numbers.size() : cut(rank + 1));
     };
     const auto of = [&](int rank) {
-      return reinterpret_cast<Number*>(shared_.shown[static_cast<std::size_t>(rank)].data());
+      return reinterpret_cast<Number*>(shared_.reduced[static_cast<std::size_t>(rank)].data());
     };
     read([&] {
       const auto [begin, end] = part(rank_);
@@ -221,21 +223,22 @@ class ThreadGroup::Shared::Rank final : public Transport {
     barrier();
   }
 
-  // All see it if one differs, before anybody reads what another shows.
+  // Before any rank reads the numbers of another one. If a size differs, all ranks fail.
   void check_sizes(std::size_t mine) {
     for (std::size_t r = 0; r < sizes_.size(); ++r) {
       std::size_t theirs = 0;
       if (sizes_[r].size() == sizeof theirs) std::memcpy(&theirs, sizes_[r].data(), sizeof theirs);
       if (theirs == mine) continue;
       const std::lock_guard lock(shared_.mutex);
-      shared_.fail(static_cast<int>(r), fmt::format("rank {} sums up {} bytes, rank {} {}", r, theirs, rank_, mine));
+      shared_.fail(static_cast<int>(r),
+                   fmt::format("rank {} called all_reduce_sum with {} bytes, rank {} with {}", r, theirs, rank_, mine));
       throw TransportError(shared_.why, *shared_.lost);
     }
   }
 
   Shared& shared_;
   const int rank_;
-  std::vector<std::vector<std::byte>> sizes_;  // of what all ranks sum up
+  std::vector<std::vector<std::byte>> sizes_;  // of what all ranks passed to all_reduce_sum, in bytes
 };
 
 int checked_rank(int rank, int size) {
@@ -258,7 +261,7 @@ Transport& ThreadGroup::at(int rank) {
 
 void ThreadGroup::mark_lost(int rank, const char* reason) {
   const std::lock_guard lock(shared_->mutex);
-  shared_->fail(checked_rank(rank, shared_->size), fmt::format("rank {} is gone: {}", rank, reason));
+  shared_->fail(checked_rank(rank, shared_->size), fmt::format("rank {} failed: {}", rank, reason));
 }
 
 void ThreadGroup::mark_done(int rank) {
@@ -285,7 +288,7 @@ void run_on_threads(int size, const std::function<void(Transport&)>& body, std::
     } catch (const std::exception& error) {
       failed(rank, error.what());
     } catch (...) {
-      failed(rank, "it threw something");
+      failed(rank, "it threw something that is no std::exception");
     }
   };
   {
@@ -294,7 +297,7 @@ void run_on_threads(int size, const std::function<void(Transport&)>& body, std::
     try {
       for (; rank < size; ++rank) threads.emplace_back(run, rank);
     } catch (const std::exception& error) {
-      failed(rank, error.what());  // the system gave no more threads
+      failed(rank, error.what());  // the system has no more threads
     }
     run(0);
   }

@@ -15,7 +15,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Long enough for a busy machine, short enough to be waited for.
+// Long enough for a busy machine, short enough to wait for it.
 constexpr milliseconds kShort(500);
 
 class ThreadTransport : public testing::TestWithParam<int> {
@@ -24,18 +24,20 @@ class ThreadTransport : public testing::TestWithParam<int> {
 };
 
 TEST_P(ThreadTransport, AllGathersUnequalMessages) { run(bodies::all_gather); }
-TEST_P(ThreadTransport, MovesFromAllToAll) { run(bodies::all_to_all); }
+TEST_P(ThreadTransport, SendsFromAllToAll) { run(bodies::all_to_all); }
 TEST_P(ThreadTransport, GathersAndBroadcasts) { run(bodies::gather_and_broadcast); }
 TEST_P(ThreadTransport, KeepsManyRoundsApart) { run(bodies::many_rounds); }
 TEST_P(ThreadTransport, SumsInRankOrder) { run(bodies::sums); }
 TEST_P(ThreadTransport, SumsBf16InRankOrder) { run(bodies::sums_of_bf16); }
+TEST_P(ThreadTransport, TakesMessagesInAnyOrder) { run(bodies::messages_in_any_order); }
+TEST_P(ThreadTransport, RefusesWrongArguments) { run(bodies::wrong_arguments); }
 INSTANTIATE_TEST_SUITE_P(Ranks, ThreadTransport, testing::Values(1, 2, 3, 5, 8));
 
-TEST(ThreadTransportFailures, AWorkerThatThrowsIsNamedAndItsErrorThrown) {
+TEST(ThreadTransportFailures, AWorkerThatThrowsIsNamedAndItsErrorRethrown) {
   std::atomic<int> told = 0;
   const auto body = [&](Transport& transport) {
     if (transport.rank() == 2) {
-      transport.barrier();  // the others may still be in theirs when they are told
+      transport.barrier();  // the others may still be in theirs when this rank throws
       throw std::out_of_range("my own fault");
     }
     const std::string error = bodies::error_that_names(2, [&] {
@@ -48,8 +50,8 @@ TEST(ThreadTransportFailures, AWorkerThatThrowsIsNamedAndItsErrorThrown) {
   EXPECT_EQ(told, 4);
 }
 
-// Also those who have to do with others only.
-TEST(ThreadTransportFailures, AllAreToldAtTheirNextCall) {
+// Also ranks that do not communicate with the lost one.
+TEST(ThreadTransportFailures, AllRanksFailInTheirNextCall) {
   ThreadGroup group(3);
   group.mark_lost(2, "a test");
   std::vector<bodies::Bytes> all;
@@ -58,7 +60,7 @@ TEST(ThreadTransportFailures, AllAreToldAtTheirNextCall) {
   EXPECT_NE(bodies::error_that_names(2, [&] { group.at(1).send_receive({}, {}); }), "");
 }
 
-TEST(ThreadTransportFailures, ALateRankIsNamedByAll) {
+TEST(ThreadTransportFailures, AllRanksNameTheLateOne) {
   for (const auto& call : bodies::calls()) {
     std::barrier met(4);
     std::atomic<int> ended = 0;
@@ -74,20 +76,20 @@ TEST(ThreadTransportFailures, ALateRankIsNamedByAll) {
   }
 }
 
-TEST(ThreadTransportFailures, WhoWaitsForOneThatHasEndedIsTold) {
-  run_on_threads(4, bodies::who_waits_for_one_that_has_ended);
+TEST(ThreadTransportFailures, WaitingForARankThatHasEndedIsAnError) {
+  run_on_threads(4, bodies::waiting_for_a_rank_that_has_ended);
 }
 
-TEST(ThreadTransportFailures, SumsOfDifferentSizesAreRefusedByAll) {
+TEST(ThreadTransportFailures, SumsOfDifferentSizesFailOnAllRanks) {
   run_on_threads(3, bodies::sums_of_different_sizes);
 }
 
-TEST(ThreadTransportFailures, RefusesASizeThatIsNone) {
+TEST(ThreadTransportFailures, RefusesASizeOutOfRange) {
   EXPECT_THROW(ThreadGroup(0), UsageError);
   EXPECT_THROW(run_on_threads(1025, [](Transport&) {}), UsageError);
 }
 
-TEST(ThreadTransportFailures, RefusesARankThatIsNone) {
+TEST(ThreadTransportFailures, RefusesARankOutOfRange) {
   ThreadGroup group(3);
   for (const int rank : {-1, 3}) {
     EXPECT_THROW(group.at(rank), UsageError);
@@ -96,7 +98,7 @@ TEST(ThreadTransportFailures, RefusesARankThatIsNone) {
   }
 }
 
-TEST(ThreadTransportFailures, RefusesADeadlineThatIsNone) {
+TEST(ThreadTransportFailures, RefusesADeadlineOutOfRange) {
   for (const milliseconds deadline : {milliseconds(-1), milliseconds(0), milliseconds::min(), milliseconds::max()}) {
     EXPECT_THROW(ThreadGroup(2, deadline), UsageError);
   }

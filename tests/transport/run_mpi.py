@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Runs mpirun for a test: with a time limit, and so that nothing is left behind, however the test ends.
+
+    run_mpi.py SECONDS MPIRUN ARGUMENTS...    returns the exit code of mpirun, 124 when the time was up,
+                                              125 when mpirun ended but a process of the job did not
+
+A rank that is stuck would outlive its test: mpirun starts ranks in process groups of their own, and a killed mpirun ends
+none of them. So every process of the job is known by a variable of its environment. Open MPI's session folder is in a
+folder of its own, so that jobs that run at the same time do not share one.
+"""
+
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+MARK = "SPARSEWIRE_TEST_JOB"
+PR_SET_PDEATHSIG = 1
+GRACE = 10  # seconds for mpirun to end its ranks, and for a killed process to disappear
+
+
+def processes_of(job):
+    found = []
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"{MARK}={job}".encode() in environment.read_bytes().split(b"\0"):
+                found.append(int(environment.parent.name))
+        except OSError:  # the process has ended, or belongs to somebody else
+            pass
+    return [process for process in found if process != os.getpid()]
+
+
+def wait_for_all(job):
+    """Whether all processes of the job have ended soon. mpirun may return a little earlier than its ranks."""
+    end = time.monotonic() + GRACE
+    while processes_of(job):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def kill_all(job):
+    for process in processes_of(job):
+        try:
+            os.kill(process, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    return wait_for_all(job)
+
+
+def terminated(number, _):
+    raise SystemExit(128 + number)
+
+
+def main(limit, command):
+    # Also when ctest ends without a word.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, terminated)
+    folder = tempfile.mkdtemp(prefix="run_mpi-")
+    environment = {**os.environ, MARK: folder, "OMPI_MCA_orte_tmpdir_base": folder, "PRTE_MCA_prte_tmpdir_base": folder}
+    mpirun = None
+    try:
+        mpirun = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment)
+        status = mpirun.wait(timeout=limit)
+        if not wait_for_all(folder):
+            print(f"run_mpi: mpirun has ended, but these processes have not: {processes_of(folder)}", file=sys.stderr)
+            return 125
+        return status if status >= 0 else 128 - status
+    except subprocess.TimeoutExpired:
+        print(f"run_mpi: the job did not end within {limit} s: {' '.join(command)}", file=sys.stderr)
+        return 124
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        if mpirun is not None and mpirun.poll() is None:
+            mpirun.terminate()
+            try:
+                mpirun.wait(timeout=GRACE)
+            except subprocess.TimeoutExpired:
+                mpirun.kill()
+        kill_all(folder)
+        if mpirun is not None:
+            mpirun.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(float(sys.argv[1]), sys.argv[2:]))
