@@ -7,6 +7,7 @@ PROGRAM is build/release/apps/sparsewire/sparsewire. About ten minutes on two co
 machine: the same seed gives the same weights and the same bytes everywhere.
 """
 import argparse
+import functools
 import json
 import statistics
 import subprocess
@@ -14,9 +15,12 @@ import sys
 
 RATES = [0.03, 0.1, 0.3]
 RATIOS = [0.001, 0.01, 0.1]
+BASELINE_RATE = 0.1
 SEEDS = [0, 1, 2]
+DENSE = ["--sparsifier", "dense", "--exchange", "dense"]
 
 
+@functools.cache
 def train(program, *options):
     """One training; its report, or None if it diverged."""
     command = [program, "train", "--quiet", "--eval-every", "0", "--json", "-", *map(str, options)]
@@ -38,31 +42,41 @@ def header(*cells):
     row(*["---"] + ["---:"] * (len(cells) - 1))
 
 
-def spread(numbers, digits):
+def spread(numbers, digits, sign=""):
     """Mean, and the lowest and highest."""
-    if any(number is None for number in numbers):
-        return "diverged"
-    return f"{statistics.mean(numbers):.{digits}f} ({min(numbers):.{digits}f} to {max(numbers):.{digits}f})"
+    shown = [f"{number:{sign}.{digits}f}" for number in (statistics.mean(numbers), min(numbers), max(numbers))]
+    return f"{shown[0]} ({shown[1]} to {shown[2]})"
+
+
+def compare(reports, baseline):
+    """Test losses; and accuracies minus those of the baseline. A seed has data of its own, so seeds are compared one by
+    one."""
+    if None in reports:
+        return "diverged", "diverged"
+    losses = [report["test_loss"] for report in reports]
+    gains = [report["accuracy"] - base["accuracy"] for report, base in zip(reports, baseline)]
+    return f"{statistics.mean(losses):.3f}", spread(gains, 3, "+")
 
 
 def methods(ratios):
     """Name and options of each method."""
-    yield "dense", ["--sparsifier", "dense", "--exchange", "dense"]
+    yield "dense", DENSE
     for ratio in ratios:
         yield f"topk, {ratio}", ["--sparsifier", f"topk:{ratio}", "--exchange", "sharded"]
         yield f"topk both ways, {ratio}", ["--sparsifier", f"topk:{ratio}", "--exchange", "sharded", "--downlink",
                                            f"topk:{ratio}"]
 
 
-def sweep(program, problem, ratios, rates, metric_digits):
-    header("method", *[f"lr {rate}: loss" for rate in rates], *[f"lr {rate}: accuracy" for rate in rates])
+def sweep(program, problem, ratios, rates):
+    header("method", *[f"loss, lr {rate}" for rate in rates], *[f"accuracy, lr {rate}" for rate in rates])
+    baseline = [train(program, *problem, *DENSE, "--lr", BASELINE_RATE, "--seed", seed) for seed in SEEDS]
     for name, options in methods(ratios):
-        losses, accuracies = [], []
+        cells = []
         for rate in rates:
-            reports = [train(program, *problem, *options, "--lr", rate, "--seed", seed) for seed in SEEDS]
-            losses.append(spread([report and report["test_loss"] for report in reports], 3))
-            accuracies.append(spread([report and report["accuracy"] for report in reports], metric_digits))
-        row(name, *losses, *accuracies)
+            cells.append(compare([train(program, *problem, *options, "--lr", rate, "--seed", seed) for seed in SEEDS],
+                                 baseline))
+        row(name, *[loss for loss, _ in cells], *[gain for _, gain in cells])
+    print("\naccuracy of the baseline, by seed:", [base["accuracy"] for base in baseline], flush=True)
 
 
 def exchanges(program):
@@ -71,9 +85,8 @@ def exchanges(program):
     header("kB a worker and step", *[f"{workers} workers" for workers in [4, 8, 16]])
     topk = ["--sparsifier", "topk:ratio=0.01"]
     both = topk + ["--downlink", "topk:ratio=0.01"]
-    for name, options in [("dense", ["--sparsifier", "dense", "--exchange", "dense"]),
-                          ("dense, bf16", ["--sparsifier", "dense", "--exchange", "dense", "--codec",
-                                           "auto:values=bf16"]),
+    for name, options in [("dense", DENSE),
+                          ("dense, bf16", DENSE + ["--codec", "auto:values=bf16"]),
                           ("topk, allgather", topk + ["--exchange", "allgather"]),
                           ("topk, server", topk + ["--exchange", "server"]),
                           ("topk, sharded", topk + ["--exchange", "sharded"]),
@@ -88,15 +101,15 @@ def exchanges(program):
 
 
 def codecs(program):
-    header("values", "bytes up and down, of f32", "test loss", "accuracy")
+    header("values", "bytes, of f32", "test loss", "accuracy minus that of f32")
     first = None
     for values in ["f32", "f16", "bf16", "int8", "int4", "int2"]:
         reports = [train(program, "--sparsifier", "topk:ratio=0.01", "--downlink", "topk:ratio=0.01", "--codec",
                          f"auto:values={values}", "--seed", seed) for seed in SEEDS]
-        moved = sum(report["bytes_up"] + report["bytes_down"] for report in reports)
-        first = first or moved
-        row(values, f"{moved / first:.2f}", spread([report["test_loss"] for report in reports], 3),
-            spread([report["accuracy"] for report in reports], 3))
+        first = first or reports
+        moved, moved_first = [sum(report["bytes_up"] + report["bytes_down"] for report in some)
+                              for some in (reports, first)]
+        row(values, f"{moved / moved_first:.2f}", *compare(reports, first))
 
 
 def main():
@@ -114,11 +127,11 @@ def main():
         codecs(arguments.program)
     if "mlp" in only:
         print("\n## mlp\n")
-        sweep(arguments.program, ["--problem", "mlp"], [f"ratio={ratio}" for ratio in RATIOS], RATES, 3)
+        sweep(arguments.program, ["--problem", "mlp"], [f"ratio={ratio}" for ratio in RATIOS], RATES)
     if "logreg" in only and arguments.data:
         print("\n## logreg on a9a\n")
         sweep(arguments.program, ["--problem", "logreg:batch=32", "--data", arguments.data],
-              ["k=1", "k=12"], RATES + [1], 4)
+              ["k=1", "k=12"], RATES + [1])
 
 
 main()

@@ -16,8 +16,8 @@
 
 class LeastSquares {
  public:
-  static constexpr std::size_t kWeights = 200;
-  static constexpr std::size_t kRowsPerWorker = 200;
+  static constexpr std::size_t kWeights = 100;
+  static constexpr std::size_t kRowsPerWorker = 400;
 
   explicit LeastSquares(int rank) : solution_(kWeights), rows_(kRowsPerWorker * kWeights), labels_(kRowsPerWorker) {
     std::mt19937 common(1);  // the same solution on every rank

@@ -18,7 +18,7 @@ namespace {
 
 // Returns how far from the solution this process ended.
 float train(sparsewire::Transport& transport) {
-  constexpr int kSteps = 3000;
+  constexpr int kSteps = 2000;
   constexpr float kLearningRate = 0.1F;
 
   const LeastSquares problem(transport.rank());

@@ -12,7 +12,7 @@
 
 int main() {
   constexpr int kWorkers = 4;
-  constexpr int kSteps = 3000;
+  constexpr int kSteps = 2000;
   constexpr float kLearningRate = 0.1F;
 
   float distance = 0;
