@@ -3,7 +3,7 @@
 
     docs/choosing.py PROGRAM [--data a9a] [--only mlp,logreg,exchange,codec]
 
-PROGRAM is build/release/apps/sparsewire/sparsewire. About ten minutes on two cores. The results do not depend on the
+PROGRAM is build/release/apps/sparsewire/sparsewire. About ten minutes of processor time. The results do not depend on the
 machine: the same seed gives the same weights and the same bytes everywhere.
 """
 import argparse
@@ -80,11 +80,13 @@ def sweep(program, problem, ratios, rates):
 
 
 def exchanges(program):
-    """Bytes of one worker and one step, mean over all workers and 50 steps."""
-    steps = 50
-    header("kB a worker and step", *[f"{workers} workers" for workers in [4, 8, 16]])
+    """Thousands of bytes of one worker and one step, mean over all workers and 50 steps; and all that the busiest rank
+    sends and receives, in its role as a server too."""
+    steps, counts = 50, [4, 8, 16]
     topk = ["--sparsifier", "topk:ratio=0.01"]
     both = topk + ["--downlink", "topk:ratio=0.01"]
+    header("kB in a step", *[f"a worker, P = {workers}" for workers in counts],
+           *[f"busiest rank, P = {workers}" for workers in counts])
     for name, options in [("dense", DENSE),
                           ("dense, bf16", DENSE + ["--codec", "auto:values=bf16"]),
                           ("topk, allgather", topk + ["--exchange", "allgather"]),
@@ -92,12 +94,18 @@ def exchanges(program):
                           ("topk, sharded", topk + ["--exchange", "sharded"]),
                           ("topk both ways, server", both + ["--exchange", "server"]),
                           ("topk both ways, sharded", both + ["--exchange", "sharded"])]:
-        cells = []
-        for workers in [4, 8, 16]:
+        mean, busiest = [], []
+        for workers in counts:
             report = train(program, *options, "--workers", workers, "--steps", steps)
             moved = report["bytes_up"] + report["bytes_down"]
-            cells.append(f"{moved / workers / steps / 1000:.1f}")
-        row(name, *cells)
+            mean.append(moved / workers)
+            if name.startswith("dense"):  # an all-reduce: every rank sums a part, which is not counted as served
+                busiest.append(2 * moved / workers)
+            elif "server" in name:  # rank 0 serves all, and has no traffic of its own
+                busiest.append(report["bytes_served"])
+            else:  # all ranks have about the same
+                busiest.append((moved + report["bytes_served"]) / workers)
+        row(name, *[f"{number / steps / 1000:.1f}" for number in mean + busiest])
 
 
 def codecs(program):
