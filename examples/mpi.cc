@@ -18,15 +18,15 @@ namespace {
 
 // Returns how far from the solution this process ended.
 float train(sparsewire::Transport& transport) {
-  constexpr int kSteps = 2000;
-  constexpr float kLearningRate = 0.1F;
+  constexpr int kSteps = 500;
+  constexpr float kLearningRate = 0.3F;
 
   const LeastSquares problem(transport.rank());
   std::vector<float> weights(LeastSquares::kWeights, 0.0F);
   std::vector<float> gradient(LeastSquares::kWeights);
   std::vector<float> update(LeastSquares::kWeights);
 
-  sparsewire::Worker worker({.sparsifier = "topk:ratio=0.05", .exchange = "sharded", .downlink = "topk:ratio=0.05"},
+  sparsewire::Worker worker({.sparsifier = "topk:ratio=0.1", .exchange = "sharded", .downlink = "topk:ratio=0.1"},
                             LeastSquares::kWeights, transport);
   for (int step = 0; step < kSteps; ++step) {
     problem.gradient(weights, gradient);

@@ -1,5 +1,5 @@
-// Four workers on threads of one process solve a least-squares problem. In each step a worker sends 5 % of its
-// gradient, and gets back 5 % of the sum. All end with the same weights, at the optimum.
+// Four workers on threads of one process solve a least-squares problem. In each step a worker sends 10 % of its
+// gradient, and gets back 10 % of the sum. All end with the same weights, at the optimum.
 //
 //   ./threads
 #include <sparsewire/worker.h>
@@ -12,8 +12,8 @@
 
 int main() {
   constexpr int kWorkers = 4;
-  constexpr int kSteps = 2000;
-  constexpr float kLearningRate = 0.1F;
+  constexpr int kSteps = 500;
+  constexpr float kLearningRate = 0.3F;
 
   float distance = 0;
   // run_on_threads calls the function once for each worker, each on a thread of its own, and waits for all.
@@ -26,9 +26,9 @@ int main() {
     std::vector<float> gradient(LeastSquares::kWeights);
     std::vector<float> update(LeastSquares::kWeights);
 
-    sparsewire::Worker worker({.sparsifier = "topk:ratio=0.05",  // uplink: the largest 5 % of memory + gradient
-                               .exchange = "sharded",            // every worker sums a part of the entries
-                               .downlink = "topk:ratio=0.05"},   // and answers with the largest 5 % of its part
+    sparsewire::Worker worker({.sparsifier = "topk:ratio=0.1",  // uplink: the largest 10 % of memory + gradient
+                               .exchange = "sharded",           // every worker sums a part of the entries
+                               .downlink = "topk:ratio=0.1"},   // and answers with the largest 10 % of its part
                               LeastSquares::kWeights, transport);
 
     for (int step = 0; step < kSteps; ++step) {
