@@ -32,6 +32,12 @@ sent 5: -1.5
 nothing lost
 END
 
+echo "== examples"
+cmake -S "$sources/../examples" -B "$work/examples" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" \
+  -DCMAKE_CXX_COMPILER="$CXX" -DCMAKE_CXX_FLAGS="$CXXFLAGS" > /dev/null
+cmake --build "$work/examples" > /dev/null
+"$work/examples/named_layers_bf16" || fail "the example, built against the installed copy, failed"
+
 echo "== pkg-config"
 pc=$(find "$prefix" -name sparsewire.pc)
 # It is installed on other machines, too: every path in it starts with ${pcfiledir} or ${prefix}.
