@@ -76,8 +76,8 @@ class Sparsifier {
   virtual double expected_entries() const { return std::numeric_limits<double>::infinity(); }
 
   // Whether all ranks have to agree on a number before the next sift, such as a measured threshold. True in the same
-  // step on all ranks, and hardly ever. The code that connects the ranks then collects vote() from all of them and calls
-  // set_vote() with the median of the votes; not at all if there are none.
+  // step on all ranks, and hardly ever. The code that connects the ranks then collects vote() from all of them and
+  // calls set_vote() with the median of the votes; not at all if there are none.
   virtual bool is_voting() const noexcept { return false; }
   // This rank's number. std::nullopt if it measured none, because its region is empty or held too few entries.
   virtual std::optional<float> vote() const noexcept { return std::nullopt; }
