@@ -15,6 +15,7 @@
 #include "core/crc32c.h"
 #include "core/registry.h"
 #include "core/spec.h"
+#include "core/standard_float_mode.h"
 #include "kernels/simd.h"
 #include "sparsewire/errors.h"
 
@@ -189,6 +190,7 @@ std::size_t Codec::Parts::encode_indices(const SparseVector& vector, const Index
 }
 
 void Codec::encode(const SparseVector& vector, std::vector<std::byte>& frame, std::vector<float>* received) {
+  const StandardFloatMode mode;
   check(vector);
   if (vector.dim > kMostDim) {
     throw UsageError(fmt::format("[codec] a vector of {} entries is too long; split it into vectors of fewer than 2^32",
@@ -223,6 +225,7 @@ void Codec::encode(const SparseVector& vector, std::vector<std::byte>& frame, st
 }
 
 DecodeStatus decode(std::span<const std::byte> bytes, SparseVector& vector) {
+  const StandardFloatMode mode;
   Frame frame;
   DecodeStatus status = parse(bytes, frame);
   try {

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/standard_float_mode.h"
 #include "sparsewire/errors.h"
 
 namespace sparsewire {
@@ -24,6 +25,7 @@ struct Pool::Threads {
   std::vector<std::jthread> others;
 
   void serve(int thread) {
+    const StandardFloatMode mode;  // a new thread has the mode of the one that made it
     for (std::uint64_t seen = 0;;) {
       std::unique_lock lock(mutex);
       start.wait(lock, [&] { return stop || round != seen; });

@@ -12,6 +12,7 @@
 
 #include "core/pages.h"
 #include "core/spec.h"
+#include "core/standard_float_mode.h"
 #include "core/state.h"
 #include "kernels/sweep.h"
 #include "sparsewire/errors.h"
@@ -174,6 +175,7 @@ SiftNorms Sifter::Parts::sift_without_feedback(Gradient gradient, SparseVector& 
 void Sifter::Parts::clear_memory() { std::fill(memory.begin(), memory.end(), 0.0F); }
 
 void Sifter::sift(Gradient gradient, SparseVector& sent, float lr) {
+  const StandardFloatMode mode;
   Parts& p = *parts_;
   p.can_undo = false;
   try {
@@ -212,6 +214,7 @@ Gradient Sifter::Parts::scaled(Gradient gradient, float lr) const {
 }
 
 void Sifter::undo(Gradient gradient, const SparseVector& sent, float lr) {
+  const StandardFloatMode mode;
   Parts& p = *parts_;
   if (!p.can_undo || sent.size() != p.stats.entries) {
     throw UsageError(fmt::format("[{}] undo: the last call was not a sift that sent {} entries", p.name, sent.size()));
@@ -235,6 +238,7 @@ void Sifter::undo(Gradient gradient, const SparseVector& sent, float lr) {
 }
 
 void Sifter::flush(SparseVector& sent) {
+  const StandardFloatMode mode;
   Parts& p = *parts_;
   if (!p.can_undo || sent.size() != p.stats.entries) {
     throw UsageError(fmt::format("[{}] flush: the last call was not a sift that sent {} entries", p.name, sent.size()));
@@ -266,6 +270,7 @@ void Sifter::Parts::check(const SparseVector& entries, const char* what) const {
 }
 
 void Sifter::keep_rounding_loss(const SparseVector& sent, std::span<const float> received) {
+  const StandardFloatMode mode;
   Parts& p = *parts_;
   p.check(sent, "keep_rounding_loss");
   p.can_undo = false;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/standard_float_mode.h"
 #include "exchange/regions.h"
 #include "sparsewire/errors.h"
 #include "worker/parts.h"
@@ -219,6 +220,7 @@ std::vector<std::byte> Worker::save() const {
 }
 
 void Worker::load(std::span<const std::vector<std::byte>> states) {
+  const StandardFloatMode mode;
   Parts& p = *parts_;
   const std::vector<SavedWorker> saved = read_all(states);
   const std::vector<std::byte> sifter_before = p.sifter.save();

@@ -10,6 +10,7 @@
 #include <map>
 
 #include "core/crc32c_extend.h"
+#include "core/standard_float_mode.h"
 #include "exchange/clock.h"
 #include "sparsewire/codec.h"
 #include "sparsewire/errors.h"
@@ -54,6 +55,7 @@ void throw_if_different(const std::vector<std::uint32_t>& checksums, std::uint64
 
 const StepStats& Worker::step(Gradient gradient, std::span<float> update, const StepOptions& options) {
   Parts& p = *parts_;
+  const StandardFloatMode mode;
   p.begin(update);
   p.sift(gradient, options);            // sparsify/  moves the entries worth sending out of the memory
   p.exchange_all();                     // exchange/  encodes, sends, decodes, merges: the same bits on every rank
