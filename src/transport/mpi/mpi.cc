@@ -34,15 +34,17 @@ using mpi::Session;
 // enough to keep the copies small.
 constexpr std::size_t kSegmentsPerReduction = 256;
 
-// `done` and a message before it go over different communicators, so the message may arrive later, but not by more than
-// this.
-constexpr std::chrono::milliseconds kDoneGrace(100);
+// `done` and a message before it go over different communicators, so the message may arrive later. It is given up only
+// after so much time, or a quarter of the deadline, and so many polls: a process that got no processor for a while has
+// not looked for it.
+constexpr std::chrono::milliseconds kDoneGrace(2000);
+constexpr int kDonePolls = 1000;
 
 class MpiTransport final : public Transport {
  public:
   MpiTransport(std::chrono::milliseconds deadline, std::size_t segment_bytes)
       : deadline_(deadline), segment_bytes_(segment_bytes), channel_(acquire_channel(session_, deadline)) {
-    done_at_.resize(static_cast<std::size_t>(size()));
+    done_.resize(static_cast<std::size_t>(size()));
     waits_for_.assign(static_cast<std::size_t>(size()), -1);
   }
 
@@ -160,8 +162,10 @@ class MpiTransport final : public Transport {
     const Clock::time_point now = Clock::now();
     int missing = -1;
     for_each_missing_rank([&](int rank) {
-      const auto& done_at = done_at_[static_cast<std::size_t>(rank)];
-      if (done_at && now >= *done_at + kDoneGrace) fail_on_all_ranks({ControlMessage::ended, rank});
+      auto& done = done_[static_cast<std::size_t>(rank)];
+      if (done && ++done->polls >= kDonePolls && now >= done->at + std::min(kDoneGrace, deadline_ / 4)) {
+        fail_on_all_ranks({ControlMessage::ended, rank});
+      }
       if (missing == -1) missing = rank;
     });
     if (now >= end_) fail_on_all_ranks({ControlMessage::late, find_late_rank(missing)});
@@ -203,7 +207,7 @@ class MpiTransport final : public Transport {
           waits_for_[static_cast<std::size_t>(from)] = -1;
           break;
         case ControlMessage::done:
-          done_at_[static_cast<std::size_t>(from)] = Clock::now();
+          done_[static_cast<std::size_t>(from)] = Done{Clock::now()};
           break;
         default:
           set_failure(failure_of(from, message));
@@ -311,9 +315,13 @@ class MpiTransport final : public Transport {
   Clock::time_point end_;
   int announced_wait_ = -1;  // the rank that I told all others I wait for, or -1
 
-  std::vector<int> waits_for_;                             // the rank that each rank said it waits for, or -1
-  std::vector<std::optional<Clock::time_point>> done_at_;  // when each rank said that it makes no more calls
-  std::optional<TransportError> failure_;                  // the first one; every later call throws it again
+  std::vector<int> waits_for_;  // the rank that each rank said it waits for, or -1
+  struct Done {
+    Clock::time_point at;
+    int polls = 0;  // since then
+  };
+  std::vector<std::optional<Done>> done_;  // of each rank that said that it makes no more calls
+  std::optional<TransportError> failure_;  // the first one; every later call throws it again
 };
 
 }  // namespace
