@@ -45,7 +45,7 @@ constexpr Method kMethods[] = {{"dense", "dense", ""},
                                {"regtopk", "regtopk:ratio={}", ""},
                                {"topk_both_ways", "topk:ratio={}", "topk:ratio={}"}};
 
-struct Options {
+struct CompareOptions {
   GivenSettings given;
   std::string ratio = "0.01";
   std::string methods;
@@ -96,7 +96,7 @@ std::string with_ratio(std::string_view spec, const std::string& ratio) {
 
 std::string metrics_name(const Method& method) { return fmt::format("{}.jsonl", method.name); }
 
-TrainConfig config_for(const Method& method, TrainConfig config, const Options& options) {
+TrainConfig config_for(const Method& method, TrainConfig config, const CompareOptions& options) {
   config.sparsifier = with_ratio(method.sparsifier, options.ratio);
   config.downlink = with_ratio(method.downlink, options.ratio);
   if (method.name == "dense") config.exchange = "dense";
@@ -105,7 +105,7 @@ TrainConfig config_for(const Method& method, TrainConfig config, const Options& 
 }
 
 // Before the first method runs: an error in the last one should not show minutes later.
-void check_methods(const std::vector<Method>& methods, const TrainConfig& config, const Options& options,
+void check_methods(const std::vector<Method>& methods, const TrainConfig& config, const CompareOptions& options,
                    const Layout& layout) {
   for (const Method& method : methods) {
     const TrainConfig one = config_for(method, config, options);
@@ -199,7 +199,7 @@ std::string header(std::string_view metric) {
                             "seconds");
 }
 
-void compare(const Options& options) {
+void compare(const CompareOptions& options) {
   ignore_broken_outputs();
   check_alone("compare runs its workers as threads, so start it without mpirun");
   TrainConfig config = default_config();
@@ -257,7 +257,7 @@ void add_compare(CLI::App& program) {
       "Examples:\n"
       "  sparsewire compare\n"
       "  sparsewire compare --ratio 0.001 --methods dense,topk --steps 2000");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<CompareOptions>();
   const auto add = [&](const char* name, std::string& value, const char* type, const char* help) {
     command->add_option(name, value, help)->type_name(type)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   };

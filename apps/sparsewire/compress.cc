@@ -29,7 +29,7 @@
 namespace sparsewire::cli {
 namespace {
 
-struct Options {
+struct CompressOptions {
   std::string gradient;
   std::string sparsifier;
   std::string feedback = "ef";
@@ -69,7 +69,7 @@ std::unique_ptr<files::FileLock> lock(const std::optional<std::string>& path, co
                   option, *path));
 }
 
-SifterContext context_of(const Options& options, std::size_t dim) {
+SifterContext context_of(const CompressOptions& options, std::size_t dim) {
   SifterContext context{.layout = dim};
   const std::uint64_t rank = options.rank.value_or(0);
   const std::uint64_t ranks = options.ranks.value_or(rank + 1);
@@ -117,7 +117,7 @@ void load_memory(const std::string& path, const std::optional<std::string>& stat
 
 // A memory file does not say how many steps were done. A sparsifier that depends on it would take every step for the
 // first one.
-void warn_of_first_step(const Options& options) {
+void warn_of_first_step(const CompressOptions& options) {
   if (!options.memory || options.state || options.step) return;
   const std::string name = options.sparsifier.substr(0, options.sparsifier.find(':'));
   const bool counts = name == "randomk" || name == "rtopk" || options.sparsifier.find("warmup_") != std::string::npos;
@@ -127,7 +127,7 @@ void warn_of_first_step(const Options& options) {
 }
 
 // A sifter that continues where the last call stopped.
-Sifter make_sifter(const Options& options, std::size_t dim) {
+Sifter make_sifter(const CompressOptions& options, std::size_t dim) {
   Sifter sifter(options.sparsifier, options.feedback, context_of(options, dim));
   if (!sifter.is_all_in_memory() && !options.state) {
     throw UsageError(
@@ -145,7 +145,7 @@ Sifter make_sifter(const Options& options, std::size_t dim) {
   return sifter;
 }
 
-float learning_rate(const Options& options) {
+float learning_rate(const CompressOptions& options) {
   if (options.lr && !parse_feedback(options.feedback).scale_by_lr) {
     throw UsageError(fmt::format("--lr needs --feedback ef:scale=lr; with '{}' it has no effect", options.feedback));
   }
@@ -162,7 +162,7 @@ std::string summary(const FrameInfo& info) {
   return line + '\n';
 }
 
-void compress(const Options& options) {
+void compress(const CompressOptions& options) {
   ignore_broken_outputs();
   const std::string input = input_path(options.gradient);
   const std::string output = output_path(options.output);
@@ -234,8 +234,8 @@ void add_compress(CLI::App& program) {
       "  sparsewire compress g.npy --sparsifier randomk:ratio=0.01 --codec seed \\\n"
       "    --step 7 --seed 1 -o g.swf\n"
       "  sparsewire compress g.npy --sparsifier threshold:ratio=0.01 --state s -o g.swf");
-  const auto options = std::make_shared<Options>();
-  Options& o = *options;
+  const auto options = std::make_shared<CompressOptions>();
+  CompressOptions& o = *options;
   const auto add = [&](const char* name, auto& value, const char* type, const char* help) {
     return command->add_option(name, value, help)->type_name(type);
   };

@@ -18,7 +18,7 @@
 namespace sparsewire::cli {
 namespace {
 
-struct Options {
+struct DecompressOptions {
   std::string frame;
   std::string output;
   bool sparse = false;
@@ -50,7 +50,7 @@ std::string stem_of(const std::string& output) {
   return output.ends_with(".npy") ? output.substr(0, output.size() - 4) : output;
 }
 
-void decompress(const Options& options) {
+void decompress(const DecompressOptions& options) {
   ignore_broken_outputs();
   const std::string path = input_path(options.frame);
   const std::string output = output_path(options.output);
@@ -112,7 +112,7 @@ void add_decompress(CLI::App& program) {
       "  sparsewire decompress out.swf -o out.npy\n"
       "  sparsewire decompress out.swf -o out.npy --sparse\n"
       "    (writes out.indices.npy and out.values.npy)");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<DecompressOptions>();
   command->add_option("FRAME", options->frame, "A frame, as compress writes it; - is standard input")
       ->required()
       ->type_name("");

@@ -12,7 +12,7 @@
 namespace sparsewire::cli {
 namespace {
 
-struct Options {
+struct InspectOptions {
   std::string frame;
   std::optional<std::string> json;
 };
@@ -45,7 +45,7 @@ std::string table(const FrameInfo& info) {
          row("entropy bound", distance_text(sizes));
 }
 
-void inspect_file(const Options& options) {
+void inspect_file(const InspectOptions& options) {
   const std::string path = input_path(options.frame);
   check_distinct({{"the frame", path}, {"--json", options.json}});
   const files::Bytes frame = read_frame(path);
@@ -63,7 +63,7 @@ void inspect_file(const Options& options) {
 void add_inspect(CLI::App& program) {
   CLI::App* const command = program.add_subcommand("inspect", "Show the fields of a frame and the sizes of its parts");
   command->footer("Examples:\n  sparsewire inspect out.swf\n  sparsewire inspect out.swf --json -");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<InspectOptions>();
   command->add_option("FRAME", options->frame, "A frame, as compress writes it; - is standard input")
       ->required()
       ->type_name("");

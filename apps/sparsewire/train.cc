@@ -67,13 +67,13 @@ std::string result_text(const TrainConfig& config, const train::Result& result, 
   return text + fmt::format("CRC-32C of the weights: {:08x}\n", result.weights_crc32c);
 }
 
-struct Outcome {
+struct TrainOutcome {
   train::Result result;
   double seconds = 0;
 };
 
 // What rank 0 prints at the end.
-void conclude(const TrainConfig& config, const Outcome& outcome, std::string_view metric) {
+void conclude(const TrainConfig& config, const TrainOutcome& outcome, std::string_view metric) {
   const train::Result& result = outcome.result;
   if (!result.finished) {
     throw std::runtime_error(fmt::format(
@@ -87,7 +87,7 @@ void conclude(const TrainConfig& config, const Outcome& outcome, std::string_vie
   report.commit();
 }
 
-Outcome run_rank(const TrainConfig& config, train::Problem& problem, Transport& transport) {
+TrainOutcome run_rank(const TrainConfig& config, train::Problem& problem, Transport& transport) {
   const auto began = std::chrono::steady_clock::now();
   std::optional<Progress> progress;
   train::Run run{.config = config, .problem = problem, .transport = transport};
@@ -97,7 +97,7 @@ Outcome run_rank(const TrainConfig& config, train::Problem& problem, Transport& 
     run.on_step = [&](const train::StepReport& report) { progress->on_step(report); };
     run.log = [&](const std::string& message) { progress->log(message); };
   }
-  Outcome outcome{.result = train::train(run)};
+  TrainOutcome outcome{.result = train::train(run)};
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return outcome;
 }
@@ -105,9 +105,9 @@ Outcome run_rank(const TrainConfig& config, train::Problem& problem, Transport& 
 void train_on_threads(TrainConfig config) {
   if (config.workers == 0) config.workers = kDefaultWorkers;
   const auto problem = problem_of(config);
-  Outcome outcome;
+  TrainOutcome outcome;
   const auto body = [&](Transport& transport) {
-    const Outcome mine = run_rank(config, *problem, transport);
+    const TrainOutcome mine = run_rank(config, *problem, transport);
     if (transport.rank() == 0) outcome = mine;
   };
   {
@@ -142,7 +142,7 @@ void train_on_mpi(TrainConfig config, Transport& transport) {
     config.workers = ranks;
     problem = problem_of(config);
   });
-  Outcome outcome;
+  TrainOutcome outcome;
   {
     const train::StopSignals signals;
     outcome = run_rank(config, *problem, transport);
