@@ -53,6 +53,7 @@ trap sum_up EXIT
 
 source tools/packages.sh
 need_packages "${build_packages[@]}" "${test_packages[@]}"
+if $all; then export SPARSEWIRE_LONG_TESTS=1; fi
 if $all; then need_packages "${all_packages[@]}"; fi
 
 mkdir -p build

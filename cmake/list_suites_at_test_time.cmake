@@ -15,20 +15,18 @@ endif()
 string(REPLACE ";" "," listed "${listed}")  # a parameter may hold one
 string(REPLACE "\n" ";" listed "${listed}")
 
-# "Suite." and, indented, "Case" or "Case/parameter  # what the parameter is".
+# "Suite." and, indented, "Case" or "Case/parameter  # what the parameter is". A filter may name some cases of a suite
+# only, so then each case is an entry.
 set(names "")
 foreach(line IN LISTS listed)
   if(line MATCHES "^([A-Za-z0-9_/]+)\\.")
     set(suite "${CMAKE_MATCH_1}")
+  elseif(filter AND line MATCHES "^  ([A-Za-z0-9_/]+)")
+    list(APPEND names "${suite}.${CMAKE_MATCH_1}")
   elseif(line MATCHES "^  ([A-Za-z0-9_]+)/")
     list(APPEND names "${suite}.${CMAKE_MATCH_1}/")
   elseif(line MATCHES "^  [A-Za-z0-9_]")
-    if(filter)  # the filter may name some cases of a suite only
-      string(STRIP "${line}" case)
-      list(APPEND names "${suite}.${case}")
-    else()
-      list(APPEND names "${suite}.")
-    endif()
+    list(APPEND names "${suite}.")
   endif()
 endforeach()
 list(REMOVE_DUPLICATES names)

@@ -14,26 +14,15 @@
 #include <type_traits>
 #include <vector>
 
+#include "effort.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/sparsifier.h"
 #include "sparsewire/transport.h"
 #include "sparsewire/worker.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SPARSEWIRE_SLOW_BUILD 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SPARSEWIRE_SLOW_BUILD 1
-#endif
-#endif
-
 namespace sparsewire::bodies {
 
-#ifdef SPARSEWIRE_SLOW_BUILD
-inline constexpr bool kSlowBuild = true;
-#else
-inline constexpr bool kSlowBuild = false;
-#endif
+using sparsewire::kSlowBuild;
 
 inline constexpr std::array kRanks = {1, 2, 3, 5, 8};
 

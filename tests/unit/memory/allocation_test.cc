@@ -2,6 +2,7 @@
 // new.
 #include <gtest/gtest.h>
 
+#include "effort.h"
 #include "unit/memory/counted_memory.h"
 #include "unit/sifters.h"
 #include "unit/specs.h"
@@ -53,7 +54,15 @@ long allocations_of(const std::string& spec, const std::string& feedback, int th
 
 class Allocations : public ::testing::TestWithParam<std::string> {};  // the spec of a sparsifier
 
-INSTANTIATE_TEST_SUITE_P(Specs, Allocations, ::testing::ValuesIn(every_spec()), spec_as_name);
+// One of each sparsifier, and those whose lists grow in another way.
+std::vector<std::string> specs() {
+  std::vector<std::string> all = example_specs();
+  all.insert(all.end(), {"topk:ratio=0.3,chunk=1000", "topk:ratio=1", "randomk:ratio=0.6,seed=99",
+                         "rtopk:ratio=0.1,r_ratio=1", "threshold:ratio=0.05,calibrate=2"});
+  return long_tests() ? every_spec() : all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Specs, Allocations, ::testing::ValuesIn(specs()), spec_as_name);
 
 TEST(AllocationCount, Counts) {
   const long before = counted_memory.allocations.load();

@@ -6,12 +6,13 @@
 #include <cmath>
 #include <functional>
 
+#include "effort.h"
 #include "unit/walk.h"
 
 namespace sparsewire::adversary_test {
 namespace {
 
-constexpr std::size_t kSize = 300007;
+constexpr std::size_t kSize = kSlowBuild ? 70001 : 300007;  // more than a block, so that a Pool has work
 constexpr int kSteps = 24;
 
 // The gradient of each step, from one vector of normal numbers.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "effort.h"
 #include "reference/feedback.h"
 #include "sparsewire/errors.h"
 #include "unit/sifters.h"
@@ -69,7 +70,7 @@ TEST_P(EveryFeedback, AgreesWithTheReference) {
 TEST(Sifter, AgreesWithTheReferenceOnSeveralThreads) {
   for (const std::string& feedback : every_feedback()) {
     for (const char* spec : {"topk:ratio=0.01", "randomk:ratio=0.3", "dense"}) {
-      const SifterContext context = context_of_size(140001, 3);
+      const SifterContext context = context_of_size(kSlowBuild ? 70001 : 140001, 3);
       ASSERT_NO_FATAL_FAILURE(expect_reference(spec, feedback, reference::input("exact"), context));
     }
   }
