@@ -12,6 +12,9 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.dont_write_bytecode = True  # the source tree stays as it is
+import processes  # noqa: E402
+
 SKIPPED = 77
 # Seconds, only against a hang: on a busy machine a lab may take a minute.
 LAB_LIMIT = 240
@@ -20,14 +23,7 @@ TOOL_LIMIT = 60
 
 def processes_of(lab):
     """The command lines of all processes that a lab started: they have its name in their environment."""
-    found = []
-    for environment in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if f"NETLAB={lab}".encode() in environment.read_bytes().split(b"\0"):
-                found.append(environment.parent.joinpath("cmdline").read_bytes().replace(b"\0", b" "))
-        except OSError:  # the process has ended, or belongs to somebody else
-            pass
-    return found
+    return processes.command_lines_with("NETLAB", lab)
 
 
 def namespaces_of(lab):

@@ -27,6 +27,18 @@ def in_session(session):
     return found
 
 
+def command_lines_with(name, value):
+    """The command lines of all processes that have this variable in their environment."""
+    found = []
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"{name}={value}".encode() in environment.read_bytes().split(b"\0"):
+                found.append(environment.parent.joinpath("cmdline").read_bytes().replace(b"\0", b" "))
+        except OSError:  # the process has ended, or belongs to somebody else
+            pass
+    return found
+
+
 def kill_session(session):
     for pid in in_session(session):
         try:

@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 
 sys.dont_write_bytecode = True  # the source tree stays as it is
+sys.path.append(str(Path(__file__).parent.parent))
+import processes  # noqa: E402
 import run_mpi  # noqa: E402
 
 RUNNER = Path(__file__).with_name("run_mpi.py")
@@ -20,15 +22,8 @@ LIMIT = 240  # seconds, for everything that is waited for
 
 
 def processes_in(folder):
-    """The processes whose temporary folder this is: the runner, mpirun and all ranks."""
-    found = []
-    for environment in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if f"TMPDIR={folder}".encode() in environment.read_bytes().split(b"\0"):
-                found.append(environment.parent.joinpath("cmdline").read_bytes().replace(b"\0", b" "))
-        except OSError:  # the process has ended, or belongs to somebody else
-            pass
-    return found
+    """The command lines of all processes whose temporary folder this is: the runner, mpirun and all ranks."""
+    return processes.command_lines_with("TMPDIR", folder)
 
 
 def until(condition, what):

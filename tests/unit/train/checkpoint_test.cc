@@ -21,6 +21,7 @@
 #include "train/problem.h"
 #include "train/run_or_fail.h"
 #include "unit/folder.h"
+#include "unit/shared_error.h"
 
 namespace sparsewire::train::checkpoint_test {
 namespace {
@@ -65,15 +66,6 @@ Outcome resume(TrainConfig config, std::uint64_t steps) {
   config.resume = true;
   config.steps = steps;
   return run(config);
-}
-
-std::string error_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const SharedError& error) {
-    return (error.is_usage() ? "usage: " : "failed: ") + std::string(error.what());
-  }
-  return "none";
 }
 
 std::vector<std::string> names(const std::string& folder) {

@@ -18,6 +18,7 @@
 #include "train/run_or_fail.h"
 #include "train/schedule.h"
 #include "unit/folder.h"
+#include "unit/shared_error.h"
 
 namespace sparsewire::train::loop_test {
 namespace {
@@ -42,15 +43,6 @@ Result run(
   const auto problem =
       make_problem(config.problem, {.workers = static_cast<int>(config.workers), .seed = config.seed, .data = {}});
   return run(config, *problem, change);
-}
-
-std::string error_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const SharedError& error) {
-    return (error.is_usage() ? "usage: " : "failed: ") + std::string(error.what());
-  }
-  return "none";
 }
 
 TrainConfig small() {
