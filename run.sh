@@ -1,7 +1,7 @@
 #!/bin/bash
 # Builds sparsewire and runs its main job; on a bare Debian it installs what is missing first.
 #
-#   ./run.sh             sparsewire compare: the same training with every method, side by side; half a minute or so
+#   ./run.sh             sparsewire compare: the same training with every method, side by side; half a minute once it is built
 #   ./run.sh --bench     what a step costs on this machine
 #   ./run.sh ARGS...     sparsewire ARGS..., e.g. ./run.sh list
 set -euo pipefail
@@ -23,8 +23,9 @@ build() (
   cd "$root"
   source tools/packages.sh
   need_packages "${build_packages[@]}"
-  mkdir -p build
-  [[ -e build/release/build.ninja ]] || echo "-- building, two minutes or so (build/run.log)" >&2
+  mkdir -p build 2> /dev/null
+  [[ -w build ]] || { echo "run.sh: cannot write $root/build; run the program there directly" >&2; exit 1; }
+  [[ -e build/release/build.ninja ]] || echo "-- building, two minutes or so on two cores (tail -f $root/build/run.log shows it)" >&2
   if ! configure_and_build "$@" > build/run.log 2>&1 < /dev/null; then
     tail -n 100 build/run.log >&2
     echo "run.sh: the build failed (all of it in build/run.log)" >&2

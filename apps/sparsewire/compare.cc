@@ -251,9 +251,8 @@ void add_compare(CLI::App& program) {
       program.add_subcommand("compare", "Run the same training with every method and compare them");
   command->footer(
       "Every method has the same problem, seed, learning rate and number of steps.\n"
-      "regtopk judges only those entries differently from topk that the worker sent in\n"
-      "the last step. If few are sent, these are rarely large again, and both choose\n"
-      "the same entries.\n"
+      "regtopk differs from topk only in entries that the worker sent in the last step.\n"
+      "If few are sent, these are rarely large again, and both choose the same entries.\n"
       "Examples:\n"
       "  sparsewire compare\n"
       "  sparsewire compare --ratio 0.001 --methods dense,topk --steps 2000");

@@ -29,8 +29,8 @@ constexpr const char* kSparsifierNotes =
     "  ratio: the share of the entries that are sent. threshold:ratio=X chooses as\n"
     "  topk:ratio=X for 1/X steps to measure lambda; from then on lambda is constant,\n"
     "  and the share may drift.\n"
-    "  regtopk judges only those entries differently from topk that were sent in the\n"
-    "  last step. If few are sent, it mostly chooses the same entries as topk.\n";
+    "  regtopk differs from topk only in entries that were sent in the last step. If\n"
+    "  few are sent, it mostly chooses the same entries as topk.\n";
 constexpr const char* kExchangeNotes =
     "  dense moves whole vectors: with a sparsifier such as topk only the chosen\n"
     "  entries are not zero, but no bytes are saved.\n";

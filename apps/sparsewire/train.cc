@@ -62,8 +62,9 @@ std::string result_text(const TrainConfig& config, const train::Result& result, 
   std::string text = fmt::format("step {}: test loss {:.6g}", result.step, result.evaluation->loss);
   if (!metric.empty()) text += fmt::format(", {} {:.6g}", metric, result.evaluation->metric);
   text += fmt::format(" (loss of the last batches {:.6g})", result.totals.loss);
-  text += fmt::format("\n{} workers sent {} bytes up and received {} down\n", config.workers,
-                      grouped(result.totals.bytes_up), grouped(result.totals.bytes_down));
+  text +=
+      fmt::format("\n{} worker{} sent {} bytes up and received {} down\n", config.workers,
+                  config.workers == 1 ? "" : "s", grouped(result.totals.bytes_up), grouped(result.totals.bytes_down));
   return text + fmt::format("CRC-32C of the weights: {:08x}\n", result.weights_crc32c);
 }
 

@@ -169,10 +169,11 @@ std::size_t Codec::Parts::encode_indices(const SparseVector& vector, const Index
   if (index_codec != nullptr) {
     const auto size = index_codec->encode(vector, ~std::size_t{0}, best);
     if (!size) {
-      throw UsageError(fmt::format(
-          "[{}] works only for indices that randomk drew and that are sent as one message: neither with the "
-          "exchange sharded, nor with another sparsifier on the downlink",
-          index_codec->info.name));
+      throw UsageError(
+          fmt::format("[{}] these indices were not drawn by randomk, or only a part of them is sent (by the exchange "
+                      "sharded): take "
+                      "the codec auto, or the sparsifier randomk with the exchange allgather or server",
+                      index_codec->info.name));
     }
     used = index_codec;
     return *size;

@@ -41,7 +41,7 @@ std::vector<Setting> make_settings() {
       {{"downlink", "SPEC", "Sparsifier for the servers' answers (default: none, all entries are sent)"}, &C::downlink},
       {{"codec", "SPEC", "How entries are encoded"}, &C::codec},
       {{"downlink_codec", "SPEC", "How the servers' answers are encoded (default: as --codec)"}, &C::downlink_codec},
-      {{"scope", "WORD", "What a ratio applies to: the model or each layer", false, {}, {"model", "layer"}}, &C::scope},
+      {{"scope", "WORD", "What a ratio applies to: model, or each layer", false, {}, {"model", "layer"}}, &C::scope},
       {{"optimiser", "SPEC", "How an update changes the weights: sgd, adam or adamw"}, &C::optimiser},
       {{"lr", "X", "Learning rate", false, kPositive}, &C::lr},
       {{"schedule", "SPEC", "How the learning rate changes: constant, step or cosine"}, &C::schedule},

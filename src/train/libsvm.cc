@@ -159,7 +159,8 @@ LabelledRows read_libsvm(const std::string& path) {
   files::Input input(path);
   files::Bytes bytes = input.read(kFirstLook);
   if (bytes.text().find('\0') != std::string_view::npos) {
-    throw UsageError(fmt::format("'{}' is not a text file: it has a zero byte", path));
+    throw UsageError(
+        fmt::format("'{}' is not a text file, it has a zero byte; if it is compressed, unpack it first", path));
   }
   input.read_until(files::kNoLimit, bytes);
   LabelledRows data = parse_libsvm(bytes.text(), path);

@@ -158,7 +158,8 @@ std::string Training::choose_checkpoint() {
   if (found->step > config_.steps) {
     throw UsageError(fmt::format("'{}' is beyond --steps {}: ask for more steps", found->path, config_.steps));
   }
-  run_.log(fmt::format("resuming from '{}'", found->path));
+  run_.log(fmt::format("resuming from '{}'{}", found->path,
+                       found->step == config_.steps ? ", where all steps are done: for more, raise --steps" : ""));
   if (found->workers != static_cast<std::uint64_t>(transport_.size())) {
     run_.log(fmt::format(
         "it was written by {} workers, and now there are {}: what was not sent yet is divided among the new ones",

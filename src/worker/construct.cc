@@ -192,7 +192,7 @@ Worker::Worker(const WorkerConfig& config, Layout layout, Transport& transport)
 std::vector<ExchangeChoice> exchange_choices() {
   std::vector<ExchangeChoice> choices;
   for (const ExchangeInfo& info : exchanges()) choices.push_back({info.name, info.summary, info.name});
-  choices.push_back({"auto", "sharded, or dense if no longer", "auto"});
+  choices.push_back({"auto", "sharded, or dense where that is shorter", "auto"});
   return choices;
 }
 
