@@ -507,6 +507,21 @@ class State(Case):
 
 
 class Files(Case):
+    def test_are_not_written_to_a_closed_output(self):
+        """A closed standard output must not become the lock of the memory, or any other file."""
+        self.put("in.npy", npy(gaussians(8)))
+        for output in ("-", "out.swf"):
+            with self.subTest(output):
+                command = ["compress", "in.npy", "--sparsifier", "topk:k=2", "--memory", "mem.npy", "-o", output]
+                done = processes.run(["sh", "-c", 'exec "$0" "$@" >&-', PROGRAM, *command], cwd=self.folder,
+                                     stderr=subprocess.PIPE)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertFalse((self.folder / "mem.npy").exists(), "the entries of the frame would be lost")
+
+    def test_have_locks_of_their_own_even_if_their_names_begin_alike(self):
+        self.put("in.npy", npy(gaussians(8)))
+        self.compress("--memory", "a" * 205 + "m", "--state", "a" * 205 + "s")
+
     def test_are_reached_through_links_and_keep_their_mode(self):
         (self.folder / "sub").mkdir()
         self.put("in.npy", npy(gaussians(8)))

@@ -1,5 +1,7 @@
 // sparsewire: the program. Exit codes: 0 done, 1 failed, 2 wrong usage.
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -110,9 +112,18 @@ int run(int argc, char** argv) {
   return 0;
 }
 
+// A descriptor that is closed would be given to the next file that is opened, and what is printed would go there. A
+// folder takes its place: it can be neither read nor written, so that the error is the usual one.
+void occupy_standard_descriptors() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(descriptor, F_GETFD) == -1) ::open("/", O_RDONLY | O_DIRECTORY);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  occupy_standard_descriptors();
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     if (std::signal(signal, tidy_up) == SIG_IGN) std::signal(signal, SIG_IGN);  // nohup
   }

@@ -50,6 +50,8 @@ struct SiftNorms {
   double sent_norm2 = 0;         // ||out||^2; the same bits as accumulated_norm2 if every non-zero entry is sent
 };
 
+// The floating-point mode must be the standard one (round to nearest, denormal numbers kept); a Sifter sees to that.
+//
 // THREADS: one caller at a time; uses SifterContext::pool inside.
 class Sparsifier {
  public:

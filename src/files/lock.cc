@@ -8,8 +8,11 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <span>
+#include <string>
 #include <utility>
 
+#include "core/crc32c.h"
 #include "files/replace.h"
 #include "files/unfinished.h"
 #include "sparsewire/errors.h"
@@ -21,7 +24,11 @@ constexpr std::size_t kLongestName = 200;  // with what comes before and after i
 
 std::string lock_name(const std::string& path) {
   const std::filesystem::path target = follow_links(path);
-  const std::string name = target.filename().string().substr(0, kLongestName);
+  std::string name = target.filename().string();
+  if (name.size() > kLongestName) {  // names that begin alike must not share a lock
+    const std::uint32_t whole = crc32c(std::as_bytes(std::span(name)));
+    name = fmt::format("{}-{:08x}", name.substr(0, kLongestName), whole);
+  }
   return (target.parent_path() / fmt::format(".sparsewire-{}.lock", name)).string();
 }
 

@@ -94,6 +94,7 @@ void check_tensors(const Names& saved, const Layout& wanted) {
 
 Sifter::Sifter(std::string_view sparsifier, std::string_view feedback, SifterContext context)
     : parts_(std::make_unique<Parts>()) {
+  const StandardFloatMode mode;
   Parts& p = *parts_;
   p.feedback = parse_feedback(feedback);
   p.sparsifier_spec = sparsifier;
@@ -297,6 +298,7 @@ void Sifter::keep_rounding_loss(const SparseVector& sent, std::span<const float>
 }
 
 void Sifter::observe(const SparseVector& sent, std::span<const float> update_at_sent) {
+  const StandardFloatMode mode;
   parts_->check(sent, "observe");
   parts_->can_undo = false;
   parts_->sparsifier->observe(sent, update_at_sent);

@@ -17,7 +17,7 @@ Json parse_json(std::string_view text, JsonComments comments) {
   constexpr bool kThrow = true;
   try {
     return Json::parse(text, check_depth, kThrow, comments == JsonComments::allowed);
-  } catch (const Json::parse_error& error) {  // "[json.exception.parse_error.101] parse error at line 1, ..."
+  } catch (const Json::exception& error) {  // "[json.exception.parse_error.101] parse error at line 1, ..."
     const std::string_view what = error.what();
     throw UsageError(std::string(what.substr(what.find("] ") + 2)));
   }

@@ -9,6 +9,7 @@
 
 #include "core/crc32c.h"
 #include "core/spec.h"
+#include "core/standard_float_mode.h"
 #include "sparsewire/codec.h"
 #include "sparsewire/errors.h"
 #include "transport/all_gather_values.h"
@@ -187,7 +188,10 @@ Worker::Parts::Parts(const WorkerConfig& given, Layout tensors, Transport& engin
 }
 
 Worker::Worker(const WorkerConfig& config, Layout layout, Transport& transport)
-    : parts_(std::make_unique<Parts>(config, std::move(layout), transport)) {}
+    : parts_([&] {
+        const StandardFloatMode mode;  // for the workers' shares, and numbers in specs
+        return std::make_unique<Parts>(config, std::move(layout), transport);
+      }()) {}
 
 std::vector<ExchangeChoice> exchange_choices() {
   std::vector<ExchangeChoice> choices;

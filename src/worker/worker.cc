@@ -20,17 +20,26 @@
 namespace sparsewire {
 namespace {
 
-// Collective: all ranks continue with the median of their votes. All take part, also those that have no vote to give.
+// Collective: all ranks continue with the median of their votes, each of which counts as often as it has entries: a
+// region of one entry says little about the others. All take part, also those that have no vote to give.
 // REQUIRES: the sifters of all ranks are voting in this step, or none is.
 void agree_on_vote(Sifter& sifter, Transport& transport) {
   if (!sifter.is_voting()) return;
-  constexpr float kNoVote = std::numeric_limits<float>::quiet_NaN();
-  std::vector<float> votes = all_gather_values(transport, sifter.vote().value_or(kNoVote));
-  std::erase_if(votes, [](float vote) { return std::isnan(vote); });
+  struct Vote {
+    float threshold;
+    float entries;  // 0: there is no vote
+  };
+  const std::optional<float> mine = sifter.vote();
+  const Vote own{mine.value_or(0), mine ? static_cast<float>(sifter.layout().dim()) : 0};
+  std::vector<Vote> votes = all_gather_values(transport, own);
+  std::erase_if(votes, [](const Vote& vote) { return vote.entries == 0; });
   if (votes.empty()) return;
-  const auto middle = votes.begin() + static_cast<std::ptrdiff_t>((votes.size() - 1) / 2);
-  std::nth_element(votes.begin(), middle, votes.end());
-  sifter.set_vote(*middle);
+  std::sort(votes.begin(), votes.end(), [](const Vote& a, const Vote& b) { return a.threshold < b.threshold; });
+  double left = 0;  // until the middle
+  for (const Vote& vote : votes) left += static_cast<double>(vote.entries) / 2;
+  auto middle = votes.begin();
+  while ((left -= static_cast<double>(middle->entries)) > 0) ++middle;
+  sifter.set_vote(middle->threshold);
 }
 
 // Throws ReplicasDiffer, which names the ranks whose checksum is not the most frequent one. `checksums` is in rank

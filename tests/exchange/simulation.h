@@ -131,9 +131,9 @@ class Simulation {
   void vote(std::vector<Sifter>& sifters) {
     if (sifters.empty() || !sifters[0].is_voting()) return;
     ++votes_;
-    std::vector<float> votes;
+    std::vector<float> votes;  // each as often as it has entries
     for (const Sifter& sifter : sifters) {
-      if (const auto mine = sifter.vote()) votes.push_back(*mine);
+      if (const auto mine = sifter.vote()) votes.insert(votes.end(), sifter.memory().size(), *mine);
     }
     if (votes.empty()) return;
     std::sort(votes.begin(), votes.end());

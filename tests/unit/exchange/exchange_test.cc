@@ -192,6 +192,17 @@ TEST(ThresholdOfAllRanks, SendsAsManyEntriesAsWantedWhereSomeRegionsAreEmpty) {
   EXPECT_LT(mean, 3 * 2.0);
 }
 
+// Of 17 entries one region holds 16 and another 1: the latter sends its entry in every step, and its small threshold
+// must not count as much as that of the others.
+TEST(ThresholdOfAllRanks, SendsAsManyEntriesAsWantedWhereARegionIsTiny) {
+  Plan plan = bodies::plan_of("dense", {"sharded", true});
+  plan.config.downlink = "threshold:ratio=0.1,calibrate=40";
+  plan.layout = 17;
+  const double mean = mean_after(40, plan, 8, &StepStats::entries_total);
+  EXPECT_GT(mean, 3 / 2.0);
+  EXPECT_LT(mean, 3 * 2.0);
+}
+
 // Regions that hold entries but receive only zeros have no threshold to vote for either.
 TEST(ThresholdOfAllRanks, SendsAsManyEntriesAsWantedWhereSomeRegionsReceiveNothing) {
   Plan plan = bodies::plan_of("dense", {"sharded", true});

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cfenv>
 #include <limits>
 #include <vector>
 
@@ -136,6 +137,55 @@ TEST_F(FloatMode, DoesNotChangeWhatIsEncodedAndDecoded) {
     EXPECT_EQ(frames[0], frames[1]) << spec;
     EXPECT_EQ(decoded[0].values, decoded[1].values) << spec;
   }
+}
+
+// While one lives, this thread rounds in that direction.
+class Rounding {
+ public:
+  explicit Rounding(int direction) : before_(std::fegetround()) { std::fesetround(direction); }
+  ~Rounding() { std::fesetround(before_); }
+  Rounding(const Rounding&) = delete;
+  Rounding& operator=(const Rounding&) = delete;
+
+ private:
+  int before_;
+};
+
+TEST_F(FloatMode, WhileAWorkerIsMadeDoesNotChangeTheUpdates) {
+  for (const int direction : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
+    for (const char* exchange : {"allgather", "sharded"}) {
+      std::vector<float> results[2];
+      for (const bool rounded : {false, true}) {
+        run_on_threads(3, [&](Transport& transport) {
+          const Rounding mode(rounded && transport.rank() == 1 ? direction : FE_TONEAREST);
+          WorkerConfig config{.feedback = "ef:decay=0.9", .exchange = exchange, .check_every = 1};
+          config.weight = 1 + 0.37 * transport.rank();
+          Worker worker(config, 200, transport);
+          std::vector<float> update(200);
+          std::vector<float> gradient(200);
+          for (std::size_t i = 0; i < 200; ++i) gradient[i] = static_cast<float>(i % 17) + 1;
+          for (int step = 0; step < 4; ++step) worker.step(gradient, update);
+          if (transport.rank() == 0) results[rounded ? 1 : 0] = update;
+        });
+      }
+      EXPECT_EQ(results[0], results[1]) << exchange << ", direction " << direction;
+    }
+  }
+}
+
+TEST_F(FloatMode, DoesNotChangeWhatASifterObserves) {
+  SparseVector sent[2];
+  const std::vector<float> gradient = {1e-39F, 2e-39F, 3e-39F, 4e-39F};
+  const std::vector<float> at_sent = {1e-39F, 1e-39F};
+  for (const bool flush : {false, true}) {
+    const FlushToZero mode(flush);
+    Sifter sifter("regtopk:k=2,mu=4", "ef", {.layout = 4, .ranks = 2});
+    SparseVector& out = sent[flush ? 1 : 0];
+    sifter.sift(gradient, out);
+    sifter.observe(out, at_sent);
+    sifter.sift(gradient, out);
+  }
+  EXPECT_EQ(sent[0], sent[1]);
 }
 
 }  // namespace
