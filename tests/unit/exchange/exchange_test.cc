@@ -198,6 +198,10 @@ TEST(ThresholdOfAllRanks, SendsAsManyEntriesAsWantedWhereARegionIsTiny) {
   Plan plan = bodies::plan_of("dense", {"sharded", true});
   plan.config.downlink = "threshold:ratio=0.1,calibrate=40";
   plan.layout = 17;
+  plan.fill = [](std::span<float> gradient, std::uint64_t seed, int rank, std::uint64_t step) {
+    bodies::fill_gradient(gradient, seed, rank, step);
+    gradient[16] *= 0.001F;  // the region of one entry
+  };
   const double mean = mean_after(40, plan, 8, &StepStats::entries_total);
   EXPECT_GT(mean, 3 / 2.0);
   EXPECT_LT(mean, 3 * 2.0);
