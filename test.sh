@@ -21,7 +21,7 @@ for argument in "$@"; do
   esac
 done
 
-passed=0 failed=0 skipped=0 finished=false
+passed=0 failed=0 skipped=0 finished=false building=
 
 # step PRESET WHAT COMMAND...    runs the command; its output is shown only when it fails
 step() {
@@ -45,6 +45,7 @@ count() {
 }
 
 sum_up() {
+  if [[ $building ]]; then kill -- "-$building" 2> /dev/null || true; fi
   # What did not build, or was interrupted, did not pass.
   if ! $finished && ((failed == 0)); then failed=1; fi
   echo "$passed passed, $failed failed, $skipped skipped"
@@ -56,20 +57,35 @@ need_packages "${build_packages[@]}" "${test_packages[@]}"
 if $all; then export SPARSEWIRE_LONG_TESTS=1; fi
 if $all; then need_packages "${all_packages[@]}"; fi
 
+build() {
+  step "$1" configure cmake --preset "$1" && step "$1" build cmake --build --preset "$1"
+}
+
 mkdir -p build
 step source layout tools/check_layout.sh
-for preset in "${presets[@]}"; do
+build "${presets[0]}"
+for ((i = 0; i < ${#presets[@]}; ++i)); do
+  preset=${presets[i]} next=${presets[i + 1]-}
   run_tests=(ctest --preset "$preset")
   # g++ 12's thread sanitizer cannot place its shadow memory where a new kernel randomises addresses widely.
   if [[ $preset == tsan ]] && setarch -R true 2> /dev/null; then
     run_tests=(setarch -R "${run_tests[@]}")
   fi
-  step "$preset" configure cmake --preset "$preset"
-  step "$preset" build cmake --build --preset "$preset"
+  # Some tests mostly wait, so the next preset is built meanwhile, by what the tests leave of the processors.
+  if [[ $next ]]; then
+    set -m  # a process group of its own, which sum_up can end
+    (renice -n 19 "$BASHPID" > /dev/null && build "$next") &
+    building=$!
+    set +m
+  fi
   tests_ok=true
   step "$preset" test "${run_tests[@]}" || tests_ok=false
   count "$preset"
   $tests_ok
+  if [[ $next ]]; then
+    wait "$building"
+    building=
+  fi
 done
 if $all; then
   step release benches cmake --build --preset release --target benches
