@@ -27,14 +27,32 @@ def in_session(session):
     return found
 
 
-def command_lines_with(name, value):
-    """The command lines of all processes that have this variable in their environment."""
+def open_mpi_folder(folder):
+    """The variables that make Open MPI keep session folders and shared memory there: ranks that are killed leave both."""
+    names = ["OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base", "OMPI_MCA_btl_vader_backing_directory",
+             "OMPI_MCA_btl_sm_backing_directory"]
+    return dict.fromkeys(names, str(folder))
+
+
+def with_variable(name, value):
+    """The /proc folders of all processes that have this variable in their environment."""
     found = []
     for environment in Path("/proc").glob("[0-9]*/environ"):
         try:
             if f"{name}={value}".encode() in environment.read_bytes().split(b"\0"):
-                found.append(environment.parent.joinpath("cmdline").read_bytes().replace(b"\0", b" "))
+                found.append(environment.parent)
         except OSError:  # the process has ended, or belongs to somebody else
+            pass
+    return found
+
+
+def command_lines_with(name, value):
+    """The command lines of all processes that have this variable in their environment."""
+    found = []
+    for folder in with_variable(name, value):
+        try:
+            found.append(folder.joinpath("cmdline").read_bytes().replace(b"\0", b" "))
+        except OSError:  # it has ended meanwhile
             pass
     return found
 

@@ -35,6 +35,9 @@ class Case(unittest.TestCase):
     def setUp(self):
         self.folder = Path(tempfile.mkdtemp(prefix="sparsewire_train_"))
         self.addCleanup(shutil.rmtree, self.folder)
+        open_mpi = tempfile.mkdtemp(prefix="sparsewire_train_mpi_")
+        self.addCleanup(shutil.rmtree, open_mpi, ignore_errors=True)
+        os.environ.update(processes.open_mpi_folder(open_mpi))
 
     def command(self, *arguments, ranks=0, command="train"):
         if not ranks:

@@ -5,8 +5,8 @@
                                               125 when mpirun ended but a process of the job did not
 
 A rank that is stuck would outlive its test: mpirun starts ranks in process groups of their own, and a killed mpirun ends
-none of them. So every process of the job is known by a variable of its environment. Open MPI's session folder is in a
-folder of its own, so that jobs that run at the same time do not share one.
+none of them. So every process of the job is known by a variable of its environment. Open MPI's session and its shared memory
+are in a folder of their own, so that jobs that run at the same time share nothing, and nothing outlives the test.
 """
 
 import ctypes
@@ -19,19 +19,16 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+import processes  # noqa: E402
+
 MARK = "SPARSEWIRE_TEST_JOB"
 PR_SET_PDEATHSIG = 1
 GRACE = 10  # seconds for mpirun to end its ranks, and for a killed process to disappear
 
 
 def processes_of(job):
-    found = []
-    for environment in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if f"{MARK}={job}".encode() in environment.read_bytes().split(b"\0"):
-                found.append(int(environment.parent.name))
-        except OSError:  # the process has ended, or belongs to somebody else
-            pass
+    found = [int(folder.name) for folder in processes.with_variable(MARK, job)]
     return [process for process in found if process != os.getpid()]
 
 
@@ -64,7 +61,7 @@ def main(limit, command):
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, terminated)
     folder = tempfile.mkdtemp(prefix="run_mpi-")
-    environment = {**os.environ, MARK: folder, "OMPI_MCA_orte_tmpdir_base": folder, "PRTE_MCA_prte_tmpdir_base": folder}
+    environment = {**os.environ, MARK: folder, **processes.open_mpi_folder(folder)}
     mpirun = None
     try:
         mpirun = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment)
