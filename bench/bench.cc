@@ -65,7 +65,7 @@ const Warm& Bench::warm(double ratio) {
     thresholds.push_back(smallest_magnitude(sent.values));
   }
   clear_progress();
-  warm.memory.assign(sifter.memory().begin(), sifter.memory().end());
+  warm.memory.assign = sifter.memory();
   warm.threshold = median(std::span(thresholds).last((thresholds.size() + 9) / 10));
   return warm;
 }
@@ -75,7 +75,7 @@ const SparseVector& Bench::sent(double ratio) {
   if (!is_new) return entry->second;
   const Warm& memory = warm(ratio);
   Sifter sifter(fmt::format("topk:ratio={}", ratio), "ef", {.layout = n(), .pool = pool(2)});
-  std::copy(memory.memory.begin(), memory.memory.end(), sifter.memory().begin());
+  sifter.write_memory(memory.memory);
   fill_gradient(memory.step, gradient());
   sifter.sift(Gradient(gradient()), entry->second);
   return entry->second;

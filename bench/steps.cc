@@ -110,8 +110,9 @@ void Step::prepare() {
 
 void Step::check() {
   set_up();
-  const std::vector<float> before(sifter_->memory().begin(), sifter_->memory().end());
+  const std::vector<float> before = sifter_->memory();
   sift();
+  const std::vector<float> after = sifter_->memory();
   const std::size_t k = entries(name_.ratio, bench_.n());
   const std::string wrong =
       fault({.sparsifier = name_.sparsifier,
@@ -120,7 +121,7 @@ void Step::check() {
              .threshold = name_.sparsifier == "threshold" ? bench_.warm(name_.ratio).threshold : 0,
              .before = before,
              .gradient = bench_.gradient(),
-             .after = sifter_->memory(),
+             .after = after,
              .sent = sent_,
              .sent_last_step = sent_last_step_});
   if (!wrong.empty()) bench_.failures[text_] = wrong;
@@ -133,7 +134,7 @@ void Step::make_sifter() {
                   SifterContext{.layout = bench_.n(), .ranks = ranks, .pool = bench_.pool(name_.threads)});
   if (!starts_warm(name_)) return;
   const Warm& warm = bench_.warm(name_.ratio);
-  std::copy(warm.memory.begin(), warm.memory.end(), sifter_->memory().begin());
+  sifter_->write_memory(warm.memory);
   step_ = std::max(step_, warm.step);
 }
 

@@ -12,12 +12,12 @@
 
 #include "commands.h"
 #include "core/number.h"
-#include "core/spec.h"
 #include "files/folder.h"
 #include "options.h"
 #include "progress.h"
 #include "settings.h"
 #include "sparsewire/errors.h"
+#include "sparsewire/spec.h"
 #include "sparsewire/transport.h"
 #include "sparsewire/worker.h"
 #include "train/config.h"

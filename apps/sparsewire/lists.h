@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/spec.h"
+#include "sparsewire/spec.h"
 
 namespace sparsewire::cli {
 

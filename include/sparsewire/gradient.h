@@ -1,4 +1,4 @@
-// A gradient as the training code provides it: a borrowed array in one of three number formats.
+// Arrays of numbers as the training code provides them: borrowed, in one of three formats, on the host or on a device.
 #pragma once
 
 #include <concepts>
@@ -11,21 +11,28 @@ namespace sparsewire {
 
 enum class NumberType : std::uint8_t { f32, bf16, f16 };
 
+// Where an array lies. This version works on the host; arrays on a device are refused with a UsageError.
+struct Device {
+  enum Kind : std::uint8_t { host, cuda };
+  Kind kind = host;
+  int index = 0;
+
+  friend bool operator==(const Device&, const Device&) = default;
+};
+
 // Contiguous floats: a span, a vector, an array.
 template <class T>
 concept FloatRange = std::ranges::contiguous_range<T> && std::same_as < std::remove_cv_t<std::ranges::range_value_t<T>>,
 float > ;
 
-// Borrowed; the data must outlive the call that it is passed to. bf16 and f16 are given as their 16-bit patterns.
-//
-// `scale` and `decay` say how the gradient enters the error memory: memory <- decay*memory + scale*gradient. A Sifter
-// sets them from its feedback; a caller that uses a Sparsifier directly sets them here.
+// Borrowed; the data must outlive the call that it is passed to, or as long as that call says. bf16 and f16 are given
+// as their 16-bit patterns.
 struct Gradient {
   const void* data = nullptr;
   NumberType type = NumberType::f32;
   std::size_t size = 0;
-  float scale = 1.0F;
-  float decay = 1.0F;
+  Device device = {};
+  void* stream = nullptr;  // of the device, in whose order the data is ready; null on the host
 
   Gradient() = default;
   Gradient(const void* numbers, NumberType number_type, std::size_t count) noexcept
@@ -33,6 +40,24 @@ struct Gradient {
   template <FloatRange Floats>
   // NOLINTNEXTLINE(google-explicit-constructor): an array of floats converts to a gradient.
   Gradient(const Floats& floats) noexcept : data(std::ranges::data(floats)), size(std::ranges::size(floats)) {}
+};
+
+// The same, to be written.
+struct NumberSpan {
+  void* data = nullptr;
+  NumberType type = NumberType::f32;
+  std::size_t size = 0;
+  Device device = {};
+  void* stream = nullptr;
+
+  NumberSpan() = default;
+  NumberSpan(void* numbers, NumberType number_type, std::size_t count) noexcept
+      : data(numbers), type(number_type), size(count) {}
+  template <FloatRange Floats>
+  requires(!std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<Floats>>>)
+      // NOLINTNEXTLINE(google-explicit-constructor): an array of floats converts to numbers.
+      NumberSpan(Floats&& floats)
+  noexcept : data(std::ranges::data(floats)), size(std::ranges::size(floats)) {}
 };
 
 }  // namespace sparsewire

@@ -1,7 +1,7 @@
 // A sparsifier together with its error memory. A worker has one for its uplink, a server has one for its downlink.
 //
 //   Sifter sifter("topk:ratio=0.01", "ef", {.layout = 25'000'000});
-//   sifter.sift(gradient, sent);          // sent: 250,000 entries; the rest stays in sifter.memory()
+//   sifter.sift(gradient, sent);          // sent: 250,000 entries; the rest stays in the error memory
 #pragma once
 
 #include <cstddef>
@@ -61,18 +61,26 @@ class Sifter {
   Sifter& operator=(Sifter&&) noexcept;
 
   // One step: adds the gradient to the memory, moves the chosen entries to `sent` and keeps the rest. `lr` is used with
-  // scale=lr only. `gradient.scale` and `.decay` are ignored: the feedback sets them. Throws UsageError or BadGradient;
-  // then the step does not count, the memory is as it was, up to rounding, and `sent` is empty.
-  void sift(Gradient gradient, SparseVector& sent, float lr = 1.0F);
+  // scale=lr only. The gradient is multiplied by `unscale` in the same pass: for a loss that was scaled up. Throws
+  // UsageError or BadGradient; then the step does not count, the memory is as it was, up to rounding (errors.h), and
+  // `sent` is empty.
+  void sift(const Gradient& gradient, SparseVector& sent, float lr = 1.0F, float unscale = 1.0F);
+  // The same for a sum of sparse vectors. COST: one pass over the memory, which reads it. Throws UsageError unless the
+  // feedback is `ef` with decay 1.
+  void sift(const SparseVector& sum, SparseVector& sent);
 
-  // Takes the last sift() back, up to rounding: for a step that failed on another rank.
-  // REQUIRES: the same gradient and lr, `sent` as sift() returned it; no other call in between.
-  void undo(Gradient gradient, const SparseVector& sent, float lr = 1.0F);
+  // Takes the last sift() back, with everything that followed it: flush(), keep_rounding_loss(), observe(), set_vote().
+  // For a step that failed on another rank, or does not count for another reason. A gradient is taken back up to
+  // rounding, with bits that depend on memory, gradient and factors alone; a sparse sum exactly.
+  // REQUIRES: the same arguments; `sent` as sift() or flush() returned it.
+  void undo(const Gradient& gradient, const SparseVector& sent, float lr = 1.0F, float unscale = 1.0F);
+  void undo(const SparseVector& sum, const SparseVector& sent);
+  // Whether there is a step to take back.
+  bool can_undo() const noexcept;
 
   // Sends all entries instead of the chosen ones: `sent` becomes a full vector, and the memory becomes zero. (With
   // feedback `none` the entries that were not chosen are already dropped: zeros are sent for them.) For a step whose
-  // sparse message would be longer than the full vector. REQUIRES: called directly after sift(), with its `sent`; a
-  // following undo() takes both back.
+  // sparse message would be longer than the full vector. REQUIRES: called directly after sift(), with its `sent`.
   void flush(SparseVector& sent);
 
   // Puts the rounding error of a codec back into the memory: memory += sent - received, where `received` holds the
@@ -80,12 +88,13 @@ class Sifter {
   // it is dropped, like every entry that is not sent.
   void keep_rounding_loss(const SparseVector& sent, std::span<const float> received);
 
-  // Whether later steps depend only on memory() and the step number. If they depend on more (RegTop-k's last round, a
+  // Whether later steps depend only on the memory and the step number. If they depend on more (RegTop-k's last round, a
   // threshold that is still to be measured, a velocity), only save() preserves it.
-  bool is_all_in_memory() const noexcept;
+  bool is_all_in_memory() const;
 
   // As in Sparsifier.
-  std::uint64_t step() const noexcept;
+  SparsifierTraits traits() const;
+  std::uint64_t step() const noexcept;  // the number of the next step
   void observe(const SparseVector& sent, std::span<const float> update_at_sent);
   double expected_entries() const;  // at most those of the layout
   bool is_voting() const noexcept;
@@ -93,22 +102,27 @@ class Sifter {
   void set_vote(float agreed);
 
   const Layout& layout() const noexcept;
+  const Feedback& feedback() const noexcept;
   const SiftStats& stats() const noexcept;
 
-  // The error memory: what was not sent yet, one number for each entry of the model.
-  std::span<float> memory() noexcept;
-  std::span<const float> memory() const noexcept;
-  // The part of the memory that belongs to one tensor. Throws UsageError if no tensor has that name.
-  std::span<float> memory(std::string_view tensor);
-  // DGC's velocity; empty unless the feedback is `momentum`.
-  std::span<float> velocity() noexcept;
+  // The error memory: what was not sent yet, one number for each entry of the model. A copy.
+  std::vector<float> memory() const;
+  // DGC's velocity; empty unless the feedback is `momentum`. A copy.
+  std::vector<float> velocity() const;
+  // Copies one tensor's memory out, or new numbers in. Throws UsageError if no tensor has that name, a size differs, or
+  // a number is not finite; then nothing has changed.
+  void read_memory(std::string_view tensor, NumberSpan numbers) const;
+  void write_memory(std::string_view tensor, const Gradient& numbers);
+  // The same for all entries at once.
+  void write_memory(const Gradient& numbers);
+  void write_velocity(const Gradient& numbers);
 
   // Everything that later steps depend on, in a versioned format with a checksum: docs/state_format.md.
   std::vector<std::byte> save() const;
   // Continues where save() left off, with the same bits, in the same SifterContext (which is not saved). The tensors
   // may be in another order, and may be a subset of those saved: they are found by name. Throws UsageError if the bytes
-  // are broken, or were saved under other specs; then nothing has changed. (To continue under another spec, copy
-  // memory() from one Sifter to the other.)
+  // are broken, or were saved under other specs; then nothing has changed. (To continue under another spec, copy the
+  // memory from one Sifter to the other.)
   void load(std::span<const std::byte> bytes);
   // Reads only the parts of a state that do not belong to single entries, from a Sifter that had other entries: the
   // step number, a measured threshold, the statistics. RegTop-k's last round is dropped. Memory and velocity do not

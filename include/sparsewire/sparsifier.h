@@ -1,25 +1,28 @@
 // Chooses which entries of a gradient are sent.
 //
-// Error feedback and selection are one operation, `sift`: add the gradient to the error memory and move the entries
-// worth sending out of it. A Sparsifier decides which entries those are; a Sifter (sifter.h) adds the memory, the
-// feedback and the statistics.
+// A Sifter (sifter.h) adds the gradient to the error memory and asks a sparsifier which of the sums to send. The
+// library has its own; `sparsewire list` shows them. To write another, derive from Sparsifier and register it: then its
+// name works in every spec string. docs/extending.md shows one from beginning to end.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "sparsewire/gradient.h"
 #include "sparsewire/layout.h"
 #include "sparsewire/pool.h"
 #include "sparsewire/sparse_vector.h"
+#include "sparsewire/spec.h"
+#include "sparsewire/state.h"
 
 namespace sparsewire {
-
-class State;
 
 // Whether a ratio applies to the whole model or to each tensor separately.
 enum class Scope : std::uint8_t { model, layer };
@@ -43,70 +46,82 @@ struct SifterContext {
   Pool* pool = nullptr;  // borrowed; null: one thread
 };
 
-// Norms that a sift computes for the statistics. Summed in double over fixed blocks, so the bits do not depend on the
-// number of threads or the SIMD level.
-struct SiftNorms {
-  double accumulated_norm2 = 0;  // ||decay*memory + scale*gradient||^2
-  double sent_norm2 = 0;         // ||out||^2; the same bits as accumulated_norm2 if every non-zero entry is sent
+// What those who use a sparsifier have to know about it.
+struct SparsifierTraits {
+  bool observes = false;      // it wants to be told the update at the entries it sent: observe()
+  bool entries_vary = false;  // it does not know before a step how many entries it will send
+  bool remembers = false;     // later steps depend on more than the memory and the number of the step
 };
 
-// The floating-point mode must be the standard one (round to nearest, denormal numbers kept); a Sifter sees to that.
+// The choice of the entries; the rest is done for it: accumulation, taking steps back, the search for NaN and infinity,
+// statistics. NumberSpan are in the standard floating-point mode.
 //
-// THREADS: one caller at a time; uses SifterContext::pool inside.
+// THREADS: one caller at a time.
 class Sparsifier {
  public:
   virtual ~Sparsifier() = default;
 
-  // memory <- decay*memory + scale*gradient; then moves the chosen entries from `memory` to `out`, indices ascending.
-  // REQUIRES: gradient.size == memory.size() == layout.dim(); memory is finite.
-  // ENSURES: per coordinate, the accumulated sum == what stays in the memory + what is in `out`, exactly.
-  // Throws UsageError if the sizes differ, BadGradient if a sum is not finite; then the memory is as it was, up to
-  // rounding, and the step does not count. COST: in the steady state one pass over memory and gradient, and no
-  // allocation.
-  virtual SiftNorms sift(Gradient gradient, std::span<float> memory, SparseVector& out) = 0;
+  // REQUIRES: the same result in every call.
+  virtual SparsifierTraits traits() const { return {}; }
 
-  // Takes the last sift back: puts `sent` back into the memory and subtracts the gradient, up to rounding; the step
-  // does not count. For a step that failed on another rank. REQUIRES: the same gradient, memory and entries; no
-  // observe() in between.
-  virtual void undo(Gradient gradient, std::span<float> memory, const SparseVector& sent) = 0;
-
-  // Reports the result of the last round: the update of all workers at the entries of `sent`, 0 where an entry is not
-  // in the update (a downlink may hold it back). RegTop-k uses it for its scores; the others ignore it.
-  virtual void observe(const SparseVector& /*sent*/, std::span<const float> /*update_at_sent*/) {}
-
-  // Entries that one step is expected to send; by default all of them, however many there are.
+  // Entries that one step is expected to send; by default all, however many there are.
   virtual double expected_entries() const { return std::numeric_limits<double>::infinity(); }
 
-  // Whether all ranks have to agree on a number before the next sift, such as a measured threshold. True in the same
+  // `accumulated` is memory and gradient together, one number for each entry of the layout, all finite. Adds the
+  // indices of the entries to send to `chosen`, ascending; `chosen` is empty before. Entries that are zero are not
+  // sent. `step` counts from SifterContext::first_step on.
+  virtual void choose(std::span<const float> accumulated, std::uint64_t step, std::vector<std::uint32_t>& chosen) = 0;
+
+  // Reports the result of the last round: the update of all workers at the entries of `sent`, 0 where an entry is not
+  // in the update (a downlink may hold it back).
+  virtual void observe(const SparseVector& /*sent*/, std::span<const float> /*update_at_sent*/) {}
+
+  // The last choose() did not count, nor what followed it (observe, set_vote): everything is to be as before it.
+  // Called at most once after a choose().
+  virtual void rewind() {}
+
+  // Saves or restores, with the same bits, everything that later steps depend on, except for the number of the step.
+  // Throws UsageError if what it reads cannot be right.
+  virtual void serialize(State& /*state*/) {}
+
+  // Whether all ranks have to agree on a number before the next step, such as a measured threshold. True in the same
   // step on all ranks, and hardly ever. The code that connects the ranks then collects vote() from all of them and
   // calls set_vote() with the median of the votes; not at all if there are none.
   virtual bool is_voting() const noexcept { return false; }
   // This rank's number. std::nullopt if it measured none, because its region is empty or held too few entries.
   virtual std::optional<float> vote() const noexcept { return std::nullopt; }
   virtual void set_vote(float /*agreed*/) {}
-
-  // The number of the next step.
-  virtual std::uint64_t step() const noexcept = 0;
-
-  // Whether later steps depend on more than the memory and the step number; then only serialize() preserves it.
-  virtual bool remembers() const noexcept { return false; }
-
-  // Saves or restores, with the same bits, everything that later steps depend on. Internal: called by Sifter::save()
-  // and load().
-  virtual void serialize(State& state) = 0;
 };
-
-// Makes a sparsifier from `name:key=value,key=value`. Throws UsageError if a name or key is unknown, or a value is out
-// of range or does not fit the layout.
-std::unique_ptr<Sparsifier> make_sparsifier(std::string_view spec, const SifterContext& context);
 
 struct SparsifierInfo {
-  std::string_view name;
-  std::string_view summary;  // what it keeps, in about five words
-  std::string_view example;  // a spec that works
+  std::string name;     // letters, digits and underscores
+  std::string summary;  // what it keeps, in about five words
+  std::string example;  // a spec that works
 };
 
-// Every sparsifier.
-std::span<const SparsifierInfo> sparsifiers() noexcept;
+// Every sparsifier: those of the library, then the registered ones.
+std::vector<SparsifierInfo> sparsifiers();
+
+// Makes a sparsifier: reads its keys from the spec, throws UsageError if a value does not suit. Keys that it does not
+// read are reported as unknown.
+using SparsifierFactory = std::function<std::unique_ptr<Sparsifier>(Spec& spec, const SifterContext& context)>;
+
+// Ends when it is destroyed: then the name is free again. What was made before goes on.
+class [[nodiscard]] Registration {
+ public:
+  Registration() = default;
+  ~Registration();
+  Registration(Registration&& other) noexcept;
+  Registration& operator=(Registration&& other) noexcept;
+
+ private:
+  friend Registration register_sparsifier(SparsifierInfo info, SparsifierFactory factory);
+  explicit Registration(std::string name) : name_(std::move(name)) {}
+  std::string name_;  // empty: nothing is registered
+};
+
+// Makes info.name a sparsifier in this process. Throws UsageError if there is one of that name, or it is not a name.
+// THREADS: any, at any time.
+Registration register_sparsifier(SparsifierInfo info, SparsifierFactory factory);
 
 }  // namespace sparsewire

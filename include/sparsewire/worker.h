@@ -76,7 +76,7 @@ class Worker {
   const StepStats& stats() const noexcept;
 
   // The error memory: what this worker has not sent yet.
-  std::span<const float> memory() const noexcept;
+  std::vector<float> memory() const;  // a copy
   // Adds what this rank, as a server, has not sent yet to `owed`, in units of the update. `owed` has an entry for each
   // of the model. Throws UsageError if the sizes differ.
   void add_server_memory(std::span<double> owed) const;

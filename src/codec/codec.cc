@@ -14,10 +14,10 @@
 #include "core/buffer.h"
 #include "core/crc32c.h"
 #include "core/registry.h"
-#include "core/spec.h"
 #include "core/standard_float_mode.h"
 #include "kernels/simd.h"
 #include "sparsewire/errors.h"
+#include "sparsewire/spec.h"
 
 namespace sparsewire {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/spec.h"
+#include "sparsewire/spec.h"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,8 @@
-#include "core/state.h"
+#include "sparsewire/state.h"
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -14,9 +15,11 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "states are little-endian");
 
 constexpr std::string_view kMagic = "SWST";
-constexpr std::uint32_t kVersion = 1;
-constexpr std::size_t kHeader = 16;  // magic, version, total size of the fields
-constexpr std::size_t kTrailer = 4;  // CRC-32C of everything before it
+constexpr std::uint32_t kVersion = 2;      // version 1 has no optional fields
+constexpr std::size_t kHeader = 16;        // magic, version, total size of the fields
+constexpr std::size_t kTrailer = 4;        // CRC-32C of everything before it
+constexpr std::size_t kMostFields = 1000;  // far more than there are: looking for a name takes time for each of them
+constexpr std::uint8_t kOptional = 0x80;   // added to the length of the name
 
 void append(std::vector<std::byte>& to, const void* data, std::size_t size) {
   if (size == 0) return;
@@ -45,8 +48,8 @@ State::State(std::span<const std::byte> bytes) : saving_(false) {
     throw UsageError(fmt::format("[state] these {} bytes are not a saved state", bytes.size()));
   }
   const auto version = load<std::uint32_t>(bytes.data() + 4);
-  if (version != kVersion) {
-    throw UsageError(fmt::format("[state] has version {}; this build reads version {} only", version, kVersion));
+  if (version < 1 || version > kVersion) {
+    throw UsageError(fmt::format("[state] has version {}; this build reads versions 1 to {}", version, kVersion));
   }
   const auto size = load<std::uint64_t>(bytes.data() + 8);
   if (size != bytes.size() - kHeader - kTrailer) {
@@ -57,7 +60,25 @@ State::State(std::span<const std::byte> bytes) : saving_(false) {
   if (checksum != crc32c(bytes.first(bytes.size() - kTrailer))) {
     throw UsageError("[state] the checksum does not match: the bytes were changed");
   }
-  unread_ = bytes.subspan(kHeader, bytes.size() - kHeader - kTrailer);
+  parse(bytes.subspan(kHeader, bytes.size() - kHeader - kTrailer));
+}
+
+// A field: length of the name (1 byte; the highest bit says that the field is optional), the name, size of the data (8
+// bytes), the data.
+void State::parse(std::span<const std::byte> unread) {
+  while (!unread.empty()) {
+    const auto first = std::to_integer<std::uint8_t>(unread[0]);
+    const std::size_t length = first & (kOptional - 1);
+    const std::size_t head = 1 + length + sizeof(std::uint64_t);
+    if (unread.size() < head) throw UsageError("[state] the name of a field is truncated");
+    const std::string_view name(reinterpret_cast<const char*>(unread.data() + 1), length);
+    const auto size = load<std::uint64_t>(unread.data() + 1 + length);
+    if (size > unread.size() - head) throw UsageError(fmt::format("[state] field '{}' is truncated", name));
+    if (find(name) != nullptr) throw UsageError(fmt::format("[state] field '{}' is there twice", name));
+    if (fields_.size() == kMostFields) throw UsageError(fmt::format("[state] has more than {} fields", kMostFields));
+    fields_.push_back({name, unread.subspan(head, size), (first & kOptional) != 0, false});
+    unread = unread.subspan(head + size);
+  }
 }
 
 void State::string(std::string_view name, std::string& value) {
@@ -82,42 +103,65 @@ std::vector<std::byte> State::bytes() && {
 }
 
 void State::finish() const {
-  if (!unread_.empty()) throw UsageError(fmt::format("[state] has {} bytes after its last field", unread_.size()));
+  for (const Field& field : fields_) {
+    if (field.was_read || field.is_optional) continue;
+    throw UsageError(
+        fmt::format("[state] field '{}' is not known here: the state belongs to something else, or to a later version",
+                    field.name));
+  }
 }
 
-// A field: length of the name (1 byte), the name, size of the data (8 bytes), the data.
+const State::Field* State::find(std::string_view name) const noexcept {
+  const auto found =
+      std::find_if(fields_.begin(), fields_.end(), [&](const Field& field) { return field.name == name; });
+  return found == fields_.end() ? nullptr : &*found;
+}
+
+State::Field& State::required(std::string_view name) {
+  const Field* const found = find(name);
+  if (found == nullptr) throw UsageError(fmt::format("[state] field '{}' is missing", name));
+  return fields_[static_cast<std::size_t>(found - fields_.data())];
+}
+
 void State::field(std::string_view name, std::span<std::byte> data) {
-  const auto length = static_cast<std::uint8_t>(name.size());
-  const std::uint64_t size = data.size();
   if (saving_) {
-    append(written_, &length, 1);
-    append(written_, name.data(), name.size());
-    append(written_, &size, sizeof size);
-    append(written_, data.data(), data.size());
+    write(name, data, false);
     return;
   }
-  std::size_t at = 0;
-  if (read_header(name, at) != size) throw UsageError(fmt::format("[state] field '{}' has the wrong size", name));
-  if (size != 0) std::memcpy(data.data(), unread_.data() + at, size);
-  unread_ = unread_.subspan(at + size);
+  Field& found = required(name);
+  if (found.data.size() != data.size()) throw UsageError(fmt::format("[state] field '{}' has the wrong size", name));
+  std::copy(found.data.begin(), found.data.end(), data.begin());
+  found.was_read = true;
 }
 
-std::size_t State::next_size(std::string_view name, std::size_t item) const {
-  std::size_t at = 0;
-  const std::uint64_t size = read_header(name, at);
+bool State::optional_field(std::string_view name, std::span<std::byte> data) {
+  if (!saving_ && !has(name)) return false;
+  if (saving_) {
+    write(name, data, true);
+  } else {
+    field(name, data);
+  }
+  return true;
+}
+
+void State::write(std::string_view name, std::span<const std::byte> data, bool is_optional) {
+  if (name.size() >= kOptional) throw UsageError(fmt::format("[state] '{}' is too long for a name", name));
+  if (std::find(names_.begin(), names_.end(), name) != names_.end()) {
+    throw UsageError(fmt::format("[state] field '{}' is written twice", name));
+  }
+  names_.emplace_back(name);
+  const auto length = static_cast<std::uint8_t>(name.size() | (is_optional ? kOptional : 0));
+  const std::uint64_t size = data.size();
+  append(written_, &length, 1);
+  append(written_, name.data(), name.size());
+  append(written_, &size, sizeof size);
+  append(written_, data.data(), data.size());
+}
+
+std::size_t State::count_of(std::string_view name, std::size_t item) {
+  const std::size_t size = required(name).data.size();
   if (size % item != 0) throw UsageError(fmt::format("[state] field '{}' has the wrong size", name));
   return size / item;
-}
-
-std::uint64_t State::read_header(std::string_view name, std::size_t& at) const {
-  at = 1 + name.size() + 8;
-  if (unread_.size() < at || std::to_integer<std::size_t>(unread_[0]) != name.size() ||
-      std::memcmp(unread_.data() + 1, name.data(), name.size()) != 0) {
-    throw UsageError(fmt::format("[state] field '{}' is missing, or not where it is expected", name));
-  }
-  const auto size = load<std::uint64_t>(unread_.data() + 1 + name.size());
-  if (size > unread_.size() - at) throw UsageError(fmt::format("[state] field '{}' is truncated", name));
-  return size;
 }
 
 Layout serialize_layout(State& state, const Layout& layout) {

@@ -35,7 +35,7 @@ Aggregator::Aggregator(const ExchangePlan& plan, const ServedRegion& served)
 
 void check_downlink(const ExchangePlan& plan, const ServedRegion& served) {
   if (plan.config.downlink.empty()) return;
-  make_sparsifier(plan.config.downlink, context_of(plan, served));
+  Sifter(plan.config.downlink, "ef", context_of(plan, {.region = served.region, .regions = served.regions}));
   Codec(plan.config.downlink_codec);
 }
 

@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "core/spec.h"
 #include "exchange/step_trailer.h"
 #include "sparsewire/codec.h"
 #include "sparsewire/sifter.h"
 #include "sparsewire/sparse_vector.h"
+#include "sparsewire/spec.h"
 #include "sparsewire/transport.h"
 #include "sparsewire/worker_config.h"
 

@@ -1,6 +1,6 @@
 #include "kernels/sweep.h"
 
-#include <array>
+#include <type_traits>
 
 #include "core/half.h"
 
@@ -30,17 +30,30 @@ struct Bf16 {
 struct F16 {
   std::uint16_t bits;
 };
+struct Nothing {};  // no gradient: the memory alone
 inline float as_float(const Bf16* numbers, std::size_t i) noexcept { return from_bf16(numbers[i].bits); }
 inline float as_float(const F16* numbers, std::size_t i) noexcept { return from_f16(numbers[i].bits); }
 
 // Accumulation and its inverse, for one entry. Factors of 1 need no special case: multiplying by them is exact.
 template <class T>
-inline float accumulated(const Gradient& gradient, const float* memory, std::size_t i) noexcept {
-  return gradient.decay * memory[i] + gradient.scale * as_float(static_cast<const T*>(gradient.data), i);
+inline float accumulated(const ScaledGradient& gradient, const float* memory, std::size_t i) noexcept {
+  if constexpr (std::is_same_v<T, Nothing>)
+    return memory[i];
+  else
+    return gradient.decay * memory[i] + gradient.scale * as_float(static_cast<const T*>(gradient.data), i);
 }
+// Limited to finite numbers: dividing by a small decay may overflow where the old number was rounded up.
 template <class T>
-inline float reverted(const Gradient& gradient, float sum, std::size_t i) noexcept {
-  return (sum - gradient.scale * as_float(static_cast<const T*>(gradient.data), i)) / gradient.decay;
+inline float reverted(const ScaledGradient& gradient, float sum, std::size_t i) noexcept {
+  constexpr float kLargest = 0x1.fffffep127F;
+  const float old = (sum - gradient.scale * as_float(static_cast<const T*>(gradient.data), i)) / gradient.decay;
+  return old > kLargest ? kLargest : old < -kLargest ? -kLargest : old;
+}
+// Accumulation and its inverse in turn.
+template <class T>
+inline void make_round_trip_at(const ScaledGradient& gradient, float* memory, std::size_t i) noexcept {
+  const float sum = accumulated<T>(gradient, memory, i);
+  if (key_of(sum) < kInfinityKey) memory[i] = reverted<T>(gradient, sum, i);
 }
 
 // Calls f with a null pointer to the gradient's number type.
@@ -67,9 +80,9 @@ namespace HWY_NAMESPACE {
 namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
-using Floats = hn::CappedTag<float, kLanes>;
+using Floats = hn::CappedTag<float, 16>;
 using Ints = hn::RebindToSigned<Floats>;
-using Doubles = hn::CappedTag<double, kLanes>;
+using Doubles = hn::CappedTag<double, 16>;
 using HalfFloats = hn::Half<Floats>;
 using HalfInts = hn::Rebind<std::uint16_t, Floats>;
 using Float = hn::Vec<Floats>;
@@ -118,17 +131,59 @@ HWY_INLINE void add_squares(Float a, std::size_t v, Double* sums) {
 
 constexpr std::size_t kSums = kLanes / kDoubleWidth;
 
-// Keeps the lanes of the sum of squares in registers during a stretch.
+// The lanes of the slice that has begun, in registers.
 struct Sums {
   Double at[kSums];
 
-  HWY_INLINE explicit Sums(const double* lanes) {
-    for (std::size_t s = 0; s < kSums; ++s) at[s] = hn::LoadU(kDoubles, lanes + s * kDoubleWidth);
+  HWY_INLINE Sums() {
+    for (std::size_t s = 0; s < kSums; ++s) at[s] = hn::Zero(kDoubles);
   }
   HWY_INLINE void store(double* lanes) const {
     for (std::size_t s = 0; s < kSums; ++s) hn::StoreU(at[s], kDoubles, lanes + s * kDoubleWidth);
   }
+  // Adds lane i and i + 16, then i and i + 8, and so on.
+  HWY_INLINE double total() {
+    for (std::size_t half = kSums / 2; half > 0; half /= 2) {
+      for (std::size_t s = 0; s < half; ++s) at[s] = hn::Add(at[s], at[s + half]);
+    }
+    HWY_ALIGN double lanes[kDoubleWidth];
+    hn::Store(at[0], kDoubles, lanes);
+    return add_pairwise(lanes, kDoubleWidth);
+  }
 };
+
+// Calls word(first, sums) for every whole word of 64 of the n entries from `first` on, with the sums of the slice that
+// they belong to, and rest(first, count, lane) for those that are left, fewer than a word at a time, which add their
+// squares to norm.lanes from `lane` on.
+template <class Word, class Rest>
+HWY_INLINE void for_each_word(std::size_t first, std::size_t n, TileNorms& norm, Word word, Rest rest) {
+  constexpr std::size_t kWords = kSlice / kWord;
+  std::size_t done = 0;
+  // Only where a unit has gaps does a stretch begin within a slice.
+  while (norm.in_slice() != 0 && done < n) {
+    const std::size_t count = HWY_MIN(HWY_MIN(kWord, n - done), kSlice - norm.in_slice());
+    rest(first + done, count, norm.in_slice());
+    norm.advance(count);
+    done += count;
+  }
+  for (; done + kSlice <= n; done += kSlice) {
+    Sums sums;
+    for (std::size_t w = 0; w < kWords; ++w) word(first + done + w * kWord, sums);
+    norm.add_slice(sums.total());
+  }
+  if (done + kWord <= n) {
+    Sums sums;
+    std::size_t count = 0;
+    for (; done + count + kWord <= n; count += kWord) word(first + done + count, sums);
+    sums.store(norm.lanes.data());
+    norm.advance(count);
+    done += count;
+  }
+  if (done < n) {
+    rest(first + done, n - done, norm.in_slice());
+    norm.advance(n - done);
+  }
+}
 
 HWY_INLINE hn::Mask<Floats> at_or_above(Float a, hn::Vec<Ints> below) {
   const auto key = hn::And(hn::BitCast(kInts, a), hn::Set(kInts, 0x7FFFFFFF));
@@ -147,31 +202,39 @@ HWY_INLINE void store_mask(hn::Mask<Floats> mask, std::size_t v, std::uint64_t& 
 }
 
 // Accumulates the 64 entries of one word. Stores the sums below the threshold, and returns a mask of the other entries,
-// whose memory is not changed yet.
+// whose memory is not changed yet. Without a gradient (T = Nothing) only the mask is needed.
 template <class T, bool kPlain>
-HWY_INLINE std::uint64_t accumulate_word(const Gradient& gradient, std::size_t first, float* HWY_RESTRICT memory,
+HWY_INLINE std::uint64_t accumulate_word(const ScaledGradient& gradient, std::size_t first, float* HWY_RESTRICT memory,
                                          hn::Vec<Ints> below, Sums& sums) {
-  const T* numbers = static_cast<const T*>(gradient.data);
-  const auto scale = hn::Set(kFloats, gradient.scale);
-  const auto decay = hn::Set(kFloats, gradient.decay);
   std::uint64_t word = 0;
-  for (std::size_t v = 0; v < kWord / kWidth; ++v) {
-    const std::size_t i = first + v * kWidth;
-    const Float old = hn::LoadU(kFloats, memory + i);
-    const Float number = load(numbers + i);
-    const Float a = kPlain ? hn::Add(old, number) : hn::Add(hn::Mul(decay, old), hn::Mul(scale, number));
-    const auto large = at_or_above(a, below);
-    hn::StoreU(hn::IfThenElse(large, old, a), kFloats, memory + i);
-    store_mask(large, v, word);
-    add_squares(a, v % kVectors, sums.at);
+  if constexpr (std::is_same_v<T, Nothing>) {
+    for (std::size_t v = 0; v < kWord / kWidth; ++v) {
+      const Float a = hn::LoadU(kFloats, memory + first + v * kWidth);
+      store_mask(at_or_above(a, below), v, word);
+      add_squares(a, v % kVectors, sums.at);
+    }
+  } else {
+    const T* numbers = static_cast<const T*>(gradient.data);
+    const auto scale = hn::Set(kFloats, gradient.scale);
+    const auto decay = hn::Set(kFloats, gradient.decay);
+    for (std::size_t v = 0; v < kWord / kWidth; ++v) {
+      const std::size_t i = first + v * kWidth;
+      const Float old = hn::LoadU(kFloats, memory + i);
+      const Float number = load(numbers + i);
+      const Float a = kPlain ? hn::Add(old, number) : hn::Add(hn::Mul(decay, old), hn::Mul(scale, number));
+      const auto large = at_or_above(a, below);
+      hn::StoreU(hn::IfThenElse(large, old, a), kFloats, memory + i);
+      store_mask(large, v, word);
+      add_squares(a, v % kVectors, sums.at);
+    }
   }
   return word;
 }
 
-// The same for the last entries of a block, fewer than a word: one by one.
+// The same for fewer than 64 entries, one by one.
 template <class T>
-HWY_INLINE std::uint64_t accumulate_rest(const Gradient& gradient, std::size_t first, std::size_t n, float* memory,
-                                         std::uint32_t threshold, double* lanes) {
+HWY_INLINE std::uint64_t accumulate_rest(const ScaledGradient& gradient, std::size_t first, std::size_t n,
+                                         float* memory, std::uint32_t threshold, double* lanes, std::size_t lane) {
   std::uint64_t word = 0;
   for (std::size_t i = 0; i < n; ++i) {
     const float a = accumulated<T>(gradient, memory, first + i);
@@ -179,7 +242,7 @@ HWY_INLINE std::uint64_t accumulate_rest(const Gradient& gradient, std::size_t f
     if (!large) memory[first + i] = a;
     word |= static_cast<std::uint64_t>(large) << i;
     const double wide = a;
-    lanes[i % kLanes] += wide * wide;
+    lanes[(lane + i) % kLanes] += wide * wide;
   }
   return word;
 }
@@ -195,48 +258,54 @@ HWY_INLINE std::size_t squeeze(const std::uint64_t* words, std::size_t n, std::u
   return count;
 }
 
-// Takes a stretch back in which a sum is not finite. The first `taken` of its large entries are already in `indices`
-// and `values`; the memory of the other large entries was not changed.
-template <class T>
-void revert_stretch(const Gradient& gradient, std::size_t first, std::size_t n, float* memory,
-                    const std::uint64_t* words, const std::uint32_t* indices, const float* values, std::size_t taken) {
-  for (std::size_t i = 0; i < n; ++i) {
-    const bool large = (words[i / kWord] >> (i % kWord) & 1) != 0;
-    if (!large) memory[first + i] = reverted<T>(gradient, memory[first + i], first + i);
-  }
-  for (std::size_t t = 0; t < taken; ++t) memory[indices[t]] = reverted<T>(gradient, values[t], indices[t]);
-}
+// One call of accumulate_and_take(), as far as it came when it found the sum at `bad` not to be finite.
+struct Unfinished {
+  std::size_t first;
+  std::size_t n;
+  std::size_t stretch;  // its first entry; those before it are accumulated, those behind it are not
+  std::size_t stretch_size;
+  const std::uint64_t* words;  // of the stretch: the large entries
+  std::size_t bad;
+};
 
-// Takes back the entries [first, first + n): puts the taken entries back and subtracts the gradient.
+// Brings all entries of the call to where make_round_trip() brings them. REQUIRES: the taken entries were put back.
 template <class T>
-void revert(const Gradient& gradient, std::size_t first, std::size_t n, float* memory, const std::uint32_t* indices,
-            const float* values, std::size_t taken) {
-  for (std::size_t t = 0; t < taken; ++t) memory[indices[t]] = values[t];
-  for (std::size_t i = first; i < first + n; ++i) memory[i] = reverted<T>(gradient, memory[i], i);
+void take_back(const ScaledGradient& gradient, const Unfinished& call, float* memory) {
+  for (std::size_t i = call.first; i < call.stretch; ++i) memory[i] = reverted<T>(gradient, memory[i], i);
+  for (std::size_t s = 0; s < call.stretch_size; ++s) {
+    const std::size_t i = call.stretch + s;
+    const bool large = (call.words[s / kWord] >> (s % kWord) & 1) != 0;
+    if (large && i >= call.bad) {  // not taken yet, so the memory has the old number
+      make_round_trip_at<T>(gradient, memory, i);
+    } else {
+      memory[i] = reverted<T>(gradient, memory[i], i);
+    }
+  }
+  for (std::size_t i = call.stretch + call.stretch_size; i < call.first + call.n; ++i) {
+    make_round_trip_at<T>(gradient, memory, i);
+  }
 }
 
 template <class T, bool kPlain>
-Taken accumulate_and_take_typed(const Gradient& gradient, std::size_t first, std::size_t n, float* memory,
-                                std::uint32_t threshold, std::uint32_t* indices, float* values, double* lanes) {
+Taken accumulate_and_take_typed(const ScaledGradient& gradient, std::size_t first, std::size_t n, float* memory,
+                                std::uint32_t threshold, std::uint32_t* indices, float* values, TileNorms& norm) {
   const auto below = hn::Set(kInts, static_cast<std::int32_t>(threshold - 1));
   std::uint64_t words[kStretch / kWord];
   std::uint8_t where[kStretch / kWord];
   std::size_t count = 0;
-  for (std::size_t begin = 0; begin < n; begin += kStretch) {
-    const std::size_t size = HWY_MIN(kStretch, n - begin);
-    const std::size_t whole = size / kWord;
-    const std::size_t rest = size % kWord;
+  std::size_t size = 0;
+  for (std::size_t begin = 0; begin < n; begin += size) {
+    size = HWY_MIN(norm.in_slice() == 0 ? kStretch : kSlice - norm.in_slice(), n - begin);
     const std::size_t start = first + begin;
-    Sums sums(lanes);
-    for (std::size_t w = 0; w < whole; ++w) {
-      words[w] = accumulate_word<T, kPlain>(gradient, start + w * kWord, memory, below, sums);
-    }
-    sums.store(lanes);
-    if (rest != 0) {
-      words[whole] = accumulate_rest<T>(gradient, start + whole * kWord, rest, memory, threshold, lanes);
-    }
-    const std::size_t count_before = count;
-    const std::size_t busy = squeeze(words, whole + (rest != 0 ? 1 : 0), where);
+    std::size_t w = 0;
+    for_each_word(
+        start, size, norm,
+        [&](std::size_t at, Sums& sums)
+            HWY_ATTR { words[w++] = accumulate_word<T, kPlain>(gradient, at, memory, below, sums); },
+        [&](std::size_t at, std::size_t rest, std::size_t lane) HWY_ATTR {
+          words[w++] = accumulate_rest<T>(gradient, at, rest, memory, threshold, norm.lanes.data(), lane);
+        });
+    const std::size_t busy = squeeze(words, w, where);
     for (std::size_t b = 0; b < busy; ++b) {
       const std::size_t base = start + where[b] * kWord;
       std::uint64_t word = words[where[b]];
@@ -244,11 +313,12 @@ Taken accumulate_and_take_typed(const Gradient& gradient, std::size_t first, std
         const std::size_t i = base + static_cast<std::size_t>(__builtin_ctzll(word));
         word &= word - 1;
         const float a = accumulated<T>(gradient, memory, i);
-        if (HWY_UNLIKELY(key_of(a) >= kInfinityKey)) {
-          revert_stretch<T>(gradient, start, size, memory, words, indices + count_before, values + count_before,
-                            count - count_before);
-          revert<T>(gradient, first, begin, memory, indices, values, count_before);
-          return {0, i};
+        if constexpr (!std::is_same_v<T, Nothing>) {
+          if (HWY_UNLIKELY(key_of(a) >= kInfinityKey)) {
+            for (std::size_t t = 0; t < count; ++t) memory[indices[t]] = values[t];
+            take_back<T>(gradient, {first, n, start, size, words, i}, memory);
+            return {0, i};
+          }
         }
         indices[count] = static_cast<std::uint32_t>(i);
         values[count] = a;
@@ -260,68 +330,48 @@ Taken accumulate_and_take_typed(const Gradient& gradient, std::size_t first, std
   return {count, kNoneBad};
 }
 
-Taken accumulate_and_take(const Gradient& gradient, std::size_t first, std::size_t n, float* memory,
-                          std::uint32_t threshold, std::uint32_t* indices, float* values, double* lanes) {
+Taken accumulate_and_take(const ScaledGradient& gradient, std::size_t first, std::size_t n, float* memory,
+                          std::uint32_t threshold, std::uint32_t* indices, float* values, TileNorms& norm) {
   const bool plain = gradient.scale == 1.0F && gradient.decay == 1.0F;
   return with_type(gradient.type, [&]<class T>(T*) {
-    return plain ? accumulate_and_take_typed<T, true>(gradient, first, n, memory, threshold, indices, values, lanes)
-                 : accumulate_and_take_typed<T, false>(gradient, first, n, memory, threshold, indices, values, lanes);
+    return plain ? accumulate_and_take_typed<T, true>(gradient, first, n, memory, threshold, indices, values, norm)
+                 : accumulate_and_take_typed<T, false>(gradient, first, n, memory, threshold, indices, values, norm);
   });
 }
 
 std::size_t take(std::size_t first, std::size_t n, float* memory, std::uint32_t threshold, std::uint32_t* indices,
-                 float* values) {
-  const auto below = hn::Set(kInts, static_cast<std::int32_t>(threshold - 1));
-  std::size_t count = 0;
-  const auto move_out = [&](std::size_t base, std::uint64_t word) {
-    for (; word != 0; word &= word - 1) {
-      const std::size_t i = base + static_cast<std::size_t>(__builtin_ctzll(word));
-      indices[count] = static_cast<std::uint32_t>(i);
-      values[count] = memory[i];
-      memory[i] = 0.0F;
-      ++count;
-    }
-  };
-  const std::size_t whole = n / kWord * kWord;
-  for (std::size_t begin = 0; begin < whole; begin += kWord) {
-    std::uint64_t word = 0;
-    for (std::size_t v = 0; v < kWord / kWidth; ++v) {
-      store_mask(at_or_above(hn::LoadU(kFloats, memory + first + begin + v * kWidth), below), v, word);
-    }
-    move_out(first + begin, word);
-  }
-  std::uint64_t word = 0;
-  for (std::size_t i = whole; i < n; ++i) {
-    word |= static_cast<std::uint64_t>(key_of(memory[first + i]) >= threshold) << (i - whole);
-  }
-  move_out(first + whole, word);
-  return count;
+                 float* values, TileNorms& norm) {
+  return accumulate_and_take_typed<Nothing, true>({}, first, n, memory, threshold, indices, values, norm).count;
 }
 
 template <class T>
-std::size_t accumulate_into_typed(const Gradient& gradient, std::size_t first, std::size_t n, const float* memory,
-                                  float* all, double* lanes) {
+std::size_t accumulate_into_typed(const ScaledGradient& gradient, std::size_t first, std::size_t n, const float* memory,
+                                  float* all, TileNorms& norm) {
   const T* numbers = static_cast<const T*>(gradient.data);
   const auto scale = hn::Set(kFloats, gradient.scale);
   const auto decay = hn::Set(kFloats, gradient.decay);
   auto top = hn::Zero(kInts);  // the largest key so far: checked once, at the end, to see whether all sums are finite
   std::uint32_t top_of_rest = 0;
-  Sums sums(lanes);
-  const std::size_t whole = n / kLanes * kLanes;
-  for (std::size_t i = first; i < first + whole; i += kWidth) {
-    const Float a = hn::Add(hn::Mul(decay, hn::LoadU(kFloats, memory + i)), hn::Mul(scale, load(numbers + i)));
-    hn::StoreU(a, kFloats, all + i);
-    top = hn::Max(top, hn::And(hn::BitCast(kInts, a), hn::Set(kInts, 0x7FFFFFFF)));
-    add_squares(a, (i - first) / kWidth % kVectors, sums.at);
-  }
-  sums.store(lanes);
-  for (std::size_t i = whole; i < n; ++i) {
-    const float a = accumulated<T>(gradient, memory, first + i);
-    all[first + i] = a;
-    top_of_rest = HWY_MAX(top_of_rest, key_of(a));
-    const double wide = a;
-    lanes[i % kLanes] += wide * wide;
-  }
+  for_each_word(
+      first, n, norm,
+      [&](std::size_t at, Sums& sums) HWY_ATTR {
+        for (std::size_t v = 0; v < kWord / kWidth; ++v) {
+          const std::size_t i = at + v * kWidth;
+          const Float a = hn::Add(hn::Mul(decay, hn::LoadU(kFloats, memory + i)), hn::Mul(scale, load(numbers + i)));
+          hn::StoreU(a, kFloats, all + i);
+          top = hn::Max(top, hn::And(hn::BitCast(kInts, a), hn::Set(kInts, 0x7FFFFFFF)));
+          add_squares(a, v % kVectors, sums.at);
+        }
+      },
+      [&](std::size_t at, std::size_t rest, std::size_t lane) HWY_ATTR {
+        for (std::size_t i = 0; i < rest; ++i) {
+          const float a = accumulated<T>(gradient, memory, at + i);
+          all[at + i] = a;
+          top_of_rest = HWY_MAX(top_of_rest, key_of(a));
+          const double wide = a;
+          norm.lanes[(lane + i) % kLanes] += wide * wide;
+        }
+      });
   const auto largest = static_cast<std::uint32_t>(hn::GetLane(hn::MaxOfLanes(kInts, top)));
   if (HWY_LIKELY(HWY_MAX(largest, top_of_rest) < kInfinityKey)) return kNoneBad;
   std::size_t bad = first;
@@ -329,27 +379,32 @@ std::size_t accumulate_into_typed(const Gradient& gradient, std::size_t first, s
   return bad;
 }
 
-std::size_t accumulate_into(const Gradient& gradient, std::size_t first, std::size_t n, const float* memory, float* all,
-                            double* lanes) {
+std::size_t accumulate_into(const ScaledGradient& gradient, std::size_t first, std::size_t n, const float* memory,
+                            float* all, TileNorms& norm) {
   return with_type(gradient.type,
-                   [&]<class T>(T*) { return accumulate_into_typed<T>(gradient, first, n, memory, all, lanes); });
+                   [&]<class T>(T*) { return accumulate_into_typed<T>(gradient, first, n, memory, all, norm); });
 }
 
 template <class T>
-void sum_squares_typed(const Gradient& gradient, std::size_t first, std::size_t n, double* lanes) {
-  const T* numbers = static_cast<const T*>(gradient.data) + first;
-  Sums sums(lanes);
-  const std::size_t whole = n / kLanes * kLanes;
-  for (std::size_t i = 0; i < whole; i += kWidth) add_squares(load(numbers + i), i / kWidth % kVectors, sums.at);
-  sums.store(lanes);
-  for (std::size_t i = whole; i < n; ++i) {
-    const double wide = as_float(numbers, i);
-    lanes[i % kLanes] += wide * wide;
-  }
+void sum_squares_typed(const ScaledGradient& gradient, std::size_t first, std::size_t n, TileNorms& norm) {
+  const T* numbers = static_cast<const T*>(gradient.data);
+  for_each_word(
+      first, n, norm,
+      [&](std::size_t at, Sums& sums) HWY_ATTR {
+        for (std::size_t v = 0; v < kWord / kWidth; ++v) {
+          add_squares(load(numbers + at + v * kWidth), v % kVectors, sums.at);
+        }
+      },
+      [&](std::size_t at, std::size_t rest, std::size_t lane) HWY_ATTR {
+        for (std::size_t i = 0; i < rest; ++i) {
+          const double wide = as_float(numbers, at + i);
+          norm.lanes[(lane + i) % kLanes] += wide * wide;
+        }
+      });
 }
 
-void sum_squares(const Gradient& gradient, std::size_t first, std::size_t n, double* lanes) {
-  with_type(gradient.type, [&]<class T>(T*) { sum_squares_typed<T>(gradient, first, n, lanes); });
+void sum_squares(const ScaledGradient& gradient, std::size_t first, std::size_t n, TileNorms& norm) {
+  with_type(gradient.type, [&]<class T>(T*) { sum_squares_typed<T>(gradient, first, n, norm); });
 }
 
 }  // namespace
@@ -366,42 +421,39 @@ HWY_EXPORT(accumulate_into);
 HWY_EXPORT(sum_squares);
 }  // namespace
 
-Taken accumulate_and_take(const Gradient& gradient, std::size_t first, std::size_t n, float* memory,
-                          std::uint32_t threshold, std::uint32_t* indices, float* values, double* lanes) noexcept {
-  return HWY_DYNAMIC_DISPATCH(accumulate_and_take)(gradient, first, n, memory, threshold, indices, values, lanes);
+Taken accumulate_and_take(const ScaledGradient& gradient, std::size_t first, std::size_t n, float* memory,
+                          std::uint32_t threshold, std::uint32_t* indices, float* values, TileNorms& norm) noexcept {
+  return HWY_DYNAMIC_DISPATCH(accumulate_and_take)(gradient, first, n, memory, threshold, indices, values, norm);
 }
 
 std::size_t take(std::size_t first, std::size_t n, float* memory, std::uint32_t threshold, std::uint32_t* indices,
-                 float* values) noexcept {
-  return HWY_DYNAMIC_DISPATCH(take)(first, n, memory, threshold, indices, values);
+                 float* values, TileNorms& norm) noexcept {
+  return HWY_DYNAMIC_DISPATCH(take)(first, n, memory, threshold, indices, values, norm);
 }
 
-std::size_t accumulate_into(const Gradient& gradient, std::size_t first, std::size_t n, const float* memory, float* all,
-                            double* lanes) noexcept {
-  return HWY_DYNAMIC_DISPATCH(accumulate_into)(gradient, first, n, memory, all, lanes);
+std::size_t accumulate_into(const ScaledGradient& gradient, std::size_t first, std::size_t n, const float* memory,
+                            float* all, TileNorms& norm) noexcept {
+  return HWY_DYNAMIC_DISPATCH(accumulate_into)(gradient, first, n, memory, all, norm);
 }
 
-void sum_squares(const Gradient& gradient, std::size_t first, std::size_t n, double* lanes) noexcept {
-  HWY_DYNAMIC_DISPATCH(sum_squares)(gradient, first, n, lanes);
+void sum_squares(const ScaledGradient& gradient, std::size_t first, std::size_t n, TileNorms& norm) noexcept {
+  HWY_DYNAMIC_DISPATCH(sum_squares)(gradient, first, n, norm);
 }
 
-void subtract(const Gradient& gradient, std::size_t first, std::size_t n, float* memory) noexcept {
+void restore(const ScaledGradient& gradient, std::size_t first, std::size_t n, float* memory) noexcept {
   with_type(gradient.type, [&]<class T>(T*) {
     for (std::size_t i = first; i < first + n; ++i) memory[i] = reverted<T>(gradient, memory[i], i);
   });
 }
 
-float number_at(const Gradient& gradient, std::size_t i) noexcept {
-  return with_type(gradient.type, [&]<class T>(T*) { return as_float(static_cast<const T*>(gradient.data), i); });
+void make_round_trip(const ScaledGradient& gradient, std::size_t first, std::size_t n, float* memory) noexcept {
+  with_type(gradient.type, [&]<class T>(T*) {
+    for (std::size_t i = first; i < first + n; ++i) make_round_trip_at<T>(gradient, memory, i);
+  });
 }
 
-double sum_lanes(const double* lanes) noexcept {
-  std::array<double, kLanes> sum;
-  for (std::size_t i = 0; i < kLanes; ++i) sum[i] = lanes[i];
-  for (std::size_t half = kLanes / 2; half > 0; half /= 2) {
-    for (std::size_t i = 0; i < half; ++i) sum[i] += sum[i + half];
-  }
-  return sum[0];
+float number_at(const ScaledGradient& gradient, std::size_t i) noexcept {
+  return with_type(gradient.type, [&]<class T>(T*) { return as_float(static_cast<const T*>(gradient.data), i); });
 }
 
 }  // namespace sparsewire::kernels

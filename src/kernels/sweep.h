@@ -9,9 +9,20 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/norm.h"
 #include "sparsewire/gradient.h"
 
 namespace sparsewire::kernels {
+
+// A gradient, and how it enters the error memory: memory <- decay*memory + scale*gradient.
+struct ScaledGradient : Gradient {
+  float scale = 1.0F;
+  float decay = 1.0F;
+
+  ScaledGradient() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor): a gradient as it is.
+  ScaledGradient(const Gradient& gradient) noexcept : Gradient(gradient) {}
+};
 
 inline constexpr std::uint32_t kInfinityKey = 0x7F800000;  // the lowest key that is not a finite number
 inline constexpr std::uint32_t kLowestKey = 1;             // the lowest key that is not zero
@@ -19,15 +30,8 @@ inline constexpr std::uint32_t kLowestKey = 1;             // the lowest key tha
 inline std::uint32_t key_of(float x) noexcept { return std::bit_cast<std::uint32_t>(x) & 0x7FFFFFFF; }
 inline float magnitude_of(std::uint32_t key) noexcept { return std::bit_cast<float>(key); }
 
-// Squares are summed in double, entry i of a block in lane i % kLanes, so that the sum does not depend on the width of
-// the SIMD vectors. (The square of a float is exact in double, so a fused multiply-add gives the same bits.)
-inline constexpr std::size_t kLanes = 16;
-
-// Adds up the lanes in a fixed order.
-double sum_lanes(const double* lanes) noexcept;
-
 // Number `i` of a gradient as a float, exactly.
-float number_at(const Gradient& gradient, std::size_t i) noexcept;
+float number_at(const ScaledGradient& gradient, std::size_t i) noexcept;
 
 struct Taken {
   std::size_t count = 0;  // entries moved out
@@ -36,29 +40,34 @@ struct Taken {
 inline constexpr std::size_t kNoneBad = ~std::size_t{0};
 
 // For i in [first, first + n): a = decay*memory[i] + scale*gradient[i]; if key(a) >= threshold, appends (i, a) to
-// indices and values and sets memory[i] = 0, else memory[i] = a. lanes += a*a.
+// indices and values and sets memory[i] = 0, else memory[i] = a. Adds the squares of all sums to `norm`.
 //
-// REQUIRES: room for n entries; kLowestKey <= threshold <= kInfinityKey; `first` is a multiple of kLanes after the
-//           start of a block.
-// ENSURES: if a sum is not finite: nothing is taken; memory[i] is as it was for all i of this call, up to rounding, and
-//          exactly where the sum is not finite; `bad` is the lowest such i; `lanes` must not be used.
+// REQUIRES: room for n entries; kLowestKey <= threshold <= kInfinityKey.
+// ENSURES: if a sum is not finite: nothing is taken; all n entries are as after make_round_trip(); `bad` is the lowest
+//          index with such a sum; `norm` must not be used.
 // COST: one pass; about the time of `memory += gradient`.
-Taken accumulate_and_take(const Gradient& gradient, std::size_t first, std::size_t n, float* memory,
-                          std::uint32_t threshold, std::uint32_t* indices, float* values, double* lanes) noexcept;
+Taken accumulate_and_take(const ScaledGradient& gradient, std::size_t first, std::size_t n, float* memory,
+                          std::uint32_t threshold, std::uint32_t* indices, float* values, TileNorms& norm) noexcept;
 
-// The same without a gradient: moves the entries at or above the threshold out of the memory. Returns how many.
+// The same without a gradient: moves the entries at or above the threshold out of the memory. Returns how many. Adds
+// the squares of all entries to `norm`. REQUIRES: the memory is finite.
 std::size_t take(std::size_t first, std::size_t n, float* memory, std::uint32_t threshold, std::uint32_t* indices,
-                 float* values) noexcept;
+                 float* values, TileNorms& norm) noexcept;
 
-// For i in [first, first + n): all[i] = decay*memory[i] + scale*gradient[i]; the memory is only read. lanes += all*all.
-// Returns the lowest i at which the sum is not finite, or kNoneBad.
-std::size_t accumulate_into(const Gradient& gradient, std::size_t first, std::size_t n, const float* memory, float* all,
-                            double* lanes) noexcept;
+// For i in [first, first + n): all[i] = decay*memory[i] + scale*gradient[i]; the memory is only read. Adds the squares
+// to `norm`. Returns the lowest i at which the sum is not finite, or kNoneBad.
+std::size_t accumulate_into(const ScaledGradient& gradient, std::size_t first, std::size_t n, const float* memory,
+                            float* all, TileNorms& norm) noexcept;
 
-// lanes += gradient*gradient over [first, first + n); scale and decay are not applied.
-void sum_squares(const Gradient& gradient, std::size_t first, std::size_t n, double* lanes) noexcept;
+// Adds gradient*gradient over [first, first + n) to `norm`; scale and decay are not applied.
+void sum_squares(const ScaledGradient& gradient, std::size_t first, std::size_t n, TileNorms& norm) noexcept;
 
-// Takes the accumulation back, up to rounding: memory[i] = (memory[i] - scale*gradient[i]) / decay.
-void subtract(const Gradient& gradient, std::size_t first, std::size_t n, float* memory) noexcept;
+// Takes the accumulation back: memory[i] = (memory[i] - scale*gradient[i]) / decay, limited to finite numbers.
+// REQUIRES: memory[i] is the finite sum.
+void restore(const ScaledGradient& gradient, std::size_t first, std::size_t n, float* memory) noexcept;
+
+// Accumulates and takes it back: the bits are those after accumulate_and_take() and restore(). Where the sum is not
+// finite the memory stays as it is. So the memory after a failed step does not depend on how far the step had come.
+void make_round_trip(const ScaledGradient& gradient, std::size_t first, std::size_t n, float* memory) noexcept;
 
 }  // namespace sparsewire::kernels

@@ -15,7 +15,7 @@
 
 #include "reproduce/reproduction.h"
 #include "reproduce/table.h"
-#include "sparsewire/sparsifier.h"
+#include "sparsewire/sifter.h"
 #include "train/random.h"
 
 namespace sparsewire::reproduce {
@@ -44,17 +44,15 @@ std::vector<double> means_of(const Setting& setting) {
   return theta;
 }
 
-// A random subset of `count` of the ones, chosen by the sparsifier unless it is all of them. `memory` is zero before
-// and after.
+// A random subset of `count` of the ones, chosen by the sparsifier unless it is all of them.
 void choose(const std::vector<float>& bits, const SparseVector& ones, std::uint64_t count, const SifterContext& context,
-            std::vector<float>& memory, SparseVector& sent) {
+            SparseVector& sent) {
   if (count == ones.size()) {
     sent = ones;
     return;
   }
   const double ratio = static_cast<double>(ones.size()) / static_cast<double>(bits.size());
-  make_sparsifier(fmt::format("rtopk:k={},r_ratio={}", count, digits(ratio, 17)), context)->sift(bits, memory, sent);
-  std::fill(memory.begin(), memory.end(), 0.0F);
+  Sifter(fmt::format("rtopk:k={},r_ratio={}", count, digits(ratio, 17)), "none", context).sift(bits, sent);
 }
 
 // The squared errors of one repetition, one for each budget; the nodes' bits are the same for all budgets.
@@ -63,7 +61,6 @@ std::vector<double> squared_errors(const Setting& setting, const std::vector<std
   const std::vector<double> theta = means_of(setting);
   std::vector<std::vector<double>> estimates(budgets.size(), std::vector<double>(setting.dim));
   std::vector<float> bits(setting.dim);
-  std::vector<float> memory(setting.dim);
   SparseVector ones;
   SparseVector sent;
   for (std::uint64_t node = 0; node < setting.nodes; ++node) {
@@ -84,7 +81,7 @@ std::vector<double> squared_errors(const Setting& setting, const std::vector<std
               .ranks = static_cast<int>(setting.nodes),
               .seed = seed,
               .first_step = repetition},
-             memory, sent);
+             sent);
       const double scale = static_cast<double>(ones.size()) / static_cast<double>(count);
       for (std::size_t i = 0; i < sent.size(); ++i) estimates[b][sent.index(i)] += scale * sent.values[i];
     }

@@ -8,7 +8,7 @@
 namespace sparsewire {
 
 void throw_bad_gradient(std::string_view who, const SifterContext& context, std::uint64_t step,
-                        const Gradient& gradient, std::span<const float> memory, std::size_t index) {
+                        const kernels::ScaledGradient& gradient, float memory, std::size_t index) {
   const float number = kernels::number_at(gradient, index);
   const TensorRange& tensor = context.layout.at(index);
   const std::string where =
@@ -16,7 +16,7 @@ void throw_bad_gradient(std::string_view who, const SifterContext& context, std:
                           : fmt::format("index {} (tensor '{}', entry {})", index, tensor.name, index - tensor.begin);
   const std::string what = kernels::key_of(number) >= kernels::kInfinityKey
                                ? fmt::format("the gradient is {}", number)
-                               : fmt::format("the sum of memory {} and gradient {} overflows", memory[index], number);
+                               : fmt::format("the sum of memory {} and gradient {} overflows", memory, number);
   throw BadGradient(
       fmt::format("[{}] rank {}, step {}: at {} {}; the step was taken back", who, context.rank, step, where, what),
       context.rank, step, index);

@@ -3,16 +3,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string_view>
 
-#include "sparsewire/gradient.h"
+#include "kernels/sweep.h"
 #include "sparsewire/sparsifier.h"
 
 namespace sparsewire {
 
-// Throws BadGradient. `who` is the name of the sparsifier. REQUIRES: `memory` has its values from before the step.
+// Throws BadGradient. `who` is the name of the sparsifier. `memory` is what was there before the step.
 [[noreturn]] void throw_bad_gradient(std::string_view who, const SifterContext& context, std::uint64_t step,
-                                     const Gradient& gradient, std::span<const float> memory, std::size_t index);
+                                     const kernels::ScaledGradient& gradient, float memory, std::size_t index);
 
 }  // namespace sparsewire

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/spec.h"
+#include "sparsewire/spec.h"
 
 namespace sparsewire {
 

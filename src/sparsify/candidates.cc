@@ -54,20 +54,16 @@ void Candidates::merge(const Candidates& others) {
   }
 }
 
-std::uint32_t Candidates::keep_best(std::size_t k, float* memory) noexcept {
+std::uint32_t Candidates::keep_best(std::size_t k) noexcept {
+  lost_ = 0;
   if (size_ < k) return 0;
   const kernels::Kth kth = kernels::kth_largest(keys_.data(), size_, k, lost_indices_.data());
   if (size_ == k) return kth.key;
   const std::size_t before = size_;
   size_ = kernels::split(kth, k, before, indices_.data(), values_.data(), keys_.data(), lost_indices_.data(),
                          lost_values_.data());
-  for (std::size_t i = 0; i < before - size_; ++i) memory[lost_indices_[i]] = lost_values_[i];
+  lost_ = before - size_;
   return kth.key;
-}
-
-void Candidates::put_back(float* memory) noexcept {
-  for (std::size_t i = 0; i < size_; ++i) memory[indices_[i]] = values_[i];
-  size_ = 0;
 }
 
 }  // namespace sparsewire

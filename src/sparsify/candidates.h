@@ -43,15 +43,17 @@ class Candidates {
 
   void rank(const Score& score) noexcept { score.rank(indices_.data(), values_.data(), size_, keys_.data()); }
 
-  // Keeps the k entries with the largest keys, among equals those with the lower index; the others go back into the
-  // memory. Returns the k-th key, or 0 if there are fewer than k entries. REQUIRES: rank() was called; k >= 1.
-  std::uint32_t keep_best(std::size_t k, float* memory) noexcept;
-
-  // Puts all entries back into the memory.
-  void put_back(float* memory) noexcept;
+  // Keeps the k entries with the largest keys, among equals those with the lower index. The others become lost_count()
+  // entries in lost_indices() and lost_values(). Returns the k-th key, or 0 if there are fewer than k entries.
+  // REQUIRES: rank() was called; k >= 1.
+  std::uint32_t keep_best(std::size_t k) noexcept;
+  std::size_t lost_count() const noexcept { return lost_; }
+  const std::uint32_t* lost_indices() const noexcept { return lost_indices_.data(); }
+  const float* lost_values() const noexcept { return lost_values_.data(); }
 
  private:
   std::size_t size_ = 0;
+  std::size_t lost_ = 0;
   Buffer<std::uint32_t> indices_;
   Buffer<float> values_;
   Buffer<std::uint32_t> keys_;

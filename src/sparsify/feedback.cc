@@ -1,8 +1,8 @@
 #include <fmt/core.h>
 
-#include "core/spec.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/sifter.h"
+#include "sparsewire/spec.h"
 
 namespace sparsewire {
 namespace {

@@ -16,14 +16,13 @@ class RandomK final : public UnitSparsifier {
   RandomK(Spec& spec, const SifterContext& context)
       : UnitSparsifier(spec, context, context.scope),
         budget_(spec, model_size(), false, model_size()),
-        pass_(context.pool),
         seed_(spec.integer("seed", 0, ~std::uint64_t{0}).value_or(context.seed)),
         rank_(spec.flag("shared", false) ? 0 : static_cast<std::uint32_t>(context.rank)) {}
 
  private:
   // Records how the indices are drawn, so that the codec can send the seed instead of them. Not possible if small
   // tensors are sent densely: their entries are not drawn.
-  void begin(const Gradient& /*gradient*/, SparseVector& out) override {
+  void begin(float /*scale*/, SparseVector& out) override {
     if (sparse_size() < context().layout.dim()) return;
     out.draw.seed = seed_;
     out.draw.step = step();
@@ -35,17 +34,15 @@ class RandomK final : public UnitSparsifier {
     }
   }
 
-  std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const Gradient& gradient, float* memory,
-                                       Candidates& chosen) override {
+  std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const kernels::ScaledGradient* gradient,
+                                       ErrorMemory& memory, Candidates& chosen) override {
     const Stream stream(unit_seed(seed_, u), static_cast<std::uint32_t>(context().role), rank_, step());
     const std::size_t k = budget_.k(step(), unit.size);
-    return pass_.take_at(unit, gradient, memory, {drawer_.positions(stream, k, unit.size), k}, chosen);
+    return memory.take_at(unit, gradient, {drawer_.positions(stream, k, unit.size), k}, chosen);
   }
-  SiftPass& pass() noexcept override { return pass_; }
   double expected_in(const Unit& unit) const override { return budget_.expected(unit.size); }
 
   Budget budget_;
-  SiftPass pass_;
   kernels::Drawer drawer_;
   std::uint64_t seed_;
   std::uint32_t rank_;
@@ -53,7 +50,7 @@ class RandomK final : public UnitSparsifier {
 
 }  // namespace
 
-std::unique_ptr<Sparsifier> make_randomk(Spec& spec, const SifterContext& context) {
+std::unique_ptr<FusedSparsifier> make_randomk(Spec& spec, const SifterContext& context) {
   return std::make_unique<RandomK>(spec, context);
 }
 

@@ -3,13 +3,13 @@
 
 #include <memory>
 
-#include "core/spec.h"
-#include "sparsewire/sparsifier.h"
+#include "sparsewire/spec.h"
+#include "sparsify/fused_sparsifier.h"
 
 namespace sparsewire {
 
 #define SPARSIFIER(name, summary, example) \
-  std::unique_ptr<Sparsifier> make_##name(Spec& spec, const SifterContext& context);
+  std::unique_ptr<FusedSparsifier> make_##name(Spec& spec, const SifterContext& context);
 #include "sparsify/sparsifiers.def"
 #undef SPARSIFIER
 

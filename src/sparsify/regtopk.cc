@@ -73,12 +73,14 @@ class RegTopK final : public UnitSparsifier {
       : UnitSparsifier(spec, context, context.scope),
         budget_(spec, model_size(), false, model_size()),
         score_(make_score(spec)),
-        top_(units(), context.pool) {}
+        top_(units()) {}
 
   void observe(const SparseVector& sent, std::span<const float> update_at_sent) override {
     if (!sent.is_valid() || update_at_sent.size() != sent.size()) {
       throw UsageError("[regtopk] observe() needs a valid SparseVector and one update for each of its entries");
     }
+    if (!replaced_) std::swap(score_.last_round, round_before_);
+    replaced_ = true;
     score_.last_round.clear();
     for (std::size_t i = 0; i < sent.size(); ++i) {
       if (sent.values[i] == 0) continue;  // rounded to zero by the codec: nothing was sent
@@ -87,7 +89,7 @@ class RegTopK final : public UnitSparsifier {
     observed_ = true;
   }
 
-  bool remembers() const noexcept override { return true; }
+  SparsifierTraits traits() const override { return {.observes = true, .remembers = true}; }
 
  private:
   Regularised make_score(Spec& spec) const {
@@ -98,20 +100,24 @@ class RegTopK final : public UnitSparsifier {
     return {weight, mu, q, form_b};
   }
 
-  void begin(const Gradient& /*gradient*/, SparseVector& /*out*/) override {
+  void begin(float /*scale*/, SparseVector& /*out*/) override {
     if (!observed_) score_.last_round.clear();  // the update of the last round is not known
   }
 
-  std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const Gradient& gradient, float* memory,
-                                       Candidates& chosen) override {
+  std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const kernels::ScaledGradient* gradient,
+                                       ErrorMemory& memory, Candidates& chosen) override {
     return top_.take(u, unit, gradient, memory, budget_.k(step(), unit.size), score_, chosen);
   }
 
   void end() override {
     observed_before_ = observed_;
-    observed_ = false;
+    observed_ = replaced_ = false;
   }
-  void rewind() override { observed_ = observed_before_; }
+  void rewind() override {
+    observed_ = observed_before_;
+    if (replaced_) std::swap(score_.last_round, round_before_);
+    replaced_ = false;
+  }
 
   void serialize_more(State& state) override {
     state.flag("heard", observed_);
@@ -126,19 +132,20 @@ class RegTopK final : public UnitSparsifier {
     score_.last_round = std::move(kept);
   }
 
-  SiftPass& pass() noexcept override { return top_.pass(); }
   double expected_in(const Unit& unit) const override { return budget_.expected(unit.size); }
 
   Budget budget_;
   Regularised score_;
   bool observed_ = false;  // observe() was called after the last sift
   bool observed_before_ = false;
+  bool replaced_ = false;                // observe() has replaced the last round since the last sift
+  std::vector<LastRound> round_before_;  // what it replaced, for rewind()
   TopSelector top_;
 };
 
 }  // namespace
 
-std::unique_ptr<Sparsifier> make_regtopk(Spec& spec, const SifterContext& context) {
+std::unique_ptr<FusedSparsifier> make_regtopk(Spec& spec, const SifterContext& context) {
   return std::make_unique<RegTopK>(spec, context);
 }
 

@@ -33,9 +33,7 @@ class RandomScore final : public Score {
 class RTopK final : public UnitSparsifier {
  public:
   RTopK(Spec& spec, const SifterContext& context)
-      : UnitSparsifier(spec, context, context.scope),
-        budget_(spec, model_size(), false, model_size()),
-        top_(units(), context.pool) {
+      : UnitSparsifier(spec, context, context.scope), budget_(spec, model_size(), false, model_size()), top_(units()) {
     const auto r = spec.number("r", {.min = 1});
     const auto r_ratio = spec.number("r_ratio", kRatioRange);
     if (r && r_ratio) spec.fail("takes r= or r_ratio=, not both");
@@ -47,15 +45,15 @@ class RTopK final : public UnitSparsifier {
   }
 
  private:
-  std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const Gradient& gradient, float* memory,
-                                       Candidates& chosen) override {
+  std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const kernels::ScaledGradient* gradient,
+                                       ErrorMemory& memory, Candidates& chosen) override {
     const std::size_t k = budget_.k(step(), unit.size);
     if (const auto bad = top_.take(u, unit, gradient, memory, r_of(k, unit.size), magnitude_score(), chosen)) {
       return bad;
     }
     chosen.rank(RandomScore(Stream(context().seed, static_cast<std::uint32_t>(context().role),
                                    static_cast<std::uint32_t>(context().rank), step())));
-    chosen.keep_best(k, memory);
+    memory.keep_best(chosen, k);
     return std::nullopt;
   }
 
@@ -65,7 +63,6 @@ class RTopK final : public UnitSparsifier {
     return r >= static_cast<double>(n) ? n : static_cast<std::size_t>(r);
   }
 
-  SiftPass& pass() noexcept override { return top_.pass(); }
   double expected_in(const Unit& unit) const override { return budget_.expected(unit.size); }
 
   Budget budget_;
@@ -76,7 +73,7 @@ class RTopK final : public UnitSparsifier {
 
 }  // namespace
 
-std::unique_ptr<Sparsifier> make_rtopk(Spec& spec, const SifterContext& context) {
+std::unique_ptr<FusedSparsifier> make_rtopk(Spec& spec, const SifterContext& context) {
   return std::make_unique<RTopK>(spec, context);
 }
 

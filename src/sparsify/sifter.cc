@@ -3,21 +3,21 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <optional>
 #include <unordered_map>
 #include <utility>
 
+#include "core/number_types.h"
 #include "core/pages.h"
-#include "core/spec.h"
 #include "core/standard_float_mode.h"
-#include "core/state.h"
 #include "kernels/sweep.h"
 #include "sparsewire/errors.h"
+#include "sparsewire/spec.h"
+#include "sparsewire/state.h"
 #include "sparsify/bad_gradient.h"
-#include "sparsify/sift_pass.h"
+#include "sparsify/fused_sparsifier.h"
 
 namespace sparsewire {
 
@@ -27,33 +27,36 @@ struct Sifter::Parts {
   std::string feedback_spec;
   std::string name;  // of the sparsifier
   Feedback feedback;
-  std::unique_ptr<Sparsifier> sparsifier;
-  LongVector memory;
+  std::unique_ptr<FusedSparsifier> sparsifier;
+  ErrorMemory memory;
   SiftStats stats;
   SiftStats stats_before;  // for undo
-  bool can_undo = false;   // a step was taken, and nothing came after it
+  bool can_undo = false;   // a step was taken, and nothing but what belongs to it came after it
+  bool can_flush = false;  // nothing at all came after it
 
   // Feedback `none` only. Its memory is zero between steps, unless numbers were put there from outside.
-  bool may_hold_numbers = false;     // load() or a caller of memory() may have; once set it stays
+  bool may_hold_numbers = false;     // load() or write_memory() may have put them there; once set it stays
   std::vector<float> memory_before;  // what was there before the last step, for undo; empty: zeros
 
   // Momentum (DGC) only.
-  LongVector velocity;
+  ErrorMemory velocity;
   std::vector<float> cleared;  // velocities that were cleared in the last step, for undo
-  Unit whole;                  // the model as one unit
-  SiftPass pass{nullptr};
-  Candidates nothing;
 
-  Gradient accumulate_velocity(Gradient gradient);
-  SiftNorms sift(Gradient gradient, SparseVector& sent, float lr);
-  SiftNorms sift_velocity(Gradient gradient, SparseVector& sent);
-  SiftNorms sift_without_feedback(Gradient gradient, SparseVector& sent);
-  void clear_memory();
-  Gradient scaled(Gradient gradient, float lr) const;
+  bool has_velocity() const noexcept { return feedback.kind == Feedback::Kind::momentum; }
+  void check_gradient(const Gradient& gradient) const;
+  template <class Sift>
+  void take_step(SparseVector& sent, Sift sift);
+  SiftNorms sift(const Gradient& gradient, SparseVector& sent, float lr, float unscale);
+  SiftNorms sift_velocity(const Gradient& gradient, SparseVector& sent, float unscale);
+  SiftNorms sift_without_feedback(const kernels::ScaledGradient& gradient, SparseVector& sent);
+  kernels::ScaledGradient scaled(const Gradient& gradient, float lr, float unscale) const;
+  kernels::ScaledGradient clipped(const Gradient& gradient, float unscale);
+  void begin_undo(const SparseVector& sent);
   void check(const SparseVector& entries, const char* what) const;
-  float clip_factor(const Gradient& gradient);
+  void write(ErrorMemory& to, std::size_t begin, std::size_t size, const Gradient& numbers, const char* what);
   Layout serialize_head(State& state);
   void serialize_body(State& state, LongVector& all_memory, LongVector& all_velocity);
+  void serialize_sparsifier(State& state);
   void read_body(State& state, const Layout& saved, std::span<const std::byte> before, LongVector& all_memory,
                  LongVector& all_velocity);
 };
@@ -90,6 +93,24 @@ void check_tensors(const Names& saved, const Layout& wanted) {
   }
 }
 
+// Throws UsageError if no tensor has that name.
+template <class Parts>
+const TensorRange& find_tensor(const Parts& parts, std::string_view name) {
+  const TensorRange* const found = parts.context.layout.find(name);
+  if (found == nullptr) throw UsageError(fmt::format("[{}] the layout has no tensor '{}'", parts.name, name));
+  return *found;
+}
+
+void check_host_size(const std::string& name, const Device& device, std::size_t size, std::size_t wanted,
+                     const char* what) {
+  if (device.kind != Device::host) {
+    throw UsageError(fmt::format("[{}] {}: this build cannot use numbers on a device", name, what));
+  }
+  if (size != wanted) {
+    throw UsageError(fmt::format("[{}] {}: {} numbers were given for {} entries", name, what, size, wanted));
+  }
+}
+
 }  // namespace
 
 Sifter::Sifter(std::string_view sparsifier, std::string_view feedback, SifterContext context)
@@ -101,14 +122,9 @@ Sifter::Sifter(std::string_view sparsifier, std::string_view feedback, SifterCon
   p.feedback_spec = feedback;
   p.name = Spec(sparsifier).name();
   p.sparsifier = make_sparsifier(sparsifier, context);
-  p.memory.resize(context.layout.dim());
+  p.memory = ErrorMemory(context.layout.dim(), context.pool);
   p.stats.step = context.first_step;
-  if (p.feedback.kind == Feedback::Kind::momentum) {
-    p.velocity.resize(context.layout.dim());
-    const auto units = make_units(context.layout, {});
-    if (!units.empty()) p.whole = units.front();
-    p.pass = SiftPass(context.pool);
-  }
+  if (p.has_velocity()) p.velocity = ErrorMemory(context.layout.dim(), context.pool);
   p.context = std::move(context);
 }
 
@@ -116,147 +132,190 @@ Sifter::~Sifter() = default;
 Sifter::Sifter(Sifter&&) noexcept = default;
 Sifter& Sifter::operator=(Sifter&&) noexcept = default;
 
-// DGC's local clipping: the norm of this worker's gradient is cut to clip/sqrt(ranks), so that the sum over the workers
-// keeps to about clip.
-float Sifter::Parts::clip_factor(const Gradient& gradient) {
-  if (feedback.clip == 0) return 1.0F;
-  double norm2 = 0;
-  for (const Block& block : whole.blocks) {
-    std::array<double, kernels::kLanes> lanes{};
-    kernels::sum_squares(gradient, block.begin, block.size, lanes.data());
-    norm2 += kernels::sum_lanes(lanes.data());
+void Sifter::Parts::check_gradient(const Gradient& gradient) const {
+  if (gradient.device.kind != Device::host) {
+    throw UsageError(fmt::format("[{}] this build cannot read a gradient on a device: copy it to the host", name));
   }
+  if (gradient.size != memory.size() || (gradient.data == nullptr && gradient.size != 0)) {
+    throw UsageError(fmt::format("[{}] a gradient of {} entries does not fit a layout of {}", name,
+                                 gradient.data == nullptr ? 0 : gradient.size, memory.size()));
+  }
+}
+
+// The gradient with the factors that the feedback gives it.
+kernels::ScaledGradient Sifter::Parts::scaled(const Gradient& gradient, float lr, float unscale) const {
+  if (feedback.scale_by_lr && !std::isfinite(lr)) {
+    throw UsageError(fmt::format("[ef] lr={} is not a finite number", lr));
+  }
+  if (!std::isfinite(unscale)) throw UsageError(fmt::format("[{}] unscale={} is not a finite number", name, unscale));
+  kernels::ScaledGradient scaled = gradient;
+  scaled.decay = feedback.decay;
+  scaled.scale = feedback.scale_by_lr ? unscale * lr : unscale;
+  return scaled;
+}
+
+// The same for a velocity, with DGC's local clipping: the norm of this worker's gradient is cut to clip/sqrt(ranks), so
+// that the sum over the workers keeps to about clip.
+kernels::ScaledGradient Sifter::Parts::clipped(const Gradient& gradient, float unscale) {
+  kernels::ScaledGradient result = scaled(gradient, 1.0F, unscale);
+  result.decay = feedback.momentum;
+  if (feedback.clip == 0) return result;
+  const double norm = std::sqrt(velocity.norm2(gradient)) * std::abs(static_cast<double>(unscale));
   const double limit = feedback.clip / std::sqrt(static_cast<double>(context.ranks));
-  const double factor = limit / std::sqrt(norm2);
-  return factor < 1 ? static_cast<float>(factor) : 1.0F;  // 1 also if the norm is NaN: sift then refuses the gradient
+  const double factor = limit / norm;
+  if (factor < 1) result.scale *= static_cast<float>(factor);  // not if the norm is NaN: sift then refuses the gradient
+  return result;
 }
 
-// velocity <- m*velocity + gradient. Returns the velocity: it is sifted in place of the gradient.
-Gradient Sifter::Parts::accumulate_velocity(Gradient gradient) {
-  gradient.decay = feedback.momentum;
-  const auto bad = pass.take_all(whole, gradient, velocity.data(), kernels::kInfinityKey, nothing);
-  if (bad) throw_bad_gradient(name, context, stats.step, gradient, velocity, *bad);
-  return velocity;
-}
-
-// A step of DGC: the velocity is sifted, and cleared where an entry is sent.
-SiftNorms Sifter::Parts::sift_velocity(Gradient gradient, SparseVector& sent) {
-  gradient.scale = clip_factor(gradient);
-  const Gradient total = accumulate_velocity(gradient);
+// A step of DGC: velocity <- m*velocity + gradient; the velocity is sifted, and cleared where an entry is sent.
+SiftNorms Sifter::Parts::sift_velocity(const Gradient& gradient, SparseVector& sent, float unscale) {
+  const kernels::ScaledGradient addend = clipped(gradient, unscale);
+  if (const auto bad = velocity.accumulate(velocity.whole(), &addend)) {
+    throw_bad_gradient(name, context, stats.step, addend, velocity.at(*bad), *bad);
+  }
+  const kernels::ScaledGradient total = Gradient(velocity.numbers());
   SiftNorms sifted;
   bool taken = false;
   try {
-    sifted = sparsifier->sift(total, memory, sent);
+    sifted = sparsifier->sift(&total, memory, sent);
     taken = true;
-    cleared.reserve(sent.size());
+    velocity.clear_at(sent, cleared);
   } catch (...) {
-    if (taken) sparsifier->undo(total, memory, sent);
-    gradient.decay = feedback.momentum;
-    pass.subtract(whole, gradient, velocity.data());
+    if (taken) sparsifier->undo(&total, memory, sent);
+    velocity.restore(velocity.whole(), &addend);
     throw;
   }
-  cleared.clear();
-  for (std::size_t i = 0; i < sent.size(); ++i) cleared.push_back(std::exchange(velocity[sent.index(i)], 0.0F));
   return sifted;
 }
 
 // What is not sent is dropped. So numbers that were in the memory before are copied first: undo() could not find them
 // otherwise.
-SiftNorms Sifter::Parts::sift_without_feedback(Gradient gradient, SparseVector& sent) {
+SiftNorms Sifter::Parts::sift_without_feedback(const kernels::ScaledGradient& gradient, SparseVector& sent) {
   memory_before.clear();
   const auto is_number = [](float number) { return number != 0; };
-  if (may_hold_numbers && std::any_of(memory.begin(), memory.end(), is_number)) {
-    memory_before.assign(memory.begin(), memory.end());
+  const std::span<const float> numbers = memory.numbers();
+  if (may_hold_numbers && std::any_of(numbers.begin(), numbers.end(), is_number)) {
+    memory_before.assign(numbers.begin(), numbers.end());
   }
-  const SiftNorms sifted = sparsifier->sift(gradient, memory, sent);
-  clear_memory();
+  const SiftNorms sifted = sparsifier->sift(&gradient, memory, sent);
+  memory.clear();
   return sifted;
 }
 
-void Sifter::Parts::clear_memory() { std::fill(memory.begin(), memory.end(), 0.0F); }
+SiftNorms Sifter::Parts::sift(const Gradient& gradient, SparseVector& sent, float lr, float unscale) {
+  check_gradient(gradient);
+  if (has_velocity()) return sift_velocity(gradient, sent, unscale);
+  const kernels::ScaledGradient in_units_of_memory = scaled(gradient, lr, unscale);
+  if (feedback.kind == Feedback::Kind::none) return sift_without_feedback(in_units_of_memory, sent);
+  return sparsifier->sift(&in_units_of_memory, memory, sent);
+}
 
-void Sifter::sift(Gradient gradient, SparseVector& sent, float lr) {
+// Calls sift() and counts the step; after an exception `sent` is empty.
+template <class Sift>
+void Sifter::Parts::take_step(SparseVector& sent, Sift sift) {
   const StandardFloatMode mode;
-  Parts& p = *parts_;
-  p.can_undo = false;
+  can_undo = can_flush = false;
   try {
-    if (gradient.size != p.memory.size() || (gradient.data == nullptr && gradient.size != 0)) {
-      throw UsageError(fmt::format("[{}] a gradient of {} entries does not fit a layout of {}", p.name,
-                                   gradient.data == nullptr ? 0 : gradient.size, p.memory.size()));
-    }
-    p.stats_before = p.stats;
-    const SiftNorms sifted = p.sift(gradient, sent, lr);
-    p.stats.step += 1;
-    p.stats.entries = sent.size();
-    p.stats.sent_norm2 = sifted.sent_norm2;
-    p.stats.memory_norm2 = sifted.accumulated_norm2 - sifted.sent_norm2;
-    p.stats.total_error += p.stats.memory_norm2;
+    const SiftNorms sifted = sift();
+    stats_before = stats;
+    stats.step += 1;
+    stats.entries = sent.size();
+    stats.sent_norm2 = sifted.sent_norm2;
+    stats.memory_norm2 = sifted.accumulated_norm2 - sifted.sent_norm2;
+    stats.total_error += stats.memory_norm2;
   } catch (...) {
-    sent.clear(p.memory.size());
+    sent.clear(memory.size());
     throw;
   }
-  p.can_undo = true;
+  can_undo = can_flush = true;
 }
 
-SiftNorms Sifter::Parts::sift(Gradient gradient, SparseVector& sent, float lr) {
-  if (feedback.kind == Feedback::Kind::momentum) return sift_velocity(gradient, sent);
-  const Gradient in_units_of_memory = scaled(gradient, lr);
-  if (feedback.kind == Feedback::Kind::none) return sift_without_feedback(in_units_of_memory, sent);
-  return sparsifier->sift(in_units_of_memory, memory, sent);
+void Sifter::sift(const Gradient& gradient, SparseVector& sent, float lr, float unscale) {
+  Parts& p = *parts_;
+  p.take_step(sent, [&] { return p.sift(gradient, sent, lr, unscale); });
 }
 
-// The gradient with the factors that the feedback gives it.
-Gradient Sifter::Parts::scaled(Gradient gradient, float lr) const {
-  if (feedback.scale_by_lr && !std::isfinite(lr))
-    throw UsageError(fmt::format("[ef] lr={} is not a finite number", lr));
-  gradient.decay = feedback.decay;
-  gradient.scale = feedback.scale_by_lr ? lr : 1.0F;
-  return gradient;
+void Sifter::sift(const SparseVector& sum, SparseVector& sent) {
+  Parts& p = *parts_;
+  p.take_step(sent, [&] {
+    p.check(sum, "sift");
+    if (p.feedback.kind != Feedback::Kind::ef || p.feedback.decay != 1) {
+      throw UsageError(fmt::format("[{}] a sparse sum can be sifted with feedback ef and decay 1 only", p.name));
+    }
+    if (const auto bad = p.memory.add_sum(sum)) {
+      throw BadGradient(fmt::format("[{}] rank {}, step {}: at index {} the sum is too large for a float; the step was "
+                                    "taken back",
+                                    p.name, p.context.rank, p.stats.step, *bad),
+                        p.context.rank, p.stats.step, *bad);
+    }
+    try {
+      return p.sparsifier->sift(nullptr, p.memory, sent);
+    } catch (...) {
+      p.memory.take_back_sum(sum);
+      throw;
+    }
+  });
 }
 
-void Sifter::undo(Gradient gradient, const SparseVector& sent, float lr) {
+void Sifter::Parts::begin_undo(const SparseVector& sent) {
+  if (!can_undo || sent.size() != stats.entries) {
+    throw UsageError(fmt::format("[{}] undo: there is no step to take back that sent {} entries", name, sent.size()));
+  }
+  check(sent, "undo");
+  can_undo = can_flush = false;
+  stats = stats_before;
+}
+
+void Sifter::undo(const Gradient& gradient, const SparseVector& sent, float lr, float unscale) {
   const StandardFloatMode mode;
   Parts& p = *parts_;
-  if (!p.can_undo || sent.size() != p.stats.entries) {
-    throw UsageError(fmt::format("[{}] undo: the last call was not a sift that sent {} entries", p.name, sent.size()));
+  p.check_gradient(gradient);
+  p.begin_undo(sent);
+  if (p.has_velocity()) {
+    for (std::size_t i = 0; i < sent.size(); ++i) p.velocity.write(sent.index(i), {&p.cleared[i], 1});
+    const kernels::ScaledGradient total = Gradient(p.velocity.numbers());
+    p.sparsifier->undo(&total, p.memory, sent);
+    const kernels::ScaledGradient addend = p.clipped(gradient, unscale);
+    p.velocity.restore(p.velocity.whole(), &addend);
+    return;
   }
-  p.check(sent, "undo");
-  p.can_undo = false;
-  if (p.feedback.kind == Feedback::Kind::momentum) {
-    for (std::size_t i = 0; i < sent.size(); ++i) p.velocity[sent.index(i)] = p.cleared[i];
-    p.sparsifier->undo(p.velocity, p.memory, sent);
-    gradient.scale = p.clip_factor(gradient);
-    gradient.decay = p.feedback.momentum;
-    p.pass.subtract(p.whole, gradient, p.velocity.data());
-  } else {
-    p.sparsifier->undo(p.scaled(gradient, lr), p.memory, sent);
-    if (p.feedback.kind == Feedback::Kind::none) {
-      p.clear_memory();
-      std::copy(p.memory_before.begin(), p.memory_before.end(), p.memory.begin());
-    }
-  }
-  p.stats = p.stats_before;
+  const kernels::ScaledGradient in_units_of_memory = p.scaled(gradient, lr, unscale);
+  p.sparsifier->undo(&in_units_of_memory, p.memory, sent);
+  if (p.feedback.kind != Feedback::Kind::none) return;
+  p.memory.clear();
+  p.memory.write(0, p.memory_before);
 }
+
+void Sifter::undo(const SparseVector& sum, const SparseVector& sent) {
+  const StandardFloatMode mode;
+  Parts& p = *parts_;
+  p.check(sum, "undo");
+  p.begin_undo(sent);
+  p.sparsifier->undo(nullptr, p.memory, sent);
+  p.memory.take_back_sum(sum);
+}
+
+bool Sifter::can_undo() const noexcept { return parts_->can_undo; }
 
 void Sifter::flush(SparseVector& sent) {
   const StandardFloatMode mode;
   Parts& p = *parts_;
-  if (!p.can_undo || sent.size() != p.stats.entries) {
+  if (!p.can_flush || sent.size() != p.stats.entries) {
     throw UsageError(fmt::format("[{}] flush: the last call was not a sift that sent {} entries", p.name, sent.size()));
   }
   p.check(sent, "flush");
   if (sent.is_full()) return;
-  std::vector<float> all(p.memory.begin(), p.memory.end());
+  std::vector<float> all = memory();
   for (std::size_t i = 0; i < sent.size(); ++i) all[sent.indices[i]] = sent.values[i];
-  if (p.feedback.kind == Feedback::Kind::momentum) {  // a velocity is cleared where its entry is sent: everywhere
-    std::vector<float> cleared(p.velocity.begin(), p.velocity.end());
+  if (p.has_velocity()) {  // a velocity is cleared where its entry is sent: everywhere
+    std::vector<float> cleared = velocity();
     for (std::size_t i = 0; i < sent.size(); ++i) cleared[sent.indices[i]] = p.cleared[i];
     p.cleared = std::move(cleared);
-    std::fill(p.velocity.begin(), p.velocity.end(), 0.0F);
+    p.velocity.clear();
   }
   sent.clear(p.memory.size());
   sent.values = std::move(all);
-  p.clear_memory();
+  p.memory.clear();
   p.stats.entries = sent.size();
   if (p.feedback.kind == Feedback::Kind::none) return;  // the rest was dropped already
   p.stats.total_error -= p.stats.memory_norm2;
@@ -274,7 +333,7 @@ void Sifter::keep_rounding_loss(const SparseVector& sent, std::span<const float>
   const StandardFloatMode mode;
   Parts& p = *parts_;
   p.check(sent, "keep_rounding_loss");
-  p.can_undo = false;
+  p.can_flush = false;
   if (sent.size() != received.size()) {
     throw UsageError(fmt::format("[{}] keep_rounding_loss: {} values were received, but {} were sent", p.name,
                                  received.size(), sent.size()));
@@ -289,25 +348,19 @@ void Sifter::keep_rounding_loss(const SparseVector& sent, std::span<const float>
     throw UsageError(
         fmt::format("[{}] entry {} was sent as {} and received as {}", p.name, sent.index(i), values[i], received[i]));
   }
-  float* const memory = p.memory.data();
-  if (sent.is_full()) {
-    for (std::size_t i = 0; i < sent.size(); ++i) memory[i] += values[i] - received[i];
-  } else {
-    for (std::size_t i = 0; i < sent.size(); ++i) memory[sent.indices[i]] += values[i] - received[i];
-  }
+  p.memory.add_differences(sent, received);
 }
 
 void Sifter::observe(const SparseVector& sent, std::span<const float> update_at_sent) {
   const StandardFloatMode mode;
   parts_->check(sent, "observe");
-  parts_->can_undo = false;
+  parts_->can_flush = false;
   parts_->sparsifier->observe(sent, update_at_sent);
 }
 
+SparsifierTraits Sifter::traits() const { return parts_->sparsifier->traits(); }
 std::uint64_t Sifter::step() const noexcept { return parts_->sparsifier->step(); }
-bool Sifter::is_all_in_memory() const noexcept {
-  return !parts_->sparsifier->remembers() && parts_->feedback.kind != Feedback::Kind::momentum;
-}
+bool Sifter::is_all_in_memory() const { return !traits().remembers && !parts_->has_velocity(); }
 double Sifter::expected_entries() const {
   return std::min(parts_->sparsifier->expected_entries(), static_cast<double>(layout().dim()));
 }
@@ -315,18 +368,51 @@ bool Sifter::is_voting() const noexcept { return parts_->sparsifier->is_voting()
 std::optional<float> Sifter::vote() const noexcept { return parts_->sparsifier->vote(); }
 void Sifter::set_vote(float agreed) { parts_->sparsifier->set_vote(agreed); }
 const Layout& Sifter::layout() const noexcept { return parts_->context.layout; }
+const Feedback& Sifter::feedback() const noexcept { return parts_->feedback; }
 const SiftStats& Sifter::stats() const noexcept { return parts_->stats; }
-std::span<float> Sifter::memory() noexcept {
-  parts_->may_hold_numbers = true;
-  return parts_->memory;
-}
-std::span<const float> Sifter::memory() const noexcept { return parts_->memory; }
-std::span<float> Sifter::velocity() noexcept { return parts_->velocity; }
 
-std::span<float> Sifter::memory(std::string_view name) {
-  const TensorRange* const tensor = layout().find(name);
-  if (tensor == nullptr) throw UsageError(fmt::format("[{}] the layout has no tensor '{}'", parts_->name, name));
-  return memory().subspan(tensor->begin, tensor->size);
+std::vector<float> Sifter::memory() const {
+  const std::span<const float> numbers = parts_->memory.numbers();
+  return {numbers.begin(), numbers.end()};
+}
+
+std::vector<float> Sifter::velocity() const {
+  const std::span<const float> numbers = parts_->velocity.numbers();
+  return {numbers.begin(), numbers.end()};
+}
+
+void Sifter::read_memory(std::string_view tensor, NumberSpan numbers) const {
+  const TensorRange& range = find_tensor(*parts_, tensor);
+  check_host_size(parts_->name, numbers.device, numbers.size, range.size, "read_memory");
+  std::vector<float> copy(range.size);
+  parts_->memory.read(range.begin, copy);
+  for (std::size_t i = 0; i < copy.size(); ++i) write_number(numbers, i, copy[i]);
+}
+
+void Sifter::write_memory(std::string_view tensor, const Gradient& numbers) {
+  const TensorRange& range = find_tensor(*parts_, tensor);
+  parts_->write(parts_->memory, range.begin, range.size, numbers, "write_memory");
+}
+void Sifter::write_memory(const Gradient& numbers) {
+  parts_->write(parts_->memory, 0, parts_->memory.size(), numbers, "write_memory");
+}
+void Sifter::write_velocity(const Gradient& numbers) {
+  parts_->write(parts_->velocity, 0, parts_->velocity.size(), numbers, "write_velocity");
+}
+
+void Sifter::Parts::write(ErrorMemory& to, std::size_t begin, std::size_t size, const Gradient& numbers,
+                          const char* what) {
+  check_host_size(name, numbers.device, numbers.size, size, what);
+  std::vector<float> copy(size);
+  for (std::size_t i = 0; i < size; ++i) {
+    copy[i] = kernels::number_at(numbers, i);
+    if (!std::isfinite(copy[i])) {
+      throw UsageError(fmt::format("[{}] {}: number {} is {}, which is not finite", name, what, i, copy[i]));
+    }
+  }
+  to.write(begin, copy);
+  may_hold_numbers = true;
+  can_undo = can_flush = false;
 }
 
 void Sifter::Parts::serialize_body(State& state, LongVector& all_memory, LongVector& all_velocity) {
@@ -337,7 +423,26 @@ void Sifter::Parts::serialize_body(State& state, LongVector& all_memory, LongVec
   state.value("ledger_sent_norm2", stats.sent_norm2);
   state.value("ledger_memory_norm2", stats.memory_norm2);
   state.value("ledger_total_error", stats.total_error);
-  sparsifier->serialize(state);
+  serialize_sparsifier(state);
+}
+
+// The sparsifier has a state of its own, so that it can take any names. In version 1 its fields were among the others.
+void Sifter::Parts::serialize_sparsifier(State& state) {
+  std::vector<std::byte> bytes;
+  if (state.saving()) {
+    State own;
+    sparsifier->serialize(own);
+    bytes = std::move(own).bytes();
+  } else if (!state.has("sparsifier_state")) {
+    sparsifier->serialize(state);
+    return;
+  }
+  state.array("sparsifier_state", bytes);
+  if (state.saving()) return;
+  State own(bytes);
+  own.remap_index = state.remap_index;
+  sparsifier->serialize(own);
+  own.finish();
 }
 
 // The specs and the layout, which say whether a state fits this sifter. Returns the layout of the state.
@@ -357,7 +462,9 @@ std::vector<std::byte> Sifter::save() const {
   Parts& p = *parts_;  // serialize() both reads and writes; here it only reads
   State state;
   p.serialize_head(state);
-  p.serialize_body(state, p.memory, p.velocity);
+  LongVector memory(p.memory.numbers().begin(), p.memory.numbers().end());
+  LongVector velocity(p.velocity.numbers().begin(), p.velocity.numbers().end());
+  p.serialize_body(state, memory, velocity);
   return std::move(state).bytes();
 }
 
@@ -368,8 +475,7 @@ void Sifter::Parts::read_body(State& state, const Layout& saved, std::span<const
   try {
     serialize_body(state, all_memory, all_velocity);
     state.finish();
-    if (all_memory.size() != saved.dim() ||
-        all_velocity.size() != (feedback.kind == Feedback::Kind::momentum ? saved.dim() : 0)) {
+    if (all_memory.size() != saved.dim() || all_velocity.size() != (has_velocity() ? saved.dim() : 0)) {
       throw UsageError("[state] the memory has another size than its tensors");
     }
     const auto is_finite = [](float number) { return std::isfinite(number); };
@@ -383,7 +489,7 @@ void Sifter::Parts::read_body(State& state, const Layout& saved, std::span<const
     serialize_body(back, all_memory, all_velocity);
     throw;
   }
-  can_undo = false;
+  can_undo = can_flush = false;
 }
 
 void Sifter::inherit(std::span<const std::byte> bytes) {
@@ -418,8 +524,8 @@ void Sifter::load(std::span<const std::byte> bytes) {
   LongVector velocity;
   p.read_body(state, saved, save(), memory, velocity);
   p.may_hold_numbers = true;
-  p.memory = moved ? rearrange(memory, saved_names, layout) : std::move(memory);
-  p.velocity = moved && !velocity.empty() ? rearrange(velocity, saved_names, layout) : std::move(velocity);
+  p.memory.write(0, moved ? rearrange(memory, saved_names, layout) : memory);
+  if (p.has_velocity()) p.velocity.write(0, moved ? rearrange(velocity, saved_names, layout) : velocity);
 }
 
 }  // namespace sparsewire

@@ -24,7 +24,7 @@ class Threshold final : public UnitSparsifier {
  public:
   Threshold(Spec& spec, const SifterContext& context)
       : UnitSparsifier(spec, context, Scope::model),  // a constant threshold chooses the same entries by layer
-        top_(units(), context.pool) {
+        top_(units()) {
     constexpr double kLargest = 3.4028234663852886e38;
     const auto lambda = spec.number("lambda", {.min = 0, .max = kLargest});
     const auto ratio = spec.number("ratio", kRatioRange);
@@ -47,8 +47,8 @@ class Threshold final : public UnitSparsifier {
     }
   }
 
-  // Also with a rule: with scale=lr the first learning rate sets lambda.
-  bool remembers() const noexcept override { return by_rule_ || calibrate_ > 0; }
+  // Remembers also with a rule: with scale=lr the first learning rate sets lambda.
+  SparsifierTraits traits() const override { return {.entries_vary = true, .remembers = by_rule_ || calibrate_ > 0}; }
   bool is_voting() const noexcept override { return voting_; }
   // A k-th magnitude of 0 says that there were fewer than k entries to measure: any threshold suits this rank.
   std::optional<float> vote() const noexcept override {
@@ -62,18 +62,20 @@ class Threshold final : public UnitSparsifier {
   // The number of steps at the end of the calibration whose k-th magnitudes count.
   std::uint64_t tail() const noexcept { return std::max<std::uint64_t>(1, calibrate_ / 10); }
 
-  void begin(const Gradient& gradient, SparseVector& /*out*/) override {
+  void begin(float scale, SparseVector& /*out*/) override {
+    lambda_before_ = lambda_;
+    voting_before_ = voting_;
     voting_ = false;
     if (rule_) {  // 1/(2 sqrt k) is for gradients; where the memory holds lr*gradient, it is multiplied by the first lr
-      lambda_ = std::abs(gradient.scale) * (0.5F / std::sqrt(static_cast<float>(k_)));
+      lambda_ = std::abs(scale) * (0.5F / std::sqrt(static_cast<float>(k_)));
     }
   }
 
-  std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const Gradient& gradient, float* memory,
-                                       Candidates& chosen) override {
+  std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const kernels::ScaledGradient* gradient,
+                                       ErrorMemory& memory, Candidates& chosen) override {
     if (calibrating()) return top_.take(u, unit, gradient, memory, k_, magnitude_score(), chosen);
     const std::uint32_t threshold = std::clamp(kernels::key_of(lambda_), kernels::kLowestKey, kernels::kInfinityKey);
-    return top_.pass().take_all(unit, gradient, memory, threshold, chosen);
+    return memory.take_all(unit, gradient, threshold, chosen);
   }
 
   void end() override {
@@ -92,8 +94,9 @@ class Threshold final : public UnitSparsifier {
   }
 
   void rewind() override {
+    lambda_ = lambda_before_;
     rule_ = rule_before_;
-    voting_ = false;
+    voting_ = voting_before_;
     if (measured_steps_ == measured_before_) return;
     measured_steps_ = measured_before_;
     if (measured_steps_ + tail() >= calibrate_) measured_.pop_back();
@@ -113,17 +116,18 @@ class Threshold final : public UnitSparsifier {
     }
   }
 
-  SiftPass& pass() noexcept override { return top_.pass(); }
   // With lambda= nothing is known before the first step, so k_ is 0.
   double expected_in(const Unit& /*unit*/) const override { return static_cast<double>(k_); }
 
   TopSelector top_;
   float lambda_ = 0;
+  float lambda_before_ = 0;  // this and the other *_before_: for rewind()
   std::size_t k_ = 0;
   bool by_rule_ = false;
   bool rule_ = false;  // lambda is still to be set by the rule
   bool rule_before_ = false;
-  bool voting_ = false;          // lambda was measured in the last step
+  bool voting_ = false;  // lambda was measured in the last step
+  bool voting_before_ = false;
   std::uint64_t calibrate_ = 0;  // steps of Top-k before lambda is known
   std::uint64_t measured_steps_ = 0;
   std::uint64_t measured_before_ = 0;
@@ -132,7 +136,7 @@ class Threshold final : public UnitSparsifier {
 
 }  // namespace
 
-std::unique_ptr<Sparsifier> make_threshold(Spec& spec, const SifterContext& context) {
+std::unique_ptr<FusedSparsifier> make_threshold(Spec& spec, const SifterContext& context) {
   return std::make_unique<Threshold>(spec, context);
 }
 

@@ -15,13 +15,13 @@ double wanted(std::size_t k) {
 
 }  // namespace
 
-std::optional<std::size_t> TopSelector::take(std::size_t u, const Unit& unit, const Gradient& gradient, float* memory,
-                                             std::size_t k, const Score& score, Candidates& best) {
+std::optional<std::size_t> TopSelector::take(std::size_t u, const Unit& unit, const kernels::ScaledGradient* gradient,
+                                             ErrorMemory& memory, std::size_t k, const Score& score, Candidates& best) {
   Guess& guess = guesses_[u];
   const bool guessed = guess.threshold > 0;
-  std::uint32_t threshold = guessed ? kernels::key_of(guess.threshold) : pass_.sample(unit, &gradient, memory, k);
+  std::uint32_t threshold = guessed ? kernels::key_of(guess.threshold) : memory.sample(unit, gradient, k);
   const std::uint32_t tried = threshold;
-  if (const auto bad = pass_.take_best(unit, gradient, memory, k, score, threshold, best)) return bad;
+  if (const auto bad = memory.take_best(unit, gradient, k, score, threshold, best)) return bad;
   best.rank(score);
   // An entry that is still in the memory has a score below `threshold`, or is worse than k entries in `best`. So `best`
   // contains the k best entries of the unit as soon as k of its scores are at or above `threshold`.
@@ -35,19 +35,19 @@ std::optional<std::size_t> TopSelector::take(std::size_t u, const Unit& unit, co
   const bool clean = guessed && threshold == tried;  // `found` shows how good the guess was
   const std::size_t found = best.size();
   for (bool sampled = false; threshold > kernels::kLowestKey && !enough(); sampled = true) {
-    const std::uint32_t lower = sampled ? kernels::kLowestKey : pass_.sample(unit, nullptr, memory, k);
+    const std::uint32_t lower = sampled ? kernels::kLowestKey : memory.sample(unit, nullptr, k);
     threshold = std::min(threshold - 1, lower);
-    best.keep_best(k, memory);
+    memory.keep_best(best, k);
     try {
-      pass_.take_more(unit, memory, k, score, threshold, best);
+      memory.take_more(unit, k, score, threshold, best);
     } catch (...) {  // out of memory
-      best.put_back(memory);
-      pass_.subtract(unit, gradient, memory);
+      memory.put_back(best);
+      memory.restore(unit, gradient);
       throw;
     }
     best.rank(score);
   }
-  kth_ = best.keep_best(k, memory);
+  kth_ = memory.keep_best(best, k);
   if (clean) adjust_margin(guess, k, found, sufficed);
   guess.threshold = std::max(kernels::magnitude_of(kth_) * (1 - guess.margin), kernels::magnitude_of(1));
   return std::nullopt;

@@ -10,23 +10,19 @@
 #include <optional>
 #include <vector>
 
-#include "sparsify/sift_pass.h"
+#include "sparsify/error_memory.h"
 
 namespace sparsewire {
 
-class State;
-
 class TopSelector {
  public:
-  TopSelector(const std::vector<Unit>& units, Pool* pool) : guesses_(units.size()), pass_(pool) {}
-
-  SiftPass& pass() noexcept { return pass_; }
+  explicit TopSelector(const std::vector<Unit>& units) : guesses_(units.size()) {}
 
   // Adds the gradient to unit number `u` and moves its k best non-zero entries by `score` into `best`, indices
-  // ascending. Returns the lowest index at which a sum is not finite; then the unit is as it was, up to rounding.
+  // ascending. Returns the lowest index at which a sum is not finite; then the unit is as after make_round_trip().
   // REQUIRES: scores do not exceed magnitudes (Score::rank).
-  std::optional<std::size_t> take(std::size_t u, const Unit& unit, const Gradient& gradient, float* memory,
-                                  std::size_t k, const Score& score, Candidates& best);
+  std::optional<std::size_t> take(std::size_t u, const Unit& unit, const kernels::ScaledGradient* gradient,
+                                  ErrorMemory& memory, std::size_t k, const Score& score, Candidates& best);
 
   // The k-th best key of the last take(), or 0 if the unit had fewer non-zero entries.
   std::uint32_t kth() const noexcept { return kth_; }
@@ -40,7 +36,6 @@ class TopSelector {
   void adjust_margin(Guess& guess, std::size_t k, std::size_t found, bool sufficed) const noexcept;
 
   std::vector<Guess> guesses_;  // for each unit
-  SiftPass pass_;
   std::uint32_t kth_ = 0;
 };
 

@@ -14,14 +14,13 @@ class TopK final : public UnitSparsifier {
   TopK(Spec& spec, const SifterContext& context, std::uint64_t chunk)
       : UnitSparsifier(spec, context, context.scope, chunk),
         budget_(spec, model_size(), chunk != 0, chunk != 0 ? std::min<std::size_t>(chunk, model_size()) : model_size()),
-        top_(units(), context.pool) {}
+        top_(units()) {}
 
  private:
-  std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const Gradient& gradient, float* memory,
-                                       Candidates& chosen) override {
+  std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const kernels::ScaledGradient* gradient,
+                                       ErrorMemory& memory, Candidates& chosen) override {
     return top_.take(u, unit, gradient, memory, budget_.k(step(), unit.size), magnitude_score(), chosen);
   }
-  SiftPass& pass() noexcept override { return top_.pass(); }
   double expected_in(const Unit& unit) const override { return budget_.expected(unit.size); }
 
   Budget budget_;
@@ -30,7 +29,7 @@ class TopK final : public UnitSparsifier {
 
 }  // namespace
 
-std::unique_ptr<Sparsifier> make_topk(Spec& spec, const SifterContext& context) {
+std::unique_ptr<FusedSparsifier> make_topk(Spec& spec, const SifterContext& context) {
   const std::uint64_t chunk = spec.integer("chunk", 1, (std::uint64_t{1} << 32) - 1).value_or(0);
   return std::make_unique<TopK>(spec, context, chunk);
 }

@@ -3,30 +3,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 
 #include "sparsewire/errors.h"
 #include "sparsify/bad_gradient.h"
 
 namespace sparsewire {
 namespace {
-
-// ||chosen||^2 with the same lanes and blocks as the norms of the pass, so that the bits are the same if every non-zero
-// entry was chosen.
-double norm2(const Unit& unit, const Candidates& chosen) {
-  double sum = 0;
-  std::size_t c = 0;
-  for (const Block& block : unit.blocks) {
-    if (c == chosen.size()) break;
-    std::array<double, kernels::kLanes> lanes{};
-    for (; c < chosen.size() && chosen.indices()[c] < block.begin + block.size; ++c) {
-      const double wide = chosen.values()[c];
-      lanes[(chosen.indices()[c] - block.begin) % kernels::kLanes] += wide * wide;
-    }
-    sum += kernels::sum_lanes(lanes.data());
-  }
-  return sum;
-}
 
 void make_room(SparseVector& out, std::size_t more) {
   const std::size_t size = out.size() + more;
@@ -65,41 +47,33 @@ UnitSparsifier::UnitSparsifier(Spec& spec, const SifterContext& context, Scope s
   for (const Unit& unit : units_) sparse_size_ += unit.dense ? 0 : unit.size;
 }
 
-void UnitSparsifier::check_size(const Gradient& gradient, std::span<const float> memory) const {
-  const std::uint64_t dim = context_.layout.dim();
-  if (gradient.size != dim || memory.size() != dim) {
-    throw UsageError(fmt::format("[{}] a gradient of {} and a memory of {} entries do not fit a layout of {}", name_,
-                                 gradient.size, memory.size(), dim));
-  }
-}
-
-SiftNorms UnitSparsifier::sift(Gradient gradient, std::span<float> memory, SparseVector& out) {
-  check_size(gradient, memory);
+SiftNorms UnitSparsifier::sift(const kernels::ScaledGradient* gradient, ErrorMemory& memory, SparseVector& out) {
   out.clear(context_.layout.dim());
-  begin(gradient, out);
+  begin(gradient == nullptr ? 1.0F : gradient->scale, out);
   SiftNorms sifted;
   for (std::size_t u = 0; u < units_.size(); ++u) {
     const Unit& unit = units_[u];
     std::optional<std::size_t> bad;
     chosen_.clear();
     try {
-      bad = unit.dense ? pass().take_all(unit, gradient, memory.data(), kernels::kLowestKey, chosen_)
-                       : sift_unit(u, unit, gradient, memory.data(), chosen_);
-    } catch (...) {  // out of memory; this unit is already restored
+      bad = unit.dense ? memory.take_all(unit, gradient, kernels::kLowestKey, chosen_)
+                       : sift_unit(u, unit, gradient, memory, chosen_);
+    } catch (...) {  // out of memory; this unit is already taken back
       take_back(u, gradient, memory, out);
       throw;
     }
     if (bad) {
       take_back(u, gradient, memory, out);
-      throw_lowest_bad(*bad, gradient, memory);
+      throw_lowest_bad(*bad, *gradient, memory);
     }
-    sifted.accumulated_norm2 += pass().accumulated_norm2();
-    sifted.sent_norm2 += norm2(unit, chosen_);
+    sifted.accumulated_norm2 += memory.accumulated_norm2();
+    sifted.sent_norm2 += memory.norm2(unit, chosen_);
     try {
       make_room(out, chosen_.size());
     } catch (...) {
-      chosen_.put_back(memory.data());
-      take_back(u + 1, gradient, memory, out);
+      memory.put_back(chosen_);
+      memory.restore(unit, gradient);
+      take_back(u, gradient, memory, out);
       throw;
     }
     const std::size_t head = out.size();
@@ -111,32 +85,34 @@ SiftNorms UnitSparsifier::sift(Gradient gradient, std::span<float> memory, Spars
   return sifted;
 }
 
-// Takes back the first `units` units, whose chosen entries are in `out`.
-void UnitSparsifier::take_back(std::size_t units, const Gradient& gradient, std::span<float> memory,
+// Takes back the first `done` units, whose chosen entries are in `out`. The unit after them was taken back already; the
+// others make the round trip, so that the memory does not depend on where the step failed.
+void UnitSparsifier::take_back(std::size_t done, const kernels::ScaledGradient* gradient, ErrorMemory& memory,
                                SparseVector& out) {
-  for (std::size_t i = 0; i < out.size(); ++i) memory[out.indices[i]] = out.values[i];
-  for (std::size_t u = 0; u < units; ++u) pass().subtract(units_[u], gradient, memory.data());
+  memory.put_back(out);
+  for (std::size_t u = 0; u < done; ++u) memory.restore(units_[u], gradient);
+  for (std::size_t u = done + 1; u < units_.size(); ++u) memory.make_round_trip(units_[u], gradient);
   out.clear(out.dim);
 }
 
-void UnitSparsifier::throw_lowest_bad(std::size_t bad, const Gradient& gradient, std::span<const float> memory) const {
+void UnitSparsifier::throw_lowest_bad(std::size_t bad, const kernels::ScaledGradient& gradient,
+                                      const ErrorMemory& memory) const {
   // Units are in the order of their entries, except for the dense unit of small tensors, which comes last: look there
-  // for a lower index with a bad sum.
+  // for a lower index with a bad sum. Such an entry has the number from before the step.
   const Unit& last = units_.back();
-  for (std::size_t b = 0; last.dense && b < last.blocks.size(); ++b) {
-    for (std::size_t i = last.blocks[b].begin; i < last.blocks[b].begin + last.blocks[b].size && i < bad; ++i) {
-      const float sum = gradient.decay * memory[i] + gradient.scale * kernels::number_at(gradient, i);
+  for (std::size_t s = 0; last.dense && s < last.segments.size(); ++s) {
+    const Segment& segment = last.segments[s];
+    for (std::size_t i = segment.begin; i < segment.begin + segment.size && i < bad; ++i) {
+      const float sum = gradient.decay * memory.at(i) + gradient.scale * kernels::number_at(gradient, i);
       if (kernels::key_of(sum) >= kernels::kInfinityKey) bad = i;
     }
   }
-  throw_bad_gradient(name_, context_, step_, gradient, memory, bad);
+  throw_bad_gradient(name_, context_, step_, gradient, memory.at(bad), bad);
 }
 
-void UnitSparsifier::undo(Gradient gradient, std::span<float> memory, const SparseVector& sent) {
-  check_size(gradient, memory);
-  if (step_ == context_.first_step) throw UsageError(fmt::format("[{}] there is no step to undo", name_));
-  for (std::size_t i = 0; i < sent.size(); ++i) memory[sent.index(i)] = sent.values[i];
-  for (const Unit& unit : units_) pass().subtract(unit, gradient, memory.data());
+void UnitSparsifier::undo(const kernels::ScaledGradient* gradient, ErrorMemory& memory, const SparseVector& sent) {
+  memory.put_back(sent);
+  for (const Unit& unit : units_) memory.restore(unit, gradient);
   --step_;
   rewind();
 }

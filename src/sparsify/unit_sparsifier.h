@@ -9,18 +9,17 @@
 #include <string>
 #include <vector>
 
-#include "core/spec.h"
-#include "core/state.h"
-#include "sparsewire/sparsifier.h"
-#include "sparsify/sift_pass.h"
+#include "sparsewire/spec.h"
+#include "sparsewire/state.h"
+#include "sparsify/fused_sparsifier.h"
 #include "sparsify/units.h"
 
 namespace sparsewire {
 
-class UnitSparsifier : public Sparsifier {
+class UnitSparsifier : public FusedSparsifier {
  public:
-  SiftNorms sift(Gradient gradient, std::span<float> memory, SparseVector& out) final;
-  void undo(Gradient gradient, std::span<float> memory, const SparseVector& sent) final;
+  SiftNorms sift(const kernels::ScaledGradient* gradient, ErrorMemory& memory, SparseVector& out) final;
+  void undo(const kernels::ScaledGradient* gradient, ErrorMemory& memory, const SparseVector& sent) final;
   std::uint64_t step() const noexcept final { return step_; }
   double expected_entries() const final;
   void serialize(State& state) final;
@@ -30,17 +29,17 @@ class UnitSparsifier : public Sparsifier {
   UnitSparsifier(Spec& spec, const SifterContext& context, Scope scope, std::uint64_t chunk = 0);
 
   // Adds the gradient to unit number `u` and moves the chosen entries out of the error memory into `chosen`, indices
-  // ascending. Returns the lowest index at which a sum is not finite; then the unit is as it was, up to rounding.
-  virtual std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const Gradient& gradient, float* memory,
-                                               Candidates& chosen) = 0;
-  virtual SiftPass& pass() noexcept = 0;
+  // ascending. Returns the lowest index at which a sum is not finite; then every entry of the unit has made a round
+  // trip.
+  virtual std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const kernels::ScaledGradient* gradient,
+                                               ErrorMemory& memory, Candidates& chosen) = 0;
   // How many entries of a unit that is not dense are expected to be chosen.
   virtual double expected_in(const Unit& unit) const = 0;
 
   // For a sparsifier that has state of its own besides the step number, or that describes its entries
-  // (SparseVector::draw). begin() is called before the first unit of a step, end() after the last, and rewind() if the
-  // step is taken back after that.
-  virtual void begin(const Gradient& /*gradient*/, SparseVector& /*out*/) {}
+  // (SparseVector::draw). begin() is called before the first unit of a step, with the factor of the gradient; end()
+  // after the last; rewind() if the step, and what followed it, is taken back after that.
+  virtual void begin(float /*scale*/, SparseVector& /*out*/) {}
   virtual void end() {}
   virtual void rewind() {}
   virtual void serialize_more(State& /*state*/) {}
@@ -53,10 +52,11 @@ class UnitSparsifier : public Sparsifier {
   std::size_t model_size() const noexcept { return context_.model_dim == 0 ? sparse_size_ : context_.model_dim; }
 
  private:
-  void take_back(std::size_t units, const Gradient& gradient, std::span<float> memory, SparseVector& out);
+  // Takes a sift back of which `units` units are done, with their entries in `out`.
+  void take_back(std::size_t units, const kernels::ScaledGradient* gradient, ErrorMemory& memory, SparseVector& out);
   // Throws BadGradient with the lowest index, `bad` or a lower one, at which a sum is not finite.
-  [[noreturn]] void throw_lowest_bad(std::size_t bad, const Gradient& gradient, std::span<const float> memory) const;
-  void check_size(const Gradient& gradient, std::span<const float> memory) const;
+  [[noreturn]] void throw_lowest_bad(std::size_t bad, const kernels::ScaledGradient& gradient,
+                                     const ErrorMemory& memory) const;
 
   std::string name_;
   SifterContext context_;

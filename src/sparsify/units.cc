@@ -6,10 +6,14 @@ namespace sparsewire {
 namespace {
 
 void extend(Unit& unit, std::size_t begin, std::size_t size) {
-  unit.size += size;
-  for (std::size_t done = 0; done < size; done += kBlock) {
-    unit.blocks.push_back({begin + done, std::min(kBlock, size - done)});
+  if (size == 0) return;
+  Segment* const last = unit.segments.empty() ? nullptr : &unit.segments.back();
+  if (last != nullptr && last->begin + last->size == begin) {
+    last->size += size;
+  } else {
+    unit.segments.push_back({begin, size, unit.size});
   }
+  unit.size += size;
 }
 
 struct Stretch {
@@ -55,6 +59,12 @@ std::vector<Unit> make_units(const Layout& layout, const Cut& cut) {
   }
   if (small.size != 0) units.push_back(std::move(small));
   return units;
+}
+
+Unit whole_unit(std::size_t size) {
+  Unit unit;
+  extend(unit, 0, size);
+  return unit;
 }
 
 }  // namespace sparsewire

@@ -10,18 +10,15 @@
 
 namespace sparsewire {
 
-// Consecutive entries. Threads share the work block by block, and norms are summed block by block.
-struct Block {
-  std::size_t begin = 0;
+// Consecutive entries of a unit.
+struct Segment {
+  std::size_t begin = 0;  // in the model
   std::size_t size = 0;
+  std::size_t position = 0;  // of its first entry in the unit
 };
 
-// The largest size of a block: small enough to divide 25M entries among many threads, large enough that the data kept
-// for each block takes no space worth counting.
-inline constexpr std::size_t kBlock = 65536;
-
 struct Unit {
-  std::vector<Block> blocks;  // ascending; not always adjacent
+  std::vector<Segment> segments;  // ascending; not adjacent
   std::size_t size = 0;
   bool dense = false;  // small tensors: every non-zero entry is sent
 };
@@ -35,5 +32,8 @@ struct Cut {
 
 // The sparse units in ascending order and, if there are small tensors, one dense unit of all of them at the end.
 std::vector<Unit> make_units(const Layout& layout, const Cut& cut);
+
+// All entries as one unit.
+Unit whole_unit(std::size_t size);
 
 }  // namespace sparsewire

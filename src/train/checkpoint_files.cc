@@ -12,10 +12,10 @@
 #include <utility>
 
 #include "core/crc32c.h"
-#include "core/state.h"
 #include "files/input.h"
 #include "files/replace.h"
 #include "sparsewire/errors.h"
+#include "sparsewire/state.h"
 #include "train/json.h"
 
 namespace sparsewire::train {

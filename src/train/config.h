@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "core/spec.h"
+#include "sparsewire/spec.h"
 #include "sparsewire/worker.h"
 #include "train/json.h"
 

@@ -9,8 +9,8 @@
 #include <optional>
 #include <utility>
 
-#include "core/spec.h"
 #include "sparsewire/errors.h"
+#include "sparsewire/spec.h"
 #include "train/logistic.h"
 #include "train/margins.h"
 #include "train/random.h"

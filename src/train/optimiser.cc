@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "core/registry.h"
-#include "core/spec.h"
 #include "sparsewire/errors.h"
+#include "sparsewire/spec.h"
 
 namespace sparsewire::train {
 namespace {

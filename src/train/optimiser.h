@@ -7,7 +7,7 @@
 #include <span>
 #include <string_view>
 
-#include "core/state.h"
+#include "sparsewire/state.h"
 
 namespace sparsewire::train {
 

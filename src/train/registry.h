@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "core/spec.h"
+#include "sparsewire/spec.h"
 #include "train/problem.h"
 
 namespace sparsewire::train {

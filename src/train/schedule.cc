@@ -9,8 +9,8 @@
 #include <string>
 
 #include "core/registry.h"
-#include "core/spec.h"
 #include "sparsewire/errors.h"
+#include "sparsewire/spec.h"
 
 namespace sparsewire::train {
 namespace {

@@ -8,10 +8,10 @@
 #include <mutex>
 
 #include "core/crc32c.h"
-#include "core/state.h"
 #include "files/folder.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/sifter.h"
+#include "sparsewire/state.h"
 #include "train/checkpoint_files.h"
 #include "train/run_or_fail.h"
 #include "transport/all_gather_values.h"

@@ -8,10 +8,10 @@
 #include <type_traits>
 
 #include "core/crc32c.h"
-#include "core/spec.h"
 #include "core/standard_float_mode.h"
 #include "sparsewire/codec.h"
 #include "sparsewire/errors.h"
+#include "sparsewire/spec.h"
 #include "transport/all_gather_values.h"
 #include "worker/options.h"
 #include "worker/parts.h"

@@ -1,5 +1,5 @@
 // The saved state of a worker, and how other workers take over what the old ones have not sent yet.
-#include "core/state.h"
+#include "sparsewire/state.h"
 
 #include <fmt/core.h>
 
@@ -122,7 +122,7 @@ std::vector<double> old_server_memories(const std::vector<SavedWorker>& saved) {
     }
     Sifter server(old.downlink, "ef", context);
     server.load(old.server);
-    const std::span<const float> memory = std::as_const(server).memory();
+    const std::vector<float> memory = server.memory();
     for (std::uint32_t i = 0; i < memory.size(); ++i) {
       owed[is_region ? regions.global(r, i) : i] += static_cast<double>(memory[i]);
     }
@@ -156,8 +156,11 @@ void check_range(const std::vector<double>& numbers, const char* what) {
                   what, *found, found - numbers.begin()));
 }
 
-void assign(std::span<float> to, const std::vector<double>& numbers) {
-  std::transform(numbers.begin(), numbers.end(), to.begin(), [](double number) { return static_cast<float>(number); });
+std::vector<float> as_floats(const std::vector<double>& numbers) {
+  std::vector<float> floats(numbers.size());
+  std::transform(numbers.begin(), numbers.end(), floats.begin(),
+                 [](double number) { return static_cast<float>(number); });
+  return floats;
 }
 
 }  // namespace
@@ -171,8 +174,10 @@ void Worker::Parts::redistribute(const std::vector<SavedWorker>& saved) {
   for (const SavedWorker& one : saved) {
     old.load(one.sifter);
     const auto weight = static_cast<double>(one.weight);
-    for (std::size_t i = 0; i < owed.size(); ++i) owed[i] += weight * static_cast<double>(old.memory()[i]);
-    for (std::size_t i = 0; i < velocity.size(); ++i) velocity[i] += weight * static_cast<double>(old.velocity()[i]);
+    const std::vector<float> old_memory = old.memory();
+    const std::vector<float> old_velocity = old.velocity();
+    for (std::size_t i = 0; i < owed.size(); ++i) owed[i] += weight * static_cast<double>(old_memory[i]);
+    for (std::size_t i = 0; i < velocity.size(); ++i) velocity[i] += weight * static_cast<double>(old_velocity[i]);
   }
   const std::vector<double> served = server_memories(saved, layout);
   if (config.downlink.empty()) {
@@ -184,13 +189,15 @@ void Worker::Parts::redistribute(const std::vector<SavedWorker>& saved) {
   Sifter* const server = exchange->server();
   if (server != nullptr) {
     if (saved[0].downlink == config.downlink && !saved[0].server.empty()) server->inherit(saved[0].server);
-    for (std::uint32_t i = 0; i < server->memory().size(); ++i) {
-      server->memory()[i] = static_cast<float>(served[exchange->served_index(i)]);
+    std::vector<float> numbers(server->layout().dim());
+    for (std::uint32_t i = 0; i < numbers.size(); ++i) {
+      numbers[i] = static_cast<float>(served[exchange->served_index(i)]);
     }
+    server->write_memory(numbers);
   }
   sifter.load(saved[0].sifter);
-  assign(sifter.memory(), owed);
-  assign(sifter.velocity(), velocity);
+  sifter.write_memory(as_floats(owed));
+  if (!velocity.empty()) sifter.write_velocity(as_floats(velocity));
   sifter.observe({.dim = layout.dim(), .indices = {}, .values = {}, .draw = {}}, {});  // forget the last round
 }
 

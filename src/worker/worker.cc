@@ -235,7 +235,7 @@ void Worker::Parts::compare_replicas() {
 
 const SparseVector& Worker::update() const noexcept { return parts_->total; }
 const StepStats& Worker::stats() const noexcept { return parts_->stats; }
-std::span<const float> Worker::memory() const noexcept { return std::as_const(parts_->sifter).memory(); }
+std::vector<float> Worker::memory() const { return parts_->sifter.memory(); }
 
 void Worker::add_server_memory(std::span<double> owed) const {
   if (owed.size() != parts_->layout.dim()) {
@@ -244,7 +244,7 @@ void Worker::add_server_memory(std::span<double> owed) const {
   }
   const Sifter* const server = parts_->exchange->server();
   if (server == nullptr) return;
-  const std::span<const float> memory = server->memory();
+  const std::vector<float> memory = server->memory();
   for (std::size_t i = 0; i < memory.size(); ++i) {
     owed[parts_->exchange->served_index(static_cast<std::uint32_t>(i))] += static_cast<double>(memory[i]);
   }

@@ -21,8 +21,9 @@ int main() {
     }
   }
 
+  const std::vector<float> memory = sifter.memory();
   for (std::size_t i = 0; i < first.size(); ++i) {
-    if (arrived[i] + sifter.memory()[i] != first[i] + second[i]) {
+    if (arrived[i] + memory[i] != first[i] + second[i]) {
       std::printf("entry %zu got lost\n", i);
       return 1;
     }

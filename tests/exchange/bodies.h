@@ -235,7 +235,8 @@ inline std::vector<double> owed(Transport& transport, const Plan& plan, const Wo
   std::vector<double> mine(plan.layout.dim());
   worker.add_server_memory(mine);
   const auto share = static_cast<double>(plan.shares(transport.size())[static_cast<std::size_t>(transport.rank())]);
-  for (std::size_t i = 0; i < mine.size(); ++i) mine[i] += share * static_cast<double>(worker.memory()[i]);
+  const std::vector<float> memory = worker.memory();
+  for (std::size_t i = 0; i < mine.size(); ++i) mine[i] += share * static_cast<double>(memory[i]);
   std::vector<double> sum(mine.size());
   for (const auto& one : from_all(transport, std::span<const double>(mine))) {
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += one[i];
@@ -293,7 +294,7 @@ inline std::optional<Failure> failure_of(Runner& run) {
 
 // All ranks throw the same BadGradient and take the step back. Returns it.
 inline Failure all_fail(Transport& transport, const Plan& plan, Runner& run, std::uint64_t number) {
-  const Numbers memory(run.worker.memory().begin(), run.worker.memory().end());
+  const Numbers memory = run.worker.memory();
   const std::vector<double> owed_before = owed(transport, plan, run.worker);
   std::vector<double> served(plan.layout.dim());
   run.worker.add_server_memory(served);
@@ -304,12 +305,13 @@ inline Failure all_fail(Transport& transport, const Plan& plan, Runner& run, std
   require_equal(steps, failure->step, run.at(number) + ": the step that failed");
   std::vector<double> served_after(plan.layout.dim());
   run.worker.add_server_memory(served_after);
+  const std::vector<float> after = run.worker.memory();
   for (std::size_t i = 0; i < memory.size(); ++i) {
     const double came = std::isfinite(run.gradient[i]) ? std::fabs(double{run.gradient[i]}) : 0;
     const double before = double{memory[i]};
-    require(std::fabs(double{run.worker.memory()[i]} - before) <= 0x1p-22 * (std::fabs(before) + came) + 1e-40,
+    require(std::fabs(double{after[i]} - before) <= 0x1p-22 * (std::fabs(before) + came) + 1e-40,
             run.at(number) + ": the memory at " + std::to_string(i) + " was " + std::to_string(before) + " and is " +
-                std::to_string(run.worker.memory()[i]));
+                std::to_string(after[i]));
     // What a server received is not known here: 100 is more than any mean in these tests.
     require(std::fabs(served_after[i] - served[i]) <= 0x1p-22 * (std::fabs(served[i]) + 100 + came),
             run.at(number) + ": the server's memory at " + std::to_string(i) + " was " + std::to_string(served[i]) +

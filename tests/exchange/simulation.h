@@ -118,7 +118,7 @@ class Simulation {
       Sifter& server = servers_[static_cast<std::size_t>(region)];
       const auto global = [&](std::uint32_t local) { return is_sharded_ ? regions_.global(region, local) : local; };
       std::vector<float> part;
-      for (std::uint32_t local = 0; local < server.memory().size(); ++local) part.push_back(sums[global(local)]);
+      for (std::uint32_t local = 0; local < server.layout().dim(); ++local) part.push_back(sums[global(local)]);
       SparseVector answer;
       server.sift(part, answer);
       const std::vector<float> received = through(answer, codec);
@@ -133,7 +133,7 @@ class Simulation {
     ++votes_;
     std::vector<float> votes;  // each as often as it has entries
     for (const Sifter& sifter : sifters) {
-      if (const auto mine = sifter.vote()) votes.insert(votes.end(), sifter.memory().size(), *mine);
+      if (const auto mine = sifter.vote()) votes.insert(votes.end(), sifter.layout().dim(), *mine);
     }
     if (votes.empty()) return;
     std::sort(votes.begin(), votes.end());

@@ -6,13 +6,14 @@
 
 #include "reference/inputs.h"
 #include "sparsewire/sparsifier.h"
+#include "unit/bare_sparsifier.h"
 
 namespace sparsewire {
 
 using Indices = std::vector<std::uint32_t>;
 
 // What `sparsifier` sends of `gradient` if the memory is zero.
-inline SparseVector sift_afresh(Sparsifier& sparsifier, const reference::Numbers& gradient) {
+inline SparseVector sift_afresh(BareSparsifier& sparsifier, const reference::Numbers& gradient) {
   reference::Numbers memory(gradient.size());
   SparseVector out;
   sparsifier.sift(Gradient(gradient), memory, out);
@@ -21,7 +22,7 @@ inline SparseVector sift_afresh(Sparsifier& sparsifier, const reference::Numbers
 
 inline SparseVector sift_once(const std::string& spec, const reference::Numbers& gradient, SifterContext context) {
   if (context.layout.dim() == 0) context.layout = gradient.size();
-  return sift_afresh(*make_sparsifier(spec, context), gradient);
+  return sift_afresh(*make_bare(spec, context), gradient);
 }
 
 inline Indices sent_once(const std::string& spec, const reference::Numbers& gradient,

@@ -14,6 +14,7 @@
 #include "reference/inputs.h"
 #include "reference/reference.h"
 #include "sparsewire/sparsifier.h"
+#include "unit/bare_sparsifier.h"
 #include "unit/bits.h"
 #include "unit/machines.h"
 
@@ -23,8 +24,8 @@ using reference::Numbers;
 
 struct Walk {
   std::string spec;
-  SifterContext context;            // its pool is replaced by that of the Machine
-  std::vector<Gradient> gradients;  // borrowed
+  SifterContext context;                           // its pool is replaced by that of the Machine
+  std::vector<kernels::ScaledGradient> gradients;  // borrowed
 };
 
 struct Step {
@@ -33,11 +34,14 @@ struct Step {
   Numbers memory;  // after the step
 };
 
-inline std::vector<Gradient> borrow(const std::vector<Numbers>& gradients, float scale = 1, float decay = 1) {
-  std::vector<Gradient> borrowed(gradients.begin(), gradients.end());
-  for (Gradient& gradient : borrowed) {
+inline std::vector<kernels::ScaledGradient> borrow(const std::vector<Numbers>& gradients, float scale = 1,
+                                                   float decay = 1) {
+  std::vector<kernels::ScaledGradient> borrowed;
+  for (const Numbers& numbers : gradients) {
+    kernels::ScaledGradient gradient = Gradient(numbers);
     gradient.scale = scale;
     gradient.decay = decay;
+    borrowed.push_back(gradient);
   }
   return borrowed;
 }
@@ -75,11 +79,11 @@ inline std::vector<Step> record(const Walk& walk, const Machine& machine) {
   const AtLevel level(machine.simd);
   SifterContext context = walk.context;
   context.pool = pool_of(machine.threads);
-  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(walk.spec, context);
+  const std::unique_ptr<BareSparsifier> sparsifier = make_bare(walk.spec, context);
   Numbers memory(context.layout.dim());
   SparseVector out;
   std::vector<Step> steps;
-  for (const Gradient& gradient : walk.gradients) {
+  for (const kernels::ScaledGradient& gradient : walk.gradients) {
     const SiftNorms sifted = sparsifier->sift(gradient, memory, out);
     steps.push_back({out, sifted, memory});
     sparsifier->observe(out, made_up_update(out, context));
@@ -159,7 +163,7 @@ inline void expect_reference(const Walk& walk, const std::vector<Step>& steps) {
   Numbers memory(walk.context.layout.dim());
   for (std::size_t t = 0; t < steps.size(); ++t) {
     SCOPED_TRACE("step " + std::to_string(t));
-    const Gradient& gradient = walk.gradients[t];
+    const kernels::ScaledGradient& gradient = walk.gradients[t];
     const reference::Round round = slow->sift(reference::widen(gradient), memory, gradient.scale, gradient.decay);
     ASSERT_NO_FATAL_FAILURE(expect_step(round, steps[t]));
     slow->observe(steps[t].out, made_up_update(steps[t].out, walk.context));

@@ -8,6 +8,7 @@
 #include "sparsewire/errors.h"
 #include "sparsewire/sifter.h"
 #include "sparsewire/sparsifier.h"
+#include "unit/bare_sparsifier.h"
 #include "unit/specs.h"
 
 namespace sparsewire::spec_errors_test {
@@ -42,17 +43,17 @@ void expect_refused(const std::vector<Wrong>& specs, Make&& make) {
 }
 
 void expect_sparsifiers_refused(const std::vector<Wrong>& specs) {
-  expect_refused(specs, [](const std::string& spec) { make_sparsifier(spec, {.layout = 100}); });
+  expect_refused(specs, [](const std::string& spec) { make_bare(spec, {.layout = 100}); });
 }
 
 TEST(BadSpec, HasTheDocumentedMessage) {
-  EXPECT_EQ(complaint([] { make_sparsifier("topk:ratio=7", {.layout = 100}); }), "[topk] ratio=7 is not in (0, 1]");
+  EXPECT_EQ(complaint([] { make_bare("topk:ratio=7", {.layout = 100}); }), "[topk] ratio=7 is not in (0, 1]");
 }
 
 TEST(BadSpec, OfAnUnknownNameListsTheKnownOnes) {
   for (const char* spec : {"top", "topkk:ratio=0.1", "TOPK:ratio=0.1", " topk:ratio=0.1", "nosuch"}) {
     SCOPED_TRACE(spec);
-    const std::string message = complaint([&] { make_sparsifier(spec, {.layout = 100}); });
+    const std::string message = complaint([&] { make_bare(spec, {.layout = 100}); });
     for (const SparsifierInfo& info : sparsifiers()) EXPECT_THAT(message, HasSubstr(std::string(info.name)));
   }
 }
@@ -68,10 +69,9 @@ TEST(BadSpec, OfAnUnknownKeyListsTheKnownOnes) {
 }
 
 TEST(BadSpec, NamesAMisspeltKeyRatherThanTheMissingOne) {
-  EXPECT_NE(complaint([] { make_sparsifier("topk:ratoi=0.1", {.layout = 100}); }).find("unknown key 'ratoi'"),
+  EXPECT_NE(complaint([] { make_bare("topk:ratoi=0.1", {.layout = 100}); }).find("unknown key 'ratoi'"),
             std::string::npos);
-  EXPECT_NE(complaint([] { make_sparsifier("threshold:k=10", {.layout = 100}); }).find("unknown key 'k'"),
-            std::string::npos);
+  EXPECT_NE(complaint([] { make_bare("threshold:k=10", {.layout = 100}); }).find("unknown key 'k'"), std::string::npos);
 }
 
 TEST(BadSpec, IsRefusedWhenItIsNotKeysAndValues) {

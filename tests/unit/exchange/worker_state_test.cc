@@ -29,7 +29,8 @@ std::vector<double> size_of_owed(Transport& transport, const Plan& plan, const W
   worker.add_server_memory(mine);
   for (double& number : mine) number = std::fabs(number);
   const float share = plan.shares(transport.size())[static_cast<std::size_t>(transport.rank())];
-  for (std::size_t i = 0; i < mine.size(); ++i) mine[i] += double{share} * std::fabs(double{worker.memory()[i]});
+  const Numbers memory = worker.memory();
+  for (std::size_t i = 0; i < mine.size(); ++i) mine[i] += double{share} * std::fabs(double{memory[i]});
   std::vector<double> sum(mine.size());
   for (const auto& one : bodies::from_all(transport, std::span<const double>(mine))) {
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += one[i];
@@ -291,7 +292,7 @@ TEST(SavedWorkers, OweTheSameAfterABadGradientElsewhereWithoutFeedback) {
     run_on_threads(2, [&](Transport& transport) {
       Runner run(next, transport);
       run.worker.load(saved.states);
-      const Numbers memory(run.worker.memory().begin(), run.worker.memory().end());
+      const Numbers memory = run.worker.memory();
       EXPECT_NE(memory, Numbers(101));
       bodies::fill_gradient(run.gradient, plan.seed, transport.rank(), 5);
       if (transport.rank() == 1) run.gradient[17] = std::numeric_limits<float>::quiet_NaN();
@@ -299,7 +300,8 @@ TEST(SavedWorkers, OweTheSameAfterABadGradientElsewhereWithoutFeedback) {
       if (transport.rank() == 0) {
         EXPECT_TRUE(same_bits(std::span<const float>(memory), run.worker.memory()));
       } else {
-        for (std::size_t i = 0; i < memory.size(); ++i) EXPECT_NEAR(memory[i], run.worker.memory()[i], 1e-5) << i;
+        const Numbers now = run.worker.memory();
+        for (std::size_t i = 0; i < memory.size(); ++i) EXPECT_NEAR(memory[i], now[i], 1e-5) << i;
       }
     });
   }

@@ -87,7 +87,7 @@ TEST_P(Allocations, ThatFailLoseNothing) {
     int failures = 0;
     for (bool failed = true; failed;) {
       Sifter sifter(GetParam(), feedback, {.layout = layout_of({5, 100000, 200002}), .ranks = 4, .pool = pool_of(2)});
-      std::copy(owed.begin(), owed.end(), sifter.memory().begin());
+      sifter.write_memory(owed);
       SparseVector sent;
       counted_memory.left_until_failure = failures;
       try {
@@ -100,7 +100,8 @@ TEST_P(Allocations, ThatFailLoseNothing) {
       if (!failed) break;
       ASSERT_EQ(sent.size(), 0U);
       ASSERT_EQ(sifter.stats().step, 0U);
-      for (std::size_t i = 0; i < kSize; ++i) ASSERT_NEAR(sifter.memory()[i], owed[i], 2e-6) << i << ", " << failures;
+      const std::vector<float> memory = sifter.memory();
+      for (std::size_t i = 0; i < kSize; ++i) ASSERT_NEAR(memory[i], owed[i], 2e-6) << i << ", " << failures;
       sifter.sift(gradient, sent);
       ASSERT_EQ(sifter.stats().step, 1U);
     }

@@ -10,6 +10,7 @@
 
 #include "sparsewire/errors.h"
 #include "sparsewire/sifter.h"
+#include "unit/bare_sparsifier.h"
 #include "unit/specs.h"
 #include "unit/walk.h"
 
@@ -72,8 +73,8 @@ class BadGradients : public ::testing::TestWithParam<std::string> {
                                 const std::vector<std::size_t>& positions, const Trouble& trouble) {
     const std::size_t n = context.layout.dim();
     SCOPED_TRACE(::testing::Message() << spec << ": " << trouble.name << " at " << positions.front() << " of " << n);
-    const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(spec, context);
-    const std::unique_ptr<Sparsifier> spared = make_sparsifier(spec, context);
+    const std::unique_ptr<BareSparsifier> sparsifier = make_bare(spec, context);
+    const std::unique_ptr<BareSparsifier> spared = make_bare(spec, context);
     const std::vector<Numbers> gradients = reference::sequence(reference::input("exact"), n, 2, 3);
     Numbers memory(n);
     Numbers spared_memory(n);
@@ -163,7 +164,7 @@ TEST_P(BadGradients, LeaveTheMemoryAsItWasToRounding) {
   for (const char* kind : {"normal", "spread_scales", "near_the_largest", "denormals"}) {
     SCOPED_TRACE(kind);
     const std::vector<Numbers> gradients = reference::sequence(reference::input(kind), kSize, 3, 9);
-    const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(GetParam(), context_of(kSize, 1));
+    const std::unique_ptr<BareSparsifier> sparsifier = make_bare(GetParam(), context_of(kSize, 1));
     Numbers memory(kSize);
     SparseVector out;
     sparsifier->sift(Gradient(gradients[0]), memory, out);
@@ -172,7 +173,7 @@ TEST_P(BadGradients, LeaveTheMemoryAsItWasToRounding) {
       Numbers bad = gradients[1];
       bad[4000] = kNaN;
       bad[4500] = -kInfinity;
-      Gradient gradient(bad);
+      kernels::ScaledGradient gradient = Gradient(bad);
       gradient.scale = scale;
       gradient.decay = decay;
       const auto error = thrown_by([&] { sparsifier->sift(gradient, memory, out); });
@@ -196,8 +197,8 @@ TEST_P(BadGradients, RestoreTheMemoryWithinTheDocumentedBound) {
   for (const float scale : {1.0F, 0.3F}) {
     for (const float decay : {1.0F, 0.5F, 1e-3F, 1e-6F}) {
       SCOPED_TRACE(::testing::Message() << "scale " << scale << ", decay " << decay);
-      const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(GetParam(), context_of(kSize, 1));
-      Gradient gradient(bad);
+      const std::unique_ptr<BareSparsifier> sparsifier = make_bare(GetParam(), context_of(kSize, 1));
+      kernels::ScaledGradient gradient = Gradient(bad);
       gradient.scale = scale;
       gradient.decay = decay;
       Numbers memory = before;
@@ -233,7 +234,7 @@ TEST_P(BadGradients, AreFoundInHalfPrecision) {
     for (const std::uint16_t bad : half.bad) {
       SCOPED_TRACE(bad);
       for (const std::size_t index : {std::size_t{0}, std::size_t{555}, kSize - 1}) {
-        const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(GetParam(), context_of(kSize, 1));
+        const std::unique_ptr<BareSparsifier> sparsifier = make_bare(GetParam(), context_of(kSize, 1));
         std::vector<std::uint16_t> gradient(kSize, half.one);
         gradient[index] = bad;
         Numbers memory(kSize, 0.5F);
@@ -251,11 +252,11 @@ TEST_P(BadGradients, AreFoundInHalfPrecision) {
 }
 
 TEST_P(BadGradients, IncludeAProductThatOverflows) {
-  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(GetParam(), context_of(40, 1));
+  const std::unique_ptr<BareSparsifier> sparsifier = make_bare(GetParam(), context_of(40, 1));
   Numbers memory(40, 1.0F);
   Numbers gradient(40, 2.0F);
   gradient[33] = 2e38F;
-  Gradient scaled(gradient);
+  kernels::ScaledGradient scaled = Gradient(gradient);
   scaled.scale = 4;
   SparseVector out;
   const auto error = thrown_by([&] { sparsifier->sift(scaled, memory, out); });
@@ -274,8 +275,8 @@ TEST_P(BadGradients, AreTakenBackUnderEveryFeedback) {
       const std::vector<Numbers> gradients = reference::sequence(reference::input("normal"), kSize, 3, 5);
       sifter.sift(Gradient(gradients[0]), sent, 0.5F);
       sifter.sift(Gradient(gradients[1]), sent, 0.5F);
-      const Numbers memory(sifter.memory().begin(), sifter.memory().end());
-      const Numbers velocity(sifter.velocity().begin(), sifter.velocity().end());
+      const Numbers memory = sifter.memory();
+      const Numbers velocity = sifter.velocity();
       const SiftStats stats = sifter.stats();
       Numbers bad = gradients[2];
       bad[1234] = trouble;
@@ -306,9 +307,11 @@ TEST_P(BadGradients, AreTakenBackFromAVelocityThatIsFinite) {
   Sifter sifter(GetParam(), "momentum:m=0.5", context_of(300, 1));
   SparseVector sent;
   sifter.sift(Gradient(reference::exact_numbers(300, 0, 1)), sent);
-  sifter.memory()[200] = 2e38F;
-  const Numbers memory(sifter.memory().begin(), sifter.memory().end());
-  const Numbers velocity(sifter.velocity().begin(), sifter.velocity().end());
+  Numbers large = sifter.memory();
+  large[200] = 2e38F;
+  sifter.write_memory(large);
+  const Numbers memory = sifter.memory();
+  const Numbers velocity = sifter.velocity();
   Numbers bad = reference::exact_numbers(300, 1, 1);
   bad[200] = 3e38F;
   const auto error = thrown_by([&] { sifter.sift(Gradient(bad), sent); });

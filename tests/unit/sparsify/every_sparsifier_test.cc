@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "sparsewire/errors.h"
+#include "unit/bare_sparsifier.h"
 #include "unit/specs.h"
 #include "unit/walk.h"
 
@@ -37,7 +38,7 @@ TEST(Registry, NamesEverySparsifierOnceAndItsExampleWorks) {
     EXPECT_TRUE(names.insert(info.name).second) << info.name;
     EXPECT_EQ(name_of(std::string(info.example)), info.name);
     EXPECT_FALSE(info.summary.empty());
-    EXPECT_NE(make_sparsifier(info.example, {.layout = 1000}), nullptr);
+    EXPECT_NE(make_bare(info.example, {.layout = 1000}), nullptr);
   }
   EXPECT_EQ(names, (std::set<std::string_view>{"topk", "randomk", "rtopk", "threshold", "regtopk", "dense"}));
 }
@@ -104,11 +105,11 @@ TEST_P(EverySparsifier, TakesHalfPrecisionGradients) {
   for (const auto& [type, exponent_bits] : {std::pair{NumberType::f16, 5}, {NumberType::bf16, 8}}) {
     SCOPED_TRACE(exponent_bits);
     std::vector<std::vector<std::uint16_t>> patterns;
-    std::vector<Gradient> gradients;
+    std::vector<kernels::ScaledGradient> gradients;
     for (int step = 0; step < 3; ++step) patterns.push_back(reference::every_finite_half(exponent_bits, 3, step, 11));
-    for (const auto& step : patterns) gradients.emplace_back(step.data(), type, step.size());
+    for (const auto& step : patterns) gradients.emplace_back(Gradient(step.data(), type, step.size()));
     ASSERT_NO_FATAL_FAILURE(check({GetParam(), context_of(patterns[0].size()), gradients}));
-    for (Gradient& gradient : gradients) gradient.scale = 0.3F;
+    for (kernels::ScaledGradient& gradient : gradients) gradient.scale = 0.3F;
     ASSERT_NO_FATAL_FAILURE(check({GetParam(), context_of(patterns[0].size()), gradients}, {machines().front()}));
   }
 }
@@ -124,13 +125,16 @@ TEST_P(EverySparsifier, CountsStepsFromTheFirstStepOfItsContext) {
 }
 
 TEST_P(EverySparsifier, RefusesSizesThatDiffer) {
-  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(GetParam(), context_of(100));
-  Numbers memory(100);
+  Sifter sifter(GetParam(), "ef", context_of(100));
   SparseVector out;
-  EXPECT_THROW(sparsifier->sift(Gradient(Numbers(99, 1.0F)), memory, out), UsageError);
-  Numbers short_memory(99);
-  EXPECT_THROW(sparsifier->sift(Gradient(Numbers(100, 1.0F)), short_memory, out), UsageError);
-  EXPECT_NO_THROW(sparsifier->sift(Gradient(Numbers(100, 1.0F)), memory, out));
+  const Numbers numbers(101, 1.0F);
+  for (const std::size_t size : {99U, 101U}) {
+    EXPECT_THROW(sifter.sift({numbers.data(), NumberType::f32, size}, out), UsageError);
+  }
+  Gradient elsewhere(numbers.data(), NumberType::f32, 100);
+  elsewhere.device.kind = Device::cuda;
+  EXPECT_THROW(sifter.sift(elsewhere, out), UsageError);
+  EXPECT_NO_THROW(sifter.sift({numbers.data(), NumberType::f32, 100}, out));
 }
 
 // With numbers that add without rounding, a step that is taken back leaves no trace: neither in the memory, nor in the
@@ -141,20 +145,21 @@ void expect_no_trace(const std::string& spec, const SifterContext& context) {
   const std::vector<Numbers> gradients = reference::sequence(reference::input("exact"), n, kSteps, 5);
   const std::vector<Step> straight = record({spec, context, borrow(gradients)}, machines().front());
 
-  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(spec, context);
+  const std::unique_ptr<BareSparsifier> sparsifier = make_bare(spec, context);
   Numbers memory(n);
   SparseVector out;
   const Numbers numbers = reference::exact_numbers(n, 99, 6);
   for (std::size_t t = 0; t < straight.size(); ++t) {
     SCOPED_TRACE("step " + std::to_string(t));
     const Numbers before = memory;
+    const std::optional<float> vote = sparsifier->vote();
     for (const float scale : {0.0F, 0.5F, 8.0F}) {
-      Gradient mistake(numbers);
+      kernels::ScaledGradient mistake = Gradient(numbers);
       mistake.scale = scale;
       sparsifier->sift(mistake, memory, out);
       sparsifier->undo(mistake, memory, out);
       ASSERT_EQ(memory, before);
-      ASSERT_FALSE(sparsifier->vote());
+      ASSERT_EQ(sparsifier->vote(), vote);
     }
     sparsifier->sift(Gradient(gradients[t]), memory, out);
     ASSERT_TRUE(same_bits(straight[t].out, out));
@@ -175,12 +180,12 @@ TEST_P(EverySparsifier, TakesTheLastStepBack) {
 void expect_back_to_rounding(const std::string& spec, const std::string& kind, std::size_t n, int threads) {
   SCOPED_TRACE(kind + ", n " + std::to_string(n) + ", threads " + std::to_string(threads));
   const std::vector<Numbers> gradients = reference::sequence(reference::input(kind), n, 2, 13);
-  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(spec, {.layout = n, .pool = pool_of(threads)});
+  const std::unique_ptr<BareSparsifier> sparsifier = make_bare(spec, {.layout = n, .pool = pool_of(threads)});
   Numbers memory(n);
   SparseVector out;
   sparsifier->sift(Gradient(gradients[0]), memory, out);
   for (const auto& [scale, decay, bound] : {std::tuple{1.0F, 1.0F, 0x1p-22}, {0.3F, 0.9F, 0x1p-21}}) {
-    Gradient gradient(gradients[1]);
+    kernels::ScaledGradient gradient = Gradient(gradients[1]);
     gradient.scale = scale;
     gradient.decay = decay;
     const Numbers before = memory;

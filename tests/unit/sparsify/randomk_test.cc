@@ -1,6 +1,7 @@
 // Random-k: a uniform draw without replacement, which anyone who knows the seed can repeat.
 #include <gtest/gtest.h>
 
+#include "unit/bare_sparsifier.h"
 #include "unit/one_sift.h"
 #include "unit/statistics.h"
 #include "unit/walk.h"
@@ -66,7 +67,7 @@ TEST(RandomK, PrefersTheSeedOfItsSpec) {
 }
 
 TEST(RandomK, DrawsDifferentlyInEveryStepAndUnit) {
-  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier("randomk:k=20", {.layout = 1000});
+  const std::unique_ptr<BareSparsifier> sparsifier = make_bare("randomk:k=20", {.layout = 1000});
   const Numbers zeros(1000);
   EXPECT_NE(sift_afresh(*sparsifier, zeros).indices, sift_afresh(*sparsifier, zeros).indices);
 
@@ -85,8 +86,8 @@ TEST(RandomK, IncludesEveryEntryEquallyOften) {
   for (const std::size_t k : {1U, 7U, 30U, 31U, 57U}) {
     SCOPED_TRACE(k);
     Inclusion inclusion(kSize);
-    const std::unique_ptr<Sparsifier> sparsifier =
-        make_sparsifier("randomk:k=" + std::to_string(k), {.layout = kSize, .seed = 3});
+    const std::unique_ptr<BareSparsifier> sparsifier =
+        make_bare("randomk:k=" + std::to_string(k), {.layout = kSize, .seed = 3});
     for (int draw = 0; draw < kDraws; ++draw) {
       const Indices sent = sift_afresh(*sparsifier, zeros).indices;
       inclusion.add({sent.begin(), sent.end()});

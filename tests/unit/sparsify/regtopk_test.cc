@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 
+#include "unit/bare_sparsifier.h"
 #include "unit/one_sift.h"
 #include "unit/walk.h"
 
@@ -24,7 +25,7 @@ class Team {
                            .ranks = ranks,
                            .weight = weights_[static_cast<std::size_t>(rank)]});
       workers_.push_back(
-          {make_sparsifier(spec, contexts_.back()), reference::make(spec, plain(contexts_.back())), Numbers(n), {}});
+          {make_bare(spec, contexts_.back()), reference::make(spec, plain(contexts_.back())), Numbers(n), {}});
     }
   }
 
@@ -56,7 +57,7 @@ class Team {
 
  private:
   struct Worker {
-    std::unique_ptr<Sparsifier> fast;
+    std::unique_ptr<BareSparsifier> fast;
     std::unique_ptr<reference::Reference> slow;
     Numbers memory;
     SparseVector sent;
@@ -122,7 +123,7 @@ TEST(RegTopK, AvoidsAnEntryThatTheOthersCancelled) {
 }
 
 TEST(RegTopK, SendsACancelledEntryWhenNothingElseIsLeft) {
-  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier("regtopk:k=2,mu=1", {.layout = 3, .ranks = 2});
+  const std::unique_ptr<BareSparsifier> sparsifier = make_bare("regtopk:k=2,mu=1", {.layout = 3, .ranks = 2});
   const Numbers gradient = {5, 0, 0};
   Numbers memory(3);
   SparseVector out;
@@ -134,7 +135,7 @@ TEST(RegTopK, SendsACancelledEntryWhenNothingElseIsLeft) {
 }
 
 TEST(RegTopK, BreaksTiesOfScoresByTheLowerIndex) {
-  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier("regtopk:k=2,mu=1", {.layout = 6, .ranks = 2});
+  const std::unique_ptr<BareSparsifier> sparsifier = make_bare("regtopk:k=2,mu=1", {.layout = 6, .ranks = 2});
   Numbers memory(6);
   SparseVector out;
   const Numbers first = {0, 0, 4, 0, 4, 0};
@@ -150,7 +151,7 @@ TEST(RegTopK, TreatsAnEntryThatWasRoundedToZeroAsNotSent) {
   for (const char* form : {"a", "b"}) {
     for (const float update : {0.0F, -1.0F}) {  // -1 would be a factor of 0 in form b
       const std::string spec = std::string("regtopk:k=1,mu=1,form=") + form;
-      const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(spec, {.layout = 3, .ranks = 2});
+      const std::unique_ptr<BareSparsifier> sparsifier = make_bare(spec, {.layout = 3, .ranks = 2});
       Numbers memory(3);
       SparseVector out;
       const Numbers first = {0, 4, 0};
@@ -166,7 +167,7 @@ TEST(RegTopK, TreatsAnEntryThatWasRoundedToZeroAsNotSent) {
 }
 
 TEST(RegTopK, ForgetsARoundThatWasNotObserved) {
-  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier("regtopk:k=1,mu=1", {.layout = 2, .ranks = 2});
+  const std::unique_ptr<BareSparsifier> sparsifier = make_bare("regtopk:k=1,mu=1", {.layout = 2, .ranks = 2});
   Numbers memory(2);
   SparseVector out;
   const Numbers gradient = {10, 1};
@@ -180,7 +181,7 @@ TEST(RegTopK, ForgetsARoundThatWasNotObserved) {
 
 TEST(RegTopK, TakesItsWeightFromTheSpecTheContextOrTheNumberOfRanks) {
   const auto second_choice = [](const std::string& spec, const SifterContext& context) {
-    const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(spec, context);
+    const std::unique_ptr<BareSparsifier> sparsifier = make_bare(spec, context);
     Numbers memory(2);
     SparseVector out;
     const Numbers gradient = {10, 6};

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "unit/bare_sparsifier.h"
 #include "unit/one_sift.h"
 #include "unit/statistics.h"
 #include "unit/walk.h"
@@ -62,7 +63,7 @@ TEST(RTopK, SendsAllWhenThereAreAtMostK) {
 TEST(RTopK, DrawsDifferentlyForEverySeedRankRoleAndStep) {
   const Numbers p = numbers();
   const SifterContext here{.layout = kSize, .rank = 1, .ranks = 4, .seed = 5};
-  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(kSpec, here);
+  const std::unique_ptr<BareSparsifier> sparsifier = make_bare(kSpec, here);
   const Indices first = sift_afresh(*sparsifier, p).indices;
   EXPECT_EQ(sent_once(kSpec, p, here), first) << "the same context gives the same draw";
   const Indices second = sift_afresh(*sparsifier, p).indices;
@@ -85,7 +86,7 @@ TEST(RTopK, IncludesEachOfTheRLargestEquallyOften) {
   const Numbers p = numbers();
   const std::vector<std::size_t> rank = ranks_by_magnitude(p);
   Inclusion inclusion(kFrom);
-  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(kSpec, {.layout = kSize, .seed = 1});
+  const std::unique_ptr<BareSparsifier> sparsifier = make_bare(kSpec, {.layout = kSize, .seed = 1});
   for (int draw = 0; draw < kDraws; ++draw) {
     std::vector<std::size_t> drawn;
     for (const std::uint32_t i : sift_afresh(*sparsifier, p).indices) drawn.push_back(rank[i]);
@@ -108,7 +109,7 @@ TEST(RTopK, HasTheExpectedSquaredError) {
   }
   const double expected = all - static_cast<double>(kTake) / kFrom * largest;
 
-  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(kSpec, {.layout = kSize, .seed = 2});
+  const std::unique_ptr<BareSparsifier> sparsifier = make_bare(kSpec, {.layout = kSize, .seed = 2});
   double sum = 0;
   double sum2 = 0;
   for (int draw = 0; draw < kDraws; ++draw) {

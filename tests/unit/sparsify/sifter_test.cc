@@ -82,8 +82,8 @@ TEST_P(EveryFeedback, TakesAStepBackToRounding) {
     SparseVector sent;
     for (int step = 0; step < kSteps; ++step) {
       SCOPED_TRACE(feedback + ", step " + std::to_string(step));
-      const Numbers memory = copy(sifter.memory());
-      const Numbers velocity = copy(sifter.velocity());
+      const Numbers memory = sifter.memory();
+      const Numbers velocity = sifter.velocity();
       const SiftStats stats = sifter.stats();
       const Numbers gradient = reference::input("normal").make(kSize, step, 22);
       sifter.sift(Gradient(gradient), sent, 0.5F);
@@ -114,33 +114,30 @@ TEST(Sifter, TakesAStepBackToWhatWasInTheMemoryWithoutFeedback) {
       SparseVector sent;
       sifter.sift(gradient, sent);
       const Numbers put_there = {0.3F, 0, -5};
-      std::copy(put_there.begin(), put_there.end(), sifter.memory().begin());
+      sifter.write_memory(put_there);
       for (int round = 0; round < 2; ++round) {
         sifter.sift(gradient, sent);
         if (flushes) sifter.flush(sent);
-        EXPECT_EQ(copy(sifter.memory()), Numbers(3));
+        EXPECT_EQ(sifter.memory(), Numbers(3));
         sifter.undo(gradient, sent);
-        EXPECT_EQ(copy(sifter.memory()), put_there);
+        EXPECT_EQ(sifter.memory(), put_there);
       }
       Sifter loaded(spec, "none", {.layout = 3});
       loaded.load(sifter.save());
       loaded.sift(gradient, sent);
       loaded.undo(gradient, sent);
-      EXPECT_EQ(copy(loaded.memory()), put_there);
+      EXPECT_EQ(loaded.memory(), put_there);
       loaded.sift(gradient, sent);
       loaded.sift(gradient, sent);
       loaded.undo(gradient, sent);
-      EXPECT_EQ(copy(loaded.memory()), Numbers(3));
+      EXPECT_EQ(loaded.memory(), Numbers(3));
     }
   }
 }
 
-TEST(Sifter, IgnoresTheScaleOfItsGradient) {
+TEST(Sifter, UsesTheLearningRateOnlyIfItsFeedbackSaysSo) {
   Sifter sifter("topk:k=1", "ef", {.layout = 2});
-  const Numbers numbers = {3, 2};
-  Gradient gradient(numbers);
-  gradient.scale = 10;
-  gradient.decay = 0.1F;
+  const Numbers gradient = {3, 2};
   SparseVector sent;
   sifter.sift(gradient, sent, 7);
   EXPECT_EQ(sent.values, (Numbers{3}));
@@ -178,9 +175,9 @@ TEST(Sifter, KeepsWhatRoundingTook) {
   SparseVector sent;
   sifter.sift(Gradient(gradient), sent);
   sifter.keep_rounding_loss(sent, Numbers{3, -6});
-  EXPECT_EQ(copy(sifter.memory()), (Numbers{1, 0.25F, 0.5F, 2}));
+  EXPECT_EQ(sifter.memory(), (Numbers{1, 0.25F, 0.5F, 2}));
   sifter.keep_rounding_loss(sent, sent.values);
-  EXPECT_EQ(copy(sifter.memory()), (Numbers{1, 0.25F, 0.5F, 2}));
+  EXPECT_EQ(sifter.memory(), (Numbers{1, 0.25F, 0.5F, 2}));
 }
 
 TEST(Sifter, KeepsWhatRoundingTookOfAFullVector) {
@@ -190,7 +187,7 @@ TEST(Sifter, KeepsWhatRoundingTookOfAFullVector) {
   sifter.sift(Gradient(gradient), sent);
   ASSERT_TRUE(sent.is_full());
   sifter.keep_rounding_loss(sent, Numbers{1, -2, 3});
-  EXPECT_EQ(copy(sifter.memory()), (Numbers{0.5F, -0.25F, 0}));
+  EXPECT_EQ(sifter.memory(), (Numbers{0.5F, -0.25F, 0}));
 }
 
 TEST(Sifter, DropsRoundingLossesWithoutFeedback) {
@@ -199,19 +196,34 @@ TEST(Sifter, DropsRoundingLossesWithoutFeedback) {
   SparseVector sent;
   sifter.sift(Gradient(gradient), sent);
   sifter.keep_rounding_loss(sent, Numbers{2});
-  EXPECT_EQ(copy(sifter.memory()), (Numbers{0, 0}));
+  EXPECT_EQ(sifter.memory(), (Numbers{0, 0}));
 }
 
-TEST(Sifter, ShowsTheMemoryOfATensorByItsName) {
+TEST(Sifter, ReadsAndWritesTheMemoryOfATensorByItsName) {
   Sifter sifter("topk:k=1", "ef", {.layout = layout_of({2, 0, 3})});
   const Numbers gradient = {1, 2, 3, 4, 9};
   SparseVector sent;
   sifter.sift(Gradient(gradient), sent);
-  EXPECT_EQ(copy(sifter.memory("t0")), (Numbers{1, 2}));
-  EXPECT_EQ(copy(sifter.memory("t1")), (Numbers{}));
-  EXPECT_EQ(copy(sifter.memory("t2")), (Numbers{3, 4, 0}));
-  EXPECT_EQ(sifter.memory("t2").data(), sifter.memory().data() + 2);
-  EXPECT_THROW(sifter.memory("t3"), UsageError);
+  Numbers two(2);
+  Numbers three(3);
+  sifter.read_memory("t0", two);
+  EXPECT_EQ(two, (Numbers{1, 2}));
+  sifter.read_memory("t1", {});
+  sifter.read_memory("t2", three);
+  EXPECT_EQ(three, (Numbers{3, 4, 0}));
+  std::vector<std::uint16_t> halves(3);
+  sifter.read_memory("t2", {halves.data(), NumberType::bf16, 3});
+  EXPECT_EQ(halves, (std::vector<std::uint16_t>{0x4040, 0x4080, 0}));
+  EXPECT_THROW(sifter.read_memory("t3", three), UsageError);
+  EXPECT_THROW(sifter.read_memory("t2", two), UsageError);
+
+  sifter.write_memory("t0", Numbers{7, -8});
+  sifter.write_memory("t2", Gradient(halves.data(), NumberType::bf16, 3));
+  EXPECT_EQ(sifter.memory(), (Numbers{7, -8, 3, 4, 0}));
+  EXPECT_THROW(sifter.write_memory("t2", two), UsageError);
+  EXPECT_THROW(sifter.write_memory("t3", two), UsageError);
+  EXPECT_THROW(sifter.write_memory("t0", (Numbers{1, std::numeric_limits<float>::infinity()})), UsageError);
+  EXPECT_EQ(sifter.memory(), (Numbers{7, -8, 3, 4, 0})) << "nothing has changed";
   EXPECT_EQ(sifter.layout().dim(), 5U);
   EXPECT_TRUE(sifter.velocity().empty());
 }
@@ -268,7 +280,7 @@ TEST(Sifter, RefusesSizesThatDiffer) {
     SparseVector sent;
     EXPECT_THROW(sifter.sift(Gradient(Numbers(9, 1.0F)), sent), UsageError);
     EXPECT_THROW(sifter.sift(Gradient(Numbers(11, 1.0F)), sent), UsageError);
-    EXPECT_EQ(copy(sifter.memory()), Numbers(10));
+    EXPECT_EQ(sifter.memory(), Numbers(10));
     EXPECT_EQ(sifter.stats().step, 0U);
   }
 }
@@ -279,7 +291,7 @@ TEST(Sifter, CanBeMovedWithItsMemoryAndStatistics) {
   SparseVector sent;
   first.sift(Gradient(gradient), sent);
   Sifter second = std::move(first);
-  EXPECT_EQ(copy(second.memory()), (Numbers{0, 2}));
+  EXPECT_EQ(second.memory(), (Numbers{0, 2}));
   EXPECT_EQ(second.stats().step, 1U);
 }
 
@@ -296,7 +308,8 @@ TEST_P(EveryFeedback, LosesNothingOverManySteps) {
     for (std::size_t i = 0; i < sent.size(); ++i) sent_in_all[sent.index(i)] += sent.values[i];
     sifter.observe(sent, made_up_update(sent, context_of_size(kSize)));
   }
-  for (std::size_t i = 0; i < kSize; ++i) sent_in_all[i] += sifter.memory()[i];
+  const Numbers memory = sifter.memory();
+  for (std::size_t i = 0; i < kSize; ++i) sent_in_all[i] += memory[i];
   EXPECT_EQ(sent_in_all, came);
 }
 
@@ -331,7 +344,8 @@ TEST(Sifter, RefusesVectorsThatAreNotOfItsModel) {
   }
   EXPECT_THROW(sifter.keep_rounding_loss({4, {1}, {1}}, Numbers{INFINITY}), UsageError);
   EXPECT_THROW(sifter.keep_rounding_loss({4, {1}, {1}}, Numbers{1, 2}), UsageError);
-  EXPECT_EQ(std::count(sifter.memory().begin(), sifter.memory().end(), 0.0F), 4);
+  const Numbers memory = sifter.memory();
+  EXPECT_EQ(std::count(memory.begin(), memory.end(), 0.0F), 4);
   EXPECT_THROW(sifter.observe({4, {1}, {1}}, {}), UsageError);
 }
 

@@ -7,6 +7,7 @@
 #include <limits>
 #include <sstream>
 
+#include "unit/bare_sparsifier.h"
 #include "unit/one_sift.h"
 #include "unit/walk.h"
 
@@ -26,7 +27,7 @@ TEST(Threshold, SendsEveryNonZeroWhenLambdaIsZero) {
 }
 
 TEST(Threshold, SendsWhatHasGrownToTheBound) {
-  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier("threshold:lambda=3", {.layout = 2});
+  const std::unique_ptr<BareSparsifier> sparsifier = make_bare("threshold:lambda=3", {.layout = 2});
   Numbers memory(2);
   SparseVector out;
   const Numbers gradient = {1, -2};
@@ -44,13 +45,13 @@ TEST(Threshold, FollowsTheRuleOfOneOverTwiceTheRootOfK) {
     Numbers gradient(kSize);
     gradient[7] = lambda;
     gradient[8] = std::nextafter(lambda, 0.0F);
-    const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier("threshold:ratio=0.01,rule=sqrt", {.layout = kSize});
+    const std::unique_ptr<BareSparsifier> sparsifier = make_bare("threshold:ratio=0.01,rule=sqrt", {.layout = kSize});
     Numbers memory(kSize);
     SparseVector out;
     for (const float scale : {first, 4.0F, 0.125F}) {
       Numbers scaled = gradient;
       for (float& x : scaled) x /= scale;
-      Gradient given(scaled);
+      kernels::ScaledGradient given = Gradient(scaled);
       given.scale = scale;
       std::fill(memory.begin(), memory.end(), 0.0F);
       sparsifier->sift(given, memory, out);
@@ -70,7 +71,7 @@ TEST(Threshold, MeasuresLambdaOverTheFirstStepsAndHoldsIt) {
 }
 
 TEST(Threshold, CalibratesForOneOverTheRatioUnlessToldOtherwise) {
-  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier("threshold:ratio=0.07", {.layout = 100});
+  const std::unique_ptr<BareSparsifier> sparsifier = make_bare("threshold:ratio=0.07", {.layout = 100});
   const Numbers gradient = reference::input("normal").make(100, 0, 1);
   int steps = 0;
   while (!sparsifier->vote() && steps < 100) {
@@ -81,7 +82,7 @@ TEST(Threshold, CalibratesForOneOverTheRatioUnlessToldOtherwise) {
 }
 
 TEST(Threshold, VotesOnItsMeasuredLambdaOnce) {
-  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier("threshold:ratio=0.5,calibrate=3", {.layout = 4});
+  const std::unique_ptr<BareSparsifier> sparsifier = make_bare("threshold:ratio=0.5,calibrate=3", {.layout = 4});
   const Numbers gradient = {4, 3, 2, 1};
   for (int step = 0; step < 6; ++step) {
     SCOPED_TRACE(step);
@@ -94,8 +95,8 @@ TEST(Threshold, VotesOnItsMeasuredLambdaOnce) {
     EXPECT_EQ(*lambda, 3.0F);
     sparsifier->set_vote(3.5F);  // what the ranks agreed on
   }
-  EXPECT_FALSE(make_sparsifier("threshold:lambda=1", {.layout = 4})->vote());
-  EXPECT_FALSE(make_sparsifier("topk:k=1", {.layout = 4})->vote());
+  EXPECT_FALSE(make_bare("threshold:lambda=1", {.layout = 4})->vote());
+  EXPECT_FALSE(make_bare("topk:k=1", {.layout = 4})->vote());
 }
 
 // It takes part in the voting without a vote: then the other ranks decide.
@@ -103,7 +104,7 @@ TEST(Threshold, HasNoVoteIfItMeasuredNothing) {
   for (const std::uint64_t dim : {0U, 4U}) {
     for (const float number : {0.0F, 3.0F}) {
       SCOPED_TRACE(::testing::Message() << dim << " entries, all but one are " << number);
-      const auto sparsifier = make_sparsifier("threshold:ratio=0.5,calibrate=3", {.layout = dim, .model_dim = 10});
+      const auto sparsifier = make_bare("threshold:ratio=0.5,calibrate=3", {.layout = dim, .model_dim = 10});
       Numbers gradient(dim, number);
       if (dim > 0) gradient[2] = 7;
       for (int step = 0; step < 3; ++step) {
@@ -131,7 +132,7 @@ struct Budget {
 
 // What the sparsifier sends of each of these vectors, without error feedback.
 Budget spend(const std::string& spec, const std::vector<Numbers>& recorded) {
-  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(spec, {.layout = kSize});
+  const std::unique_ptr<BareSparsifier> sparsifier = make_bare(spec, {.layout = kSize});
   Budget spent;
   for (const Numbers& p : recorded) {
     Numbers memory(kSize);
@@ -145,7 +146,7 @@ Budget spend(const std::string& spec, const std::vector<Numbers>& recorded) {
 
 // memory + gradient of each step of a run with that sparsifier and error feedback.
 std::vector<Numbers> recorded_by(const std::string& spec, const reference::Input& input, std::uint64_t seed) {
-  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier(spec, {.layout = kSize});
+  const std::unique_ptr<BareSparsifier> sparsifier = make_bare(spec, {.layout = kSize});
   Numbers memory(kSize);
   SparseVector out;
   std::vector<Numbers> recorded;
@@ -211,7 +212,7 @@ TEST(Threshold, HasLessTotalErrorThanTopKForExactlyTheSameCount) {
 }
 
 TEST(Threshold, BoundsTheMemoryByItself) {
-  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier("threshold:lambda=2", {.layout = kSize});
+  const std::unique_ptr<BareSparsifier> sparsifier = make_bare("threshold:lambda=2", {.layout = kSize});
   Numbers memory(kSize);
   SparseVector out;
   for (int step = 0; step < kSteps; ++step) {

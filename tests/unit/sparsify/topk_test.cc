@@ -1,6 +1,7 @@
 // Top-k: counts, ties, zeros, chunks, tensors and the warm-up. adversary_test.cc tests that it is exact over long runs.
 #include <gtest/gtest.h>
 
+#include "unit/bare_sparsifier.h"
 #include "unit/one_sift.h"
 #include "unit/walk.h"
 
@@ -42,7 +43,7 @@ TEST(TopK, SendsEverythingWhenKIsTheWholeModel) {
 }
 
 TEST(TopK, KeepsWhatItDoesNotSend) {
-  const std::unique_ptr<Sparsifier> sparsifier = make_sparsifier("topk:k=1", {.layout = 3});
+  const std::unique_ptr<BareSparsifier> sparsifier = make_bare("topk:k=1", {.layout = 3});
   Numbers memory(3);
   SparseVector out;
   const Numbers gradient = {1, 3, 2};
@@ -78,13 +79,13 @@ TEST(TopK, SendsSmallTensorsWholeAndCountsOverTheRest) {
 }
 
 TEST(TopK, WarmsUpGeometrically) {
-  const std::unique_ptr<Sparsifier> sparsifier =
-      make_sparsifier("topk:ratio=0.01,warmup_from=0.25,warmup_steps=2", {.layout = 1000});
+  const std::unique_ptr<BareSparsifier> sparsifier =
+      make_bare("topk:ratio=0.01,warmup_from=0.25,warmup_steps=2", {.layout = 1000});
   for (const std::size_t count : {250U, 50U, 10U, 10U}) {
     EXPECT_EQ(sift_afresh(*sparsifier, Numbers(1000, 1.0F)).size(), count);
   }
-  const std::unique_ptr<Sparsifier> later =
-      make_sparsifier("topk:ratio=0.01,warmup_from=0.25,warmup_steps=2", {.layout = 1000, .first_step = 1});
+  const std::unique_ptr<BareSparsifier> later =
+      make_bare("topk:ratio=0.01,warmup_from=0.25,warmup_steps=2", {.layout = 1000, .first_step = 1});
   EXPECT_EQ(sift_afresh(*later, Numbers(1000, 1.0F)).size(), 50U);
 }
 

@@ -1,5 +1,5 @@
 // A sample that overestimates the threshold may cost a second pass, but never an entry of the result.
-#include "sparsify/sift_pass.h"
+#include "sparsify/error_memory.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 
 #include "sparsewire/sifter.h"
 
-namespace sparsewire::sift_pass_test {
+namespace sparsewire::error_memory_test {
 namespace {
 
 constexpr std::size_t kSize = 300'000;
@@ -18,10 +18,8 @@ constexpr std::size_t kOverflow = 32'768;  // entries that fill the list of cand
 
 // The entries after the overflow, which raise_threshold() samples.
 Unit ahead() {
-  const Unit whole = make_units(Layout(kSize), {}).front();
   Unit rest;
-  rest.blocks.push_back({kOverflow, kBlock - kOverflow});
-  rest.blocks.insert(rest.blocks.end(), whole.blocks.begin() + 1, whole.blocks.end());
+  rest.segments.push_back({.begin = kOverflow, .size = kSize - kOverflow, .position = 0});
   rest.size = kSize - kOverflow;
   return rest;
 }
@@ -29,22 +27,23 @@ Unit ahead() {
 // Which of the entries [begin, end) a sample of `unit` reads, found by setting one at a time to 1. For k = 1 the sample
 // returns the fifth largest magnitude; four sampled entries elsewhere are 1, so it returns 1 if the entry under test is
 // sampled too.
-std::vector<std::size_t> sampled(SiftPass& pass, const Unit& unit, std::size_t begin, std::size_t end) {
+std::vector<std::size_t> sampled(const Unit& unit, std::size_t begin, std::size_t end) {
   constexpr std::size_t kStretch = 64;  // one position is sampled in each
-  std::vector<float> memory(kSize);
-  std::fill_n(memory.begin() + kOverflow, 4 * kStretch, 1.0F);
+  ErrorMemory memory(kSize);
+  memory.write(kOverflow, std::vector<float>(4 * kStretch, 1.0F));
+  const float one = 1;
+  const float zero = 0;
   std::vector<std::size_t> found;
   for (std::size_t i = begin; i < end; ++i) {
-    memory[i] = 1.0F;
-    if (pass.sample(unit, nullptr, memory.data(), 1) == kernels::key_of(1.0F)) found.push_back(i);
-    memory[i] = 0.0F;
+    memory.write(i, {&one, 1});
+    if (memory.sample(unit, nullptr, 1) == kernels::key_of(1.0F)) found.push_back(i);
+    memory.write(i, {&zero, 1});
   }
   return found;
 }
 
-TEST(SiftPass, FindsWhatAMisleadingSampleHides) {
-  SiftPass pass(nullptr);
-  const std::vector<std::size_t> traps = sampled(pass, ahead(), 100'000, 101'600);
+TEST(ErrorMemory, FindsWhatAMisleadingSampleHides) {
+  const std::vector<std::size_t> traps = sampled(ahead(), 100'000, 101'600);
   ASSERT_GE(traps.size(), 20U);
   ASSERT_LT(traps.size(), kTop);
 
@@ -55,12 +54,12 @@ TEST(SiftPass, FindsWhatAMisleadingSampleHides) {
   sifter.sift(gradient, sent);
   // In the second step every entry is a candidate until the list overflows. The sample of the remaining entries then
   // reads the traps (100), but none of the entries of size 10, which belong to the result as well.
-  std::fill(sifter.memory().begin(), sifter.memory().end(), 0.0F);
+  sifter.write_memory(std::vector<float>(kSize));
   std::fill(gradient.begin(), gradient.end(), 1.0F);
   for (const std::size_t trap : traps) gradient[trap] = 100.0F;
   std::vector<std::uint32_t> expected(traps.begin(), traps.end());
   for (std::size_t i = 200'000; expected.size() < kTop; ++i) {
-    if (!sampled(pass, ahead(), i, i + 1).empty()) continue;
+    if (!sampled(ahead(), i, i + 1).empty()) continue;
     gradient[i] = 10.0F;
     expected.push_back(static_cast<std::uint32_t>(i));
   }
@@ -70,4 +69,4 @@ TEST(SiftPass, FindsWhatAMisleadingSampleHides) {
 }
 
 }  // namespace
-}  // namespace sparsewire::sift_pass_test
+}  // namespace sparsewire::error_memory_test

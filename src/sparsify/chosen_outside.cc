@@ -1,0 +1,100 @@
+#include "sparsify/chosen_outside.h"
+
+#include <fmt/core.h>
+
+#include "sparsewire/errors.h"
+#include "sparsify/bad_gradient.h"
+
+namespace sparsewire {
+namespace {
+
+class ChosenOutside final : public FusedSparsifier {
+ public:
+  ChosenOutside(std::string name, std::unique_ptr<Sparsifier> sparsifier, const SifterContext& context)
+      : name_(std::move(name)), sparsifier_(std::move(sparsifier)), context_(context), step_(context.first_step) {}
+
+  SparsifierTraits traits() const override { return sparsifier_->traits(); }
+  double expected_entries() const override { return sparsifier_->expected_entries(); }
+  void observe(const SparseVector& sent, std::span<const float> update_at_sent) override {
+    sparsifier_->observe(sent, update_at_sent);
+  }
+  bool is_voting() const noexcept override { return sparsifier_->is_voting(); }
+  std::optional<float> vote() const noexcept override { return sparsifier_->vote(); }
+  void set_vote(float agreed) override { sparsifier_->set_vote(agreed); }
+  std::uint64_t step() const noexcept override { return step_; }
+
+  // Two passes: the sums must be complete before they can be looked at.
+  SiftNorms sift(const kernels::ScaledGradient* gradient, ErrorMemory& memory, SparseVector& out) override {
+    out.clear(memory.size());
+    if (const auto bad = memory.accumulate(memory.whole(), gradient)) {
+      throw_bad_gradient(name_, context_, step_, *gradient, memory.at(*bad), *bad);
+    }
+    SiftNorms sifted{.accumulated_norm2 = memory.accumulated_norm2()};
+    bool has_chosen = false;
+    try {
+      indices_.clear();
+      sparsifier_->choose(memory.numbers(), step_, indices_);
+      has_chosen = true;
+      check(memory.size());
+      std::erase_if(indices_, [&](std::uint32_t index) { return memory.at(index) == 0; });
+      memory.take_at(memory.whole(), nullptr, indices_, chosen_);
+      try {
+        out.indices.assign(chosen_.indices(), chosen_.indices() + chosen_.size());
+        out.values.assign(chosen_.values(), chosen_.values() + chosen_.size());
+      } catch (...) {
+        memory.put_back(chosen_);
+        throw;
+      }
+    } catch (...) {
+      memory.restore(memory.whole(), gradient);
+      out.clear(memory.size());
+      if (has_chosen) sparsifier_->rewind();
+      throw;
+    }
+    sifted.sent_norm2 = memory.norm2(memory.whole(), chosen_);
+    ++step_;
+    return sifted;
+  }
+
+  void undo(const kernels::ScaledGradient* gradient, ErrorMemory& memory, const SparseVector& sent) override {
+    memory.put_back(sent);
+    memory.restore(memory.whole(), gradient);
+    --step_;
+    sparsifier_->rewind();
+  }
+
+  void serialize(State& state) override {
+    state.value("step", step_);
+    sparsifier_->serialize(state);
+  }
+
+ private:
+  // Throws UsageError unless the chosen indices ascend and are in the model.
+  void check(std::size_t size) const {
+    for (std::size_t i = 0; i < indices_.size(); ++i) {
+      if (indices_[i] >= size) {
+        throw UsageError(fmt::format("[{}] chose index {} of a model of {} entries", name_, indices_[i], size));
+      }
+      if (i > 0 && indices_[i] <= indices_[i - 1]) {
+        throw UsageError(
+            fmt::format("[{}] chose index {} after {}: the indices must ascend", name_, indices_[i], indices_[i - 1]));
+      }
+    }
+  }
+
+  std::string name_;
+  std::unique_ptr<Sparsifier> sparsifier_;
+  SifterContext context_;
+  std::uint64_t step_;
+  std::vector<std::uint32_t> indices_;
+  Candidates chosen_;
+};
+
+}  // namespace
+
+std::unique_ptr<FusedSparsifier> wrap(std::string name, std::unique_ptr<Sparsifier> sparsifier,
+                                      const SifterContext& context) {
+  return std::make_unique<ChosenOutside>(std::move(name), std::move(sparsifier), context);
+}
+
+}  // namespace sparsewire

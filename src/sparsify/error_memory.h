@@ -1,0 +1,153 @@
+// The error memory of a model, and every pass over it: adding a gradient and taking entries out, putting entries back,
+// taking a step back.
+//
+// Nothing else reads or writes the memory. So it can lie on a device: what the passes return, and all that is done with
+// it, are the chosen entries, on the host.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/pages.h"
+#include "kernels/norm.h"
+#include "kernels/sweep.h"
+#include "sparsewire/gradient.h"
+#include "sparsewire/pool.h"
+#include "sparsewire/sparse_vector.h"
+#include "sparsify/candidates.h"
+#include "sparsify/units.h"
+
+namespace sparsewire {
+
+// The passes take a gradient; null stands for none: they work on the numbers that are in the memory.
+//
+// THREADS: one caller at a time; splits the work over the pool. Results do not depend on the number of threads.
+class ErrorMemory {
+ public:
+  // `size` zeros.
+  explicit ErrorMemory(std::size_t size = 0, Pool* pool = nullptr);
+
+  std::size_t size() const noexcept { return memory_.size(); }
+  // All entries as one unit.
+  const Unit& whole() const noexcept { return whole_; }
+
+  // Adds the gradient to the unit and takes out every entry at or above `threshold`. Returns the lowest index at which
+  // a sum is not finite; then the unit is as after make_round_trip().
+  std::optional<std::size_t> take_all(const Unit& unit, const kernels::ScaledGradient* gradient,
+                                      std::uint32_t threshold, Candidates& found);
+
+  // The same, but keeps only entries that can be among the k best by `score`: when a list is full, it raises its
+  // threshold, once to an estimate from a sample. `threshold` returns the highest threshold that was only estimated: an
+  // entry at or above it that is not in `found` is worse than k entries that are.
+  std::optional<std::size_t> take_best(const Unit& unit, const kernels::ScaledGradient* gradient, std::size_t k,
+                                       const Score& score, std::uint32_t& threshold, Candidates& found);
+
+  // If take_best() did not find enough: adds the entries that it left in the memory at or above a lower `threshold` to
+  // those in `found`, and keeps the k best. REQUIRES: `found` is ranked.
+  void take_more(const Unit& unit, std::size_t k, const Score& score, std::uint32_t threshold, Candidates& found);
+
+  // Adds the gradient to the unit and takes out the entries at `positions` (ascending numbers of entries within the
+  // unit), also those that are zero.
+  std::optional<std::size_t> take_at(const Unit& unit, const kernels::ScaledGradient* gradient,
+                                     std::span<const std::uint32_t> positions, Candidates& found);
+
+  // Adds the gradient and moves all sums to `all`. REQUIRES: all.size() == size().
+  std::optional<std::size_t> take_everything(const kernels::ScaledGradient* gradient, std::span<float> all);
+
+  // Adds the gradient; takes nothing out.
+  std::optional<std::size_t> accumulate(const Unit& unit, const kernels::ScaledGradient* gradient);
+
+  // A threshold that probably a few more than k entries reach, estimated from a sample of the unit's sums with the
+  // gradient.
+  std::uint32_t sample(const Unit& unit, const kernels::ScaledGradient* gradient, std::size_t k);
+
+  // ||sums||^2 over the unit of the last pass.
+  double accumulated_norm2() const noexcept { return norm2_; }
+  // ||chosen||^2, in the same order: the same bits if every non-zero entry of the unit was chosen.
+  double norm2(const Unit& unit, const Candidates& chosen);
+  // ||gradient||^2 over all entries; scale and decay are not applied.
+  double norm2(const kernels::ScaledGradient& gradient);
+
+  // Keeps the k candidates with the largest keys, among equals those with the lower index, and puts the others back.
+  // Returns the k-th key, or 0 if there are fewer than k. REQUIRES: the candidates are ranked; k >= 1.
+  std::uint32_t keep_best(Candidates& candidates, std::size_t k) noexcept;
+  // Puts entries back where they were taken out.
+  void put_back(Candidates& candidates) noexcept;
+  void put_back(const SparseVector& entries) noexcept;
+
+  // Takes an accumulation back, after all entries were put back. REQUIRES: the sums of the unit are finite.
+  void restore(const Unit& unit, const kernels::ScaledGradient* gradient) noexcept;
+  // Accumulates and takes it back, for a unit that a failed step did not reach: kernels/sweep.h.
+  void make_round_trip(const Unit& unit, const kernels::ScaledGradient* gradient) noexcept;
+
+  // Adds a sparse sum, and remembers the old numbers for take_back_sum(). Returns the lowest index at which the result
+  // is not finite; then nothing has changed. REQUIRES: valid, of dimension size().
+  std::optional<std::size_t> add_sum(const SparseVector& sum);
+  // Brings back the exact numbers from before the last add_sum(). REQUIRES: all entries were put back.
+  void take_back_sum(const SparseVector& sum) noexcept;
+
+  // memory += sent - received, entry by entry. REQUIRES: the differences are finite.
+  void add_differences(const SparseVector& sent, std::span<const float> received) noexcept;
+
+  // memory[i] = 0 for each entry; `old` becomes what was there.
+  void clear_at(const SparseVector& entries, std::vector<float>& old);
+  void clear() noexcept;
+
+  // Copies of numbers, from index `begin` on.
+  void read(std::size_t begin, std::span<float> numbers) const noexcept;
+  void write(std::size_t begin, std::span<const float> numbers) noexcept;
+  float at(std::size_t index) const noexcept { return memory_[index]; }
+  // All numbers where the processor can read them, until the next call.
+  std::span<const float> numbers() const noexcept { return memory_; }
+
+ private:
+  // One thread's part of a pass: some entries of the unit, how far it got, and what it found.
+  struct Part {
+    std::size_t begin = 0;  // positions in the unit
+    std::size_t end = 0;
+    std::size_t position = 0;
+    std::size_t failed = 0;  // entries from `position` on that the kernel has brought back after a bad sum
+    kernels::TileNorms norm;
+    std::uint32_t threshold = 0;
+    std::uint32_t complete_from = 0;  // the highest estimated threshold; see take_best()
+    bool resampled = false;           // the estimate from the entries to come was made
+    bool full = false;                // stopped because the list is full
+    std::size_t bad = kernels::kNoneBad;
+    Candidates found;
+    Buffer<std::uint32_t> sampled;
+  };
+
+  void divide(const Unit& unit, std::uint32_t threshold);
+  template <class Work>
+  void for_each_part(const Unit& unit, Work work);
+  // Calls piece(first, n) for the entries from the part's position on, at most `most` at a time, until it returns
+  // false.
+  template <class Piece>
+  void walk(const Unit& unit, Part& part, std::size_t most, Piece piece) noexcept;
+  template <class Take>
+  void walk_limited(const Unit& unit, const kernels::ScaledGradient* gradient, std::size_t k, const Score& score,
+                    Part& part, Take take) noexcept;
+  bool accumulate_and_take(const kernels::ScaledGradient* gradient, std::size_t first, std::size_t n,
+                           Part& part) noexcept;
+  void raise_threshold(const Unit& unit, const kernels::ScaledGradient* gradient, std::size_t k, const Score& score,
+                       Part& part) noexcept;
+  void reserve_limited(const Unit& unit, std::size_t k, Candidates& found);
+  std::optional<std::size_t> finish(const Unit& unit, const kernels::ScaledGradient* gradient, Candidates& found);
+  void take_back(const Unit& unit, const kernels::ScaledGradient* gradient) noexcept;
+  std::uint32_t complete_from() const noexcept;
+  void collect(Candidates& found);
+
+  LongVector memory_;
+  Unit whole_;  // all entries
+  Pool* pool_;
+  std::vector<Part> parts_;    // one for each thread, in the order of the entries
+  std::vector<double> tiles_;  // sums of squares
+  double norm2_ = 0;
+  std::vector<float> before_sum_;  // the numbers that add_sum() changed
+  Candidates nothing_;
+};
+
+}  // namespace sparsewire

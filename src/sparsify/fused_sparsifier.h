@@ -1,0 +1,58 @@
+// A sparsifier as a Sifter uses it: it adds the gradient to the error memory and takes its entries out in one
+// operation. The sparsifiers of the library do both in one pass; one from outside is wrapped by chosen_outside.cc.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "sparsewire/sparsifier.h"
+#include "sparsify/error_memory.h"
+
+namespace sparsewire {
+
+// Norms for the statistics. The bits do not depend on threads or SIMD level: kernels/norm.h.
+struct SiftNorms {
+  double accumulated_norm2 = 0;  // ||decay*memory + scale*gradient||^2
+  double sent_norm2 = 0;         // ||out||^2; the same bits as accumulated_norm2 if every non-zero entry is sent
+};
+
+// What has the name of a function of Sparsifier means the same. The floating-point mode must be the standard one; a
+// Sifter sees to that.
+class FusedSparsifier {
+ public:
+  virtual ~FusedSparsifier() = default;
+
+  virtual SparsifierTraits traits() const { return {}; }
+  virtual double expected_entries() const = 0;
+
+  // memory <- decay*memory + scale*gradient; then moves the chosen entries from the memory to `out`, indices ascending.
+  // A null gradient: the memory has the sums already.
+  // REQUIRES: gradient->size == memory.size() == layout.dim(); memory is finite.
+  // ENSURES: per coordinate, the accumulated sum == what stays in the memory + what is in `out`, exactly.
+  // Throws BadGradient if a sum is not finite; then every entry has made a round trip (kernels/sweep.h), and the step
+  // does not count. COST: in the steady state one pass over memory and gradient, and no allocation.
+  virtual SiftNorms sift(const kernels::ScaledGradient* gradient, ErrorMemory& memory, SparseVector& out) = 0;
+
+  // Takes the last sift back, and what followed it: puts `sent` back into the memory and takes the gradient out again;
+  // the step does not count. REQUIRES: the same gradient and memory, `sent` as sift() returned it.
+  virtual void undo(const kernels::ScaledGradient* gradient, ErrorMemory& memory, const SparseVector& sent) = 0;
+
+  virtual void observe(const SparseVector& /*sent*/, std::span<const float> /*update_at_sent*/) {}
+  virtual bool is_voting() const noexcept { return false; }
+  virtual std::optional<float> vote() const noexcept { return std::nullopt; }
+  virtual void set_vote(float /*agreed*/) {}
+
+  // The number of the next step.
+  virtual std::uint64_t step() const noexcept = 0;
+  // Saves or restores, with the same bits, everything that later steps depend on.
+  virtual void serialize(State& state) = 0;
+};
+
+// Makes a sparsifier from `name:key=value,key=value`. Throws UsageError if a name or key is unknown, or a value is out
+// of range or does not fit the layout.
+std::unique_ptr<FusedSparsifier> make_sparsifier(std::string_view spec, const SifterContext& context);
+
+}  // namespace sparsewire
