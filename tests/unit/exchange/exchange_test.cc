@@ -48,8 +48,9 @@ TEST_P(EveryExchangeCase, LosesNothing) {
       Plan plan = EveryExchangeCase::plan("auto:values=" + std::string(values));
       plan.layout = 701;
       if (ranks == 8) plan.weights = {0, 1, 0.25, 7, 0, 1e-3};
-      run_on_threads(ranks,
-                     [&](Transport& transport) { bodies::nothing_is_lost(transport, plan, kSlowBuild ? 12 : 150); });
+      run_on_threads(ranks, [&](Transport& transport) {
+        bodies::nothing_is_lost(transport, plan, kSlowBuild ? 12 : long_tests() ? 150 : 80);
+      });
     }
   }
 }
