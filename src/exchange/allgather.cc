@@ -10,13 +10,16 @@ namespace {
 class AllGatherExchange final : public Exchange {
  public:
   AllGatherExchange(const ExchangePlan& plan, Transport& transport)
-      : plan_(plan), transport_(transport), codec_(plan.config.codec), merger_(plan.dim) {}
+      : plan_(plan), transport_(transport), codec_(plan.config.codec), merger_(plan.dim) {
+    message_.reserve(kMostTrailerSize);
+  }
 
   StepOutcome run(const SparseVector& sent, const StepTrailer& trailer, std::vector<float>& received,
                   SparseVector& total) override {
     traffic_ = {};
+    thrown_ = nullptr;
     StageClock clock;
-    const std::size_t frame_size = write_message(codec_, sent, trailer, received, message_);
+    const std::size_t frame_size = write_message(codec_, sent, trailer, received, message_, thrown_);
     clock.lap(traffic_.ns_encode);
     transport_.all_gather(message_, all_);
     clock.lap(traffic_.ns_transport);

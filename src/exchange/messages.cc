@@ -5,14 +5,32 @@
 
 namespace sparsewire {
 
+Failure failure_of(int rank, const std::exception& error) noexcept {
+  return {Failure::Kind::error, rank, 0, Cause(error.what())};
+}
+
 std::size_t write_message(Codec& codec, const SparseVector& sent, const StepTrailer& trailer,
-                          std::vector<float>& received, Message& message) {
+                          std::vector<float>& received, Message& message, std::exception_ptr& thrown) {
   received.clear();
   message.clear();
-  if (!trailer.failed) codec.encode(sent, message, codec.rounds() ? &received : nullptr);
-  const std::size_t frame_size = message.size();
-  append(message, trailer);
-  return frame_size;
+  if (trailer.failure) {
+    append(message, trailer);
+    return 0;
+  }
+  try {
+    codec.encode(sent, message, codec.rounds() ? &received : nullptr);
+    const std::size_t frame_size = message.size();
+    append(message, trailer);
+    return frame_size;
+  } catch (const std::exception& error) {
+    thrown = std::current_exception();
+    StepTrailer failed = trailer;
+    failed.failure = failure_of(trailer.rank, error);
+    received.clear();
+    message.clear();
+    append(message, failed);
+    return 0;
+  }
 }
 
 std::optional<Failure> decode_from(std::span<const std::byte> frame, int from, std::uint64_t dim,

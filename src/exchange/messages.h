@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <span>
 #include <vector>
@@ -13,10 +14,14 @@
 
 namespace sparsewire {
 
+// The failure of a rank that caught `error`.
+Failure failure_of(int rank, const std::exception& error) noexcept;
+
 // Writes a worker's message: the frame of `sent`, unless the trailer says that it failed, and the trailer. `received`
-// is as for Exchange::run. Returns the size of the frame.
+// is as for Exchange::run. Returns the size of the frame. If encoding throws, the trailer says so, and `thrown` becomes
+// the error. REQUIRES: the message has room for kMostTrailerSize bytes, so that nothing is allocated for a trailer.
 std::size_t write_message(Codec& codec, const SparseVector& sent, const StepTrailer& trailer,
-                          std::vector<float>& received, Message& message);
+                          std::vector<float>& received, Message& message, std::exception_ptr& thrown);
 
 // Decodes a frame from rank `from` into a vector of dimension `dim`; or returns why that is not possible.
 std::optional<Failure> decode_from(std::span<const std::byte> frame, int from, std::uint64_t dim, SparseVector& vector);
