@@ -4,6 +4,16 @@
 #include <cmath>
 
 namespace sparsewire {
+namespace {
+
+// decode() allocates exactly what it needs. `most` is the largest size that the items can have.
+template <class T>
+void keep_room(std::vector<T>& items, std::uint64_t most) {
+  const std::size_t wanted = std::min<std::size_t>(items.size() + items.size() / 8 + 16, most);
+  if (!items.empty() && items.capacity() < wanted) items.reserve(wanted + wanted / 8);
+}
+
+}  // namespace
 
 Failure failure_of(int rank, const std::exception& error) noexcept {
   return {Failure::Kind::error, rank, 0, Cause(error.what())};
@@ -40,6 +50,8 @@ std::optional<Failure> decode_from(std::span<const std::byte> frame, int from, s
     return Failure{Failure::Kind::unreadable, from, static_cast<std::uint64_t>(status)};
   }
   if (vector.dim != dim) return Failure{Failure::Kind::unreadable, from, Failure::kOtherDim};
+  keep_room(vector.indices, dim);
+  keep_room(vector.values, dim);
   return std::nullopt;
 }
 

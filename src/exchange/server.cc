@@ -69,14 +69,12 @@ class ServerExchange final : public Exchange {
 
   void aggregate(StepOutcome& outcome, StageClock& clock) {
     for (std::size_t r = 0; r < frames_.size(); ++r) {
-      if (const auto failure = decode_from(frames_[r], static_cast<int>(r), plan_.dim, one_)) {
+      if (const auto failure = decode_from(frames_[r], static_cast<int>(r), plan_.dim, aggregator_->inputs()[r])) {
         return outcome.fail(*failure);
       }
-      clock.lap(traffic_.ns_decode);
-      aggregator_->add(one_, plan_.weights[r]);
-      clock.lap(traffic_.ns_merge);
       if (r != kServer) traffic_.bytes_served += frames_[r].size();
     }
+    clock.lap(traffic_.ns_decode);
     if (const auto bad = aggregator_->answer(answer_)) outcome.fail({.rank = kServer, .index = *bad});
     answer_.reserve(answer_.size() + kMostTrailerSize);  // here, where an error can still be told
     clock.lap(traffic_.ns_merge);
@@ -90,7 +88,6 @@ class ServerExchange final : public Exchange {
   Message answer_;
   std::vector<Message> all_;
   std::vector<std::span<const std::byte>> frames_;
-  SparseVector one_;
 };
 
 }  // namespace

@@ -20,8 +20,8 @@ class ShardedExchange final : public Exchange {
         codec_(plan.config.codec),
         aggregator_(plan,
                     {.region = transport.rank(), .regions = transport.size(), .dim = regions_.size(transport.rank())}),
-        model_(plan.dim),
-        to_(static_cast<std::size_t>(transport.size())) {
+        to_(static_cast<std::size_t>(transport.size())),
+        answered_(to_.size()) {
     for (Message& message : to_) message.reserve(kMostTrailerSize);
     answer_.reserve(kMostTrailerSize);
   }
@@ -91,7 +91,7 @@ class ShardedExchange final : public Exchange {
       codec_.encode(parts_[as_index(r)], to_[as_index(r)], codec_.rounds() ? &rounded_[as_index(r)] : nullptr);
       if (r != transport_.rank()) traffic_.bytes_up += to_[as_index(r)].size();
     }
-    if (codec_.rounds()) regions_.join(sent, rounded_, received);
+    if (codec_.rounds()) regions_.join(rounded_, received);
   }
 
   // Messages without frames.
@@ -121,48 +121,33 @@ class ShardedExchange final : public Exchange {
   void aggregate(StepOutcome& outcome) {
     for (int r = 0; r < transport_.size(); ++r) {
       const std::span<const std::byte> frame = frames_[as_index(r)];
-      if (const auto failure = decode_from(frame, r, regions_.size(transport_.rank()), one_)) {
+      if (const auto failure =
+              decode_from(frame, r, regions_.size(transport_.rank()), aggregator_.inputs()[as_index(r)])) {
         return outcome.fail(*failure);
       }
-      clock_.lap(traffic_.ns_decode);
-      aggregator_.add(one_, plan_.weights[as_index(r)]);
-      clock_.lap(traffic_.ns_merge);
       if (r != transport_.rank()) traffic_.bytes_served += frame.size();
     }
+    clock_.lap(traffic_.ns_decode);
     if (const auto bad = aggregator_.answer(answer_)) {
       outcome.fail({.rank = transport_.rank(), .index = served_index(static_cast<std::uint32_t>(*bad))});
     }
     answer_.reserve(answer_.size() + kMostTrailerSize);  // here, where an error can still be told
   }
 
-  // Decodes the answers of all regions into one vector.
+  // Decodes the answers of all regions into one vector. The regions are disjoint, so their sum only sorts the entries.
   std::optional<Failure> collect(SparseVector& total) {
     for (int r = 0; r < transport_.size(); ++r) {
       const std::span<const std::byte> frame = frames_[as_index(r)];
-      if (const auto failure = decode_from(frame, r, regions_.size(r), one_)) {
-        model_.clear();
-        return failure;
-      }
+      SparseVector& part = answered_[as_index(r)];
+      if (const auto failure = decode_from(frame, r, regions_.size(r), part)) return failure;
       if (r != transport_.rank()) traffic_.bytes_down += frame.size();
       clock_.lap(traffic_.ns_decode);
-      make_global(r);
-      model_.add(one_, 1.0F);
+      regions_.make_global(r, part);
       clock_.lap(traffic_.ns_merge);
     }
-    model_.copy_to(total);
-    model_.clear();
+    model_.sum(plan_.dim, answered_, {}, total);
     clock_.lap(traffic_.ns_merge);
     return std::nullopt;
-  }
-
-  // Replaces the indices in `one_`, which are those of a region, by those of the model.
-  void make_global(int region) {
-    if (one_.is_full()) {
-      one_.indices.resize(one_.size());
-      for (std::size_t i = 0; i < one_.size(); ++i) one_.indices[i] = static_cast<std::uint32_t>(i);
-    }
-    for (std::uint32_t& index : one_.indices) index = regions_.global(region, index);
-    one_.dim = plan_.dim;
   }
 
   const ExchangePlan plan_;
@@ -170,7 +155,7 @@ class ShardedExchange final : public Exchange {
   Regions regions_;
   Codec codec_;
   Aggregator aggregator_;
-  Merger model_;
+  BlockMerger model_;
   StageClock clock_;
   std::vector<SparseVector> parts_;
   std::vector<std::vector<float>> rounded_;
@@ -179,7 +164,7 @@ class ShardedExchange final : public Exchange {
   std::vector<std::span<const std::byte>> frames_;  // of the messages that were received last
   Message answer_;
   std::vector<Message> answers_;
-  SparseVector one_;
+  std::vector<SparseVector> answered_;  // the answers of all regions
 };
 
 }  // namespace
