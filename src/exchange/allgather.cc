@@ -22,6 +22,7 @@ class AllGatherExchange final : public Exchange {
     const std::size_t frame_size = write_message(codec_, sent, trailer, received, message_, thrown_);
     clock.lap(traffic_.ns_encode);
     transport_.all_gather(message_, all_);
+    keep_room(all_);
     clock.lap(traffic_.ns_transport);
 
     StepOutcome outcome = parse_trailers(all_, plan_.weights, frames_);

@@ -6,11 +6,12 @@
 namespace sparsewire {
 namespace {
 
-// decode() allocates exactly what it needs. `most` is the largest size that the items can have.
+// Decoders and transports allocate exactly what they need. `most` is the largest size that the items can have.
 template <class T>
 void keep_room(std::vector<T>& items, std::uint64_t most) {
-  const std::size_t wanted = std::min<std::size_t>(items.size() + items.size() / 8 + 16, most);
-  if (!items.empty() && items.capacity() < wanted) items.reserve(wanted + wanted / 8);
+  const std::size_t size = items.size();
+  if (size == 0 || size == most || items.capacity() >= size + size / 16 + 4) return;
+  items.reserve(std::min<std::size_t>(size + size / 2 + 64, most));
 }
 
 }  // namespace
@@ -53,6 +54,15 @@ std::optional<Failure> decode_from(std::span<const std::byte> frame, int from, s
   keep_room(vector.indices, dim);
   keep_room(vector.values, dim);
   return std::nullopt;
+}
+
+void make_room_for_trailer(Message& message) {
+  if (message.capacity() - message.size() >= kMostTrailerSize) return;
+  message.reserve(message.size() + message.size() / 4 + kMostTrailerSize);
+}
+
+void keep_room(std::span<Message> messages) {
+  for (Message& message : messages) keep_room(message, ~std::uint64_t{0});
 }
 
 std::optional<std::uint64_t> find_overflow(const SparseVector& total) noexcept {

@@ -27,6 +27,12 @@ std::size_t write_message(Codec& codec, const SparseVector& sent, const StepTrai
 // keeps room for some entries more: counts change a little in every step, which must not allocate each time.
 std::optional<Failure> decode_from(std::span<const std::byte> frame, int from, std::uint64_t dim, SparseVector& vector);
 
+// Makes room for a trailer behind the frame. Here an error can still be told; append() then allocates nothing.
+void make_room_for_trailer(Message& message);
+
+// Keeps room for messages that are a little longer than these, which were received.
+void keep_room(std::span<Message> messages);
+
 // The lowest index at which a sum of finite entries is not finite; nothing if all sums are finite.
 std::optional<std::uint64_t> find_overflow(const SparseVector& total) noexcept;
 

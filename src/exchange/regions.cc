@@ -88,7 +88,7 @@ void Regions::split(const SparseVector& whole, std::vector<SparseVector>& parts)
   std::array<std::uint32_t, kStretch> locals;
   const bool full = whole.is_full();
   split_size_ = whole.size();
-  if (region_of_.capacity() < split_size_) region_of_.reserve(split_size_ + split_size_ / 4);
+  if (region_of_.capacity() < split_size_) region_of_.reserve(split_size_ + split_size_ / 4 + 64);
   std::uint16_t* const regions = region_of_.data();
   parts.resize(ranks_);
   for (std::uint32_t r = 0; r < ranks_; ++r) parts[r].clear(sizes_[r]);

@@ -28,9 +28,11 @@ class ServerExchange final : public Exchange {
     if (!aggregator_) traffic_.bytes_up = frame_size;
     clock.lap(traffic_.ns_encode);
     transport_.gather(kServer, message_, all_);
+    keep_room(all_);
     clock.lap(traffic_.ns_transport);
     if (aggregator_) serve(trailer, clock);
     transport_.broadcast(kServer, answer_);
+    keep_room({&answer_, 1});
     clock.lap(traffic_.ns_transport);
 
     const ParsedAnswer answer = split_answer(answer_, kServer, trailer);
@@ -76,7 +78,7 @@ class ServerExchange final : public Exchange {
     }
     clock.lap(traffic_.ns_decode);
     if (const auto bad = aggregator_->answer(answer_)) outcome.fail({.rank = kServer, .index = *bad});
-    answer_.reserve(answer_.size() + kMostTrailerSize);  // here, where an error can still be told
+    make_room_for_trailer(answer_);
     clock.lap(traffic_.ns_merge);
   }
 

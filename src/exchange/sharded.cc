@@ -34,11 +34,13 @@ class ShardedExchange final : public Exchange {
     encode(sent, trailer, received);
     clock_.lap(traffic_.ns_encode);
     transport_.all_to_all(to_, from_);
+    keep_room(from_);
     clock_.lap(traffic_.ns_transport);
 
     const StepOutcome read = parse_trailers(from_, plan_.weights, frames_);
     serve(read, trailer);
     transport_.all_gather(answer_, answers_);
+    keep_room(answers_);
     clock_.lap(traffic_.ns_transport);
 
     // If one region failed, all ranks fail, and the other regions take their answers back. Only what the answers say
@@ -131,7 +133,7 @@ class ShardedExchange final : public Exchange {
     if (const auto bad = aggregator_.answer(answer_)) {
       outcome.fail({.rank = transport_.rank(), .index = served_index(static_cast<std::uint32_t>(*bad))});
     }
-    answer_.reserve(answer_.size() + kMostTrailerSize);  // here, where an error can still be told
+    make_room_for_trailer(answer_);
   }
 
   // Decodes the answers of all regions into one vector. The regions are disjoint, so their sum only sorts the entries.

@@ -12,8 +12,8 @@ float weight_of(std::span<const float> weights, std::size_t v) { return weights.
 
 // Makes room for `size` entries, and for some more where it has to allocate: counts change a little in every step.
 void make_room(SparseVector& vector, std::size_t size) {
-  if (vector.indices.capacity() < size) vector.indices.reserve(size + size / 4);
-  if (vector.values.capacity() < size) vector.values.reserve(size + size / 4);
+  if (vector.indices.capacity() < size) vector.indices.reserve(size + size / 4 + 64);
+  if (vector.values.capacity() < size) vector.values.reserve(size + size / 4 + 64);
   vector.indices.resize(size);
   vector.values.resize(size);
 }
