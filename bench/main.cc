@@ -18,6 +18,7 @@
 #include "flags.h"
 #include "floor.h"
 #include "kernels/simd.h"
+#include "local.h"
 #include "sparsewire/errors.h"
 #include "steps.h"
 #include "table.h"
@@ -40,6 +41,7 @@ Benches are named
   floor/add[/threads:2]    floor/memcpy[/threads:2]    yardstick/nth_element[/ratio:0.01]
   step/SPARSIFIER/ratio:R/case:steady|first|jump|equal|sparse|sorted/threads:T/n:N
   codec/encode/CODEC/ratio:R/n:N    codec/decode/CODEC/ratio:R/n:N
+  local/sharded/ratio:R/n:N    all that one of four ranks computes in a step of sharded with a downlink
 Every answer is checked at full size before it is timed. A wrong answer is reported instead of a time, and the exit code
 is 1.
 
@@ -137,6 +139,7 @@ int run(const Options& options) {
   register_floors(bench);
   const std::vector<std::unique_ptr<Step>> steps = register_steps(bench);
   const std::vector<std::unique_ptr<CodecBench>> codecs = register_codecs(bench);
+  const std::vector<std::unique_ptr<Local>> locals = register_locals(bench);
 
   std::size_t matches = 0;
   if (options.table) {
@@ -147,7 +150,7 @@ int run(const Options& options) {
   } else {
     matches = benchmark::RunSpecifiedBenchmarks();
   }
-  benchmark::Shutdown();  // the registered benches refer to `bench`, `steps` and `codecs`
+  benchmark::Shutdown();  // the registered benches refer to `bench`, `steps`, `codecs` and `locals`
   for (const auto& [name, failure] : bench.failures) fmt::print(stderr, "{}: {}\n", name, failure);
   return matches > 0 && bench.failures.empty() ? 0 : 1;
 }

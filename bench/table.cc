@@ -8,6 +8,7 @@
 #include "codecs.h"
 #include "floor.h"
 #include "kernels/simd.h"
+#include "local.h"
 #include "steps.h"
 
 namespace sparsewire::bench {
@@ -132,6 +133,36 @@ Cells codec_cells(const Times& times, const Bench& bench) {
   return cells;
 }
 
+struct LocalTarget {
+  double ratio;
+  double times_add;  // the largest allowed multiple of floor/add
+};
+constexpr LocalTarget kLocalTargets[] = {{0.001, 1.6}, {0.01, 3.0}};
+
+Cells local_cells(const Times& times, const Bench& bench) {
+  Cells cells = {{"one of 4 ranks, sharded both ways", "at most", "measured, ms", "times memory += gradient", ""}};
+  const std::optional<double> add = times.median(floor_add_name(1));
+  for (const LocalTarget& target : kLocalTargets) {
+    const std::string name = local_name(target.ratio, bench.n());
+    const std::string label = fmt::format("{:g} %", 100 * target.ratio);
+    const std::string limit = fmt::format("{:.2f}", target.times_add);
+    const std::optional<double> time = times.median(name);
+    if (const auto failure = bench.failures.find(name); failure != bench.failures.end()) {
+      cells.push_back({label, limit, "-", "-", "WRONG ANSWER: " + failure->second});
+    } else if (time && add) {
+      const double ratio = *time / *add;
+      cells.push_back(
+          {label, limit, fmt::format("{:.2f}", *time), fmt::format("{:.2f}", ratio), held(ratio <= target.times_add)});
+      for (const char* const stage : kLocalStages) {
+        const double part = times.median(name, stage).value_or(0);
+        cells.push_back({fmt::format("  {}, {}", label, stage), "", fmt::format("{:.2f}", part),
+                         fmt::format("{:.2f}", part / *add), ""});
+      }
+    }
+  }
+  return cells;
+}
+
 // A step cannot gain more from a second thread than `memory += gradient` does, which is limited by memory bandwidth.
 Cells thread_cells(const Times& times, std::size_t n) {
   Cells cells = {{"with 2 threads", "1 thread, ms", "2 threads, ms", "times faster", "at least", ""}};
@@ -179,7 +210,9 @@ void Times::ReportRuns(const std::vector<Run>& runs) {
     std::vector<double>& samples = samples_[run.run_name.str()];
     const double milliseconds = run.GetAdjustedRealTime() * 1e3 / benchmark::GetTimeUnitMultiplier(run.time_unit);
     if (run.run_type == Run::RT_Iteration) {
-      if (run.iterations > 0) samples.push_back(milliseconds);
+      if (run.iterations == 0) continue;
+      samples.push_back(milliseconds);
+      for (const auto& [counter, value] : run.counters) samples_[run.run_name.str() + "#" + counter].push_back(value);
     } else if (samples.empty() && run.aggregate_name == "median") {  // with --benchmark_report_aggregates_only
       samples.push_back(milliseconds);
     }
@@ -193,6 +226,10 @@ std::optional<double> Times::median(const std::string& name) const {
   std::sort(sorted.begin(), sorted.end());
   const std::size_t middle = sorted.size() / 2;
   return sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+}
+
+std::optional<double> Times::median(const std::string& name, const std::string& counter) const {
+  return median(name + "#" + counter);
 }
 
 std::size_t Times::repetitions() const {
@@ -209,13 +246,15 @@ std::string table_filter(std::size_t n) {
     names += "|" + codec_name("encode", target.spec, target.ratio, n) + "|" +
              codec_name("decode", target.spec, target.ratio, n);
   }
+  for (const LocalTarget& target : kLocalTargets) names += "|" + local_name(target.ratio, n);
   for (const Pair& pair : thread_pairs(n)) names += "|" + pair.one + "|" + pair.two;
   return "^(" + names + ")$";
 }
 
 std::string table(const Times& times, const Bench& bench, Form form) {
   return machine(times, bench) + grid(floor_cells(times), form) + grid(step_cells(times, bench), form) +
-         grid(codec_cells(times, bench), form) + grid(thread_cells(times, bench.n()), form);
+         grid(codec_cells(times, bench), form) + grid(local_cells(times, bench), form) +
+         grid(thread_cells(times, bench.n()), form);
 }
 
 }  // namespace sparsewire::bench

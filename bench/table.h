@@ -21,6 +21,8 @@ class Times : public benchmark::BenchmarkReporter {
 
   // The median time in milliseconds; nothing if the bench did not run.
   std::optional<double> median(const std::string& name) const;
+  // The median of a counter of the bench.
+  std::optional<double> median(const std::string& name, const std::string& counter) const;
   // The largest number of repetitions of any bench.
   std::size_t repetitions() const;
 

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <string>
 
+#include "exchange/step_trailer.h"
 #include "reference/wire.h"
 #include "sifters.h"
 #include "sparsewire/codec.h"
@@ -75,6 +76,26 @@ void write_states(const std::filesystem::path& folder) {
   }
 }
 
+// Messages and answers, with and without a failure. The frame is two bytes: the trailer does not look at it.
+void write_trailers(const std::filesystem::path& folder) {
+  const Failure bad{Failure::Kind::bad_gradient, 3, 17};
+  const Failure error{Failure::Kind::error, 3, 0, Cause("no memory")};
+  const Failure late{Failure::Kind::out_of_step, 2, 5};
+  const auto frame = [](bool failed) { return failed ? Bytes() : Bytes(2, std::byte{7}); };
+  int number = 0;
+  for (const auto& failure : {std::optional<Failure>(), std::optional(bad), std::optional(error)}) {
+    Bytes message = frame(failure.has_value());
+    append(message, StepTrailer{.rank = 3, .fingerprint = 5, .step = 9, .lr = 0.5F, .loss = 2, .failure = failure});
+    write(folder, "message" + std::to_string(number++), message);
+  }
+  for (const auto& failure : {std::optional<Failure>(), std::optional(error), std::optional(late)}) {
+    Bytes message = frame(failure.has_value());
+    append(message, StepOutcome{.failure = failure, .flags = 1, .entries = 7, .loss = 2},
+           {.fingerprint = 5, .step = 9});
+    write(folder, "answer" + std::to_string(number++), message);
+  }
+}
+
 void write_specs(const std::filesystem::path& folder) {
   int number = 0;
   const auto add = [&](std::string_view spec) {
@@ -121,6 +142,7 @@ int main(int argc, char** argv) {
   sparsewire::write_frames(folder / "decode");
   sparsewire::write_choices(folder / "encode");
   sparsewire::write_states(folder / "state");
+  sparsewire::write_trailers(folder / "trailer");
   sparsewire::write_specs(folder / "spec");
   sparsewire::write_libsvm(folder / "libsvm");
   return 0;

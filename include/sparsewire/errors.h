@@ -3,6 +3,7 @@
 // UsageError       an argument that cannot work; thrown at construction where possible.
 // BadGradient      a NaN, an infinity, or a sum that overflows; the step was taken back.
 // TransportError   a rank is gone, missed the deadline, is in another step, or sent a message that cannot be decoded.
+// RankFailed       another rank could not do its part of a step; what() says why. The step was taken back.
 // ReplicasDiffer   ranks got different updates: faulty hardware, or a bug in sparsewire.
 //
 // Bugs of the library itself fail assertions. The library never prints, aborts or installs signal handlers.
@@ -41,6 +42,18 @@ class BadGradient : public std::runtime_error {
   int rank_;
   std::uint64_t step_;
   std::uint64_t index_;
+};
+
+// Another rank threw an error in a step before it sent anything: a gradient of the wrong size, say, or out of memory.
+// That rank throws its own error. All ranks took the step back, so the same worker can continue with the next step.
+class RankFailed : public std::runtime_error {
+ public:
+  RankFailed(const std::string& what, int rank) : std::runtime_error(what), rank_(rank) {}
+
+  int rank() const noexcept { return rank_; }
+
+ private:
+  int rank_;
 };
 
 // The ranks got different updates. what() names the ranks that differ from the majority.

@@ -65,7 +65,9 @@ class Worker {
   // w -= update where the memory holds lr*gradient. `update` may be the gradient's own memory.
   //
   // Throws BadGradient, the same on every rank, if the gradient of one rank is not finite: memories are as before, to
-  // rounding, `update` is as it was, the step does not count, and the next one can follow. Throws TransportError if a
+  // rounding, `update` is as it was, the step does not count, and the next one can follow. The same holds after any
+  // other error of one rank before its messages, such as a gradient of the wrong size: that rank throws it, and all
+  // others throw RankFailed. Throws TransportError if a
   // rank is lost, if its message cannot be read, or if it is in another step or steps another worker; then this worker
   // must not be used again. Throws ReplicasDiffer, UsageError.
   const StepStats& step(Gradient gradient, std::span<float> update, const StepOptions& options = {});

@@ -98,6 +98,13 @@ void resize_exactly(std::vector<T>& items, std::size_t size) {
   items.resize(size);
 }
 
+// Resizes, with room for more where it has to allocate: the lengths of frames change a little in every step.
+template <class T>
+void resize_with_room(std::vector<T>& items, std::size_t size) {
+  if (size > items.capacity()) items.reserve(size + size / 4 + 64);
+  items.resize(size);
+}
+
 // The frame has enough bytes for `count` values by now, so allocating for them is safe: no format has more than four
 // values in a byte.
 DecodeStatus read(const Frame& frame, SparseVector& vector) {
@@ -209,8 +216,8 @@ void Codec::encode(const SparseVector& vector, std::vector<std::byte>& frame, st
   const std::size_t index_size = vector.is_full() || is_complete ? 0 : parts_->encode_indices(vector, used);
   const ValueFormat& format = *parts_->value_format;
   const std::size_t value_size = format.size(vector.size(), parts_->block);
-  frame.resize(kHeaderSize + value_size + index_size + kChecksumSize);
-  if (received != nullptr) received->resize(vector.size());
+  resize_with_room(frame, kHeaderSize + value_size + index_size + kChecksumSize);
+  if (received != nullptr) resize_with_room(*received, vector.size());
 
   std::byte* at = frame.data();
   write_field(at, kMagic);

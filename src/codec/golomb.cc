@@ -24,7 +24,7 @@ std::optional<std::size_t> encode_golomb(const SparseVector& vector, std::size_t
   const auto gap = [&](std::size_t i) { return i == 0 ? indices[0] : indices[i] - indices[i - 1] - 1; };
   const kernels::GolombCode code = search_divisor(count, sum, gap);
   const std::size_t lanes = count < kLeastForLanes ? 1 : kGolombLanes;
-  out.reserve(sizeof(std::uint32_t) + kLaneTable + lanes + most_bytes(code, count, sum));
+  out.reserve_with_room(sizeof(std::uint32_t) + kLaneTable + lanes + most_bytes(code, count, sum));
 
   std::byte* table = out.data();
   write_field(table, code.divisor());

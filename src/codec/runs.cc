@@ -51,7 +51,7 @@ std::optional<std::size_t> encode_runs(const SparseVector& vector, std::size_t l
   };
   if (is_too_long(kHead, runs, gaps)) return std::nullopt;
 
-  out.reserve(kHead + most_bytes(gap_code, runs, gaps) + most_bytes(length_code, runs, lengths));
+  out.reserve_with_room(kHead + most_bytes(gap_code, runs, gaps) + most_bytes(length_code, runs, lengths));
   std::byte* at = out.data();
   write_field(at, gap_code.divisor());
   write_field(at, length_code.divisor());

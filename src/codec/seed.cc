@@ -72,7 +72,7 @@ bool decode_seed(Bytes section, SparseVector& vector) {
   }
   if (!fits(draw, vector.dim, count)) return false;
 
-  kernels::Drawer drawer;
+  thread_local kernels::Drawer drawer;  // only scratch: it is kept so that later frames allocate nothing
   std::uint32_t* to = vector.indices.data();
   std::uint32_t begin = 0;
   for (std::size_t u = 0; u < draw.units.size(); ++u) {

@@ -27,6 +27,11 @@ class Buffer {
     data_ = std::move(larger);
     capacity_ = capacity;
   }
+  // The same, with room for a quarter more and 64 where it has to grow: what is needed changes a little in every step,
+  // which must not allocate each time.
+  void reserve_with_room(std::size_t capacity) {
+    if (capacity > capacity_) reserve(capacity + capacity / 4 + 64);
+  }
 
  private:
   std::unique_ptr<T[]> data_;

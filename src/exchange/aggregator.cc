@@ -31,7 +31,13 @@ std::string codec_of(const ExchangePlan& plan) {
 }  // namespace
 
 Aggregator::Aggregator(const ExchangePlan& plan, const ServedRegion& served)
-    : merger_(served.dim), sifter_(make_sifter(plan, served)), codec_(codec_of(plan)) {}
+    : dim_(served.dim),
+      weights_(plan.weights),
+      inputs_(plan.weights.size()),
+      sifter_(make_sifter(plan, served)),
+      codec_(codec_of(plan)) {
+  if (sifter_) merger_.emplace(served.dim);
+}
 
 void check_downlink(const ExchangePlan& plan, const ServedRegion& served) {
   if (plan.config.downlink.empty()) return;
@@ -42,14 +48,15 @@ void check_downlink(const ExchangePlan& plan, const ServedRegion& served) {
 std::optional<std::uint64_t> Aggregator::answer(Message& frame) {
   has_answered_ = false;
   if (sifter_) {
+    for (std::size_t r = 0; r < inputs_.size(); ++r) merger_->add(inputs_[r], weights_[r]);
     try {
-      sifter_->sift(Gradient(merger_.sums()), answer_);
+      sifter_->sift(Gradient(merger_->sums()), answer_);
     } catch (const BadGradient& error) {
       return error.index();
     }
     has_answered_ = true;
   } else {
-    merger_.copy_to(answer_);
+    union_.sum(dim_, inputs_, weights_, answer_);
     if (const auto bad = find_overflow(answer_)) return bad;
   }
   codec_.encode(answer_, frame, sifter_ ? &received_ : nullptr);
@@ -57,15 +64,16 @@ std::optional<std::uint64_t> Aggregator::answer(Message& frame) {
 }
 
 void Aggregator::finish() {
-  if (sifter_) sifter_->keep_rounding_loss(answer_, received_);
   has_answered_ = false;
-  merger_.clear();
+  if (!sifter_) return;
+  sifter_->keep_rounding_loss(answer_, received_);
+  merger_->clear();
 }
 
 void Aggregator::undo() {
-  if (has_answered_) sifter_->undo(Gradient(merger_.sums()), answer_);
+  if (has_answered_) sifter_->undo(Gradient(merger_->sums()), answer_);
   has_answered_ = false;
-  merger_.clear();
+  if (merger_) merger_->clear();
 }
 
 }  // namespace sparsewire

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "exchange/exchange.h"
+#include "merge/block_merger.h"
 #include "merge/merger.h"
 
 namespace sparsewire {
@@ -20,10 +21,10 @@ class Aggregator {
  public:
   Aggregator(const ExchangePlan& plan, const ServedRegion& served);
 
-  // Adds a worker's entries. REQUIRES: called in rank order.
-  void add(const SparseVector& vector, float weight) { merger_.add(vector, weight); }
+  // The entries of each worker in this step, in rank order; the caller decodes into them.
+  std::span<SparseVector> inputs() noexcept { return inputs_; }
 
-  // Replaces `frame` by the answer; or returns the index of a sum that is not finite.
+  // Sums up the inputs and replaces `frame` by the answer; or returns the index of a sum that is not finite.
   std::optional<std::uint64_t> answer(Message& frame);
 
   // Ends a step: finish() after every rank got the answer; undo() if the step failed, which restores the memory.
@@ -34,7 +35,11 @@ class Aggregator {
   Sifter* sifter() noexcept { return sifter_ ? &*sifter_ : nullptr; }
 
  private:
-  Merger merger_;
+  std::uint64_t dim_;
+  std::vector<float> weights_;
+  std::vector<SparseVector> inputs_;
+  BlockMerger union_;             // without a downlink
+  std::optional<Merger> merger_;  // with a downlink: its sifter needs all sums, also those that are zero
   std::optional<Sifter> sifter_;
   Codec codec_;
   SparseVector answer_;

@@ -2,7 +2,7 @@
 #include "exchange/clock.h"
 #include "exchange/exchange.h"
 #include "exchange/messages.h"
-#include "merge/merger.h"
+#include "merge/block_merger.h"
 
 namespace sparsewire {
 namespace {
@@ -10,30 +10,30 @@ namespace {
 class AllGatherExchange final : public Exchange {
  public:
   AllGatherExchange(const ExchangePlan& plan, Transport& transport)
-      : plan_(plan), transport_(transport), codec_(plan.config.codec), merger_(plan.dim) {}
+      : plan_(plan), transport_(transport), codec_(plan.config.codec), vectors_(plan.weights.size()) {
+    message_.reserve(kMostTrailerSize);
+  }
 
   StepOutcome run(const SparseVector& sent, const StepTrailer& trailer, std::vector<float>& received,
                   SparseVector& total) override {
     traffic_ = {};
+    thrown_ = nullptr;
     StageClock clock;
-    const std::size_t frame_size = write_message(codec_, sent, trailer, received, message_);
+    const std::size_t frame_size = write_message(codec_, sent, trailer, received, message_, thrown_);
     clock.lap(traffic_.ns_encode);
     transport_.all_gather(message_, all_);
+    keep_room(all_);
     clock.lap(traffic_.ns_transport);
 
     StepOutcome outcome = parse_trailers(all_, plan_.weights, frames_);
     for (std::size_t r = 0; r < frames_.size() && !outcome.failure; ++r) {
       const auto rank = static_cast<int>(r);
-      outcome.failure = decode_from(frames_[r], rank, plan_.dim, one_);
-      if (outcome.failure) break;
-      clock.lap(traffic_.ns_decode);
-      merger_.add(one_, plan_.weights[r]);
-      clock.lap(traffic_.ns_merge);
+      outcome.failure = decode_from(frames_[r], rank, plan_.dim, vectors_[r]);
       if (rank != transport_.rank()) traffic_.bytes_down += frames_[r].size();
     }
-    if (!outcome.failure) merger_.copy_to(total);
-    merger_.clear();
+    clock.lap(traffic_.ns_decode);
     if (outcome.failure) return outcome;
+    merger_.sum(plan_.dim, vectors_, plan_.weights, total);
     if (const auto bad = find_overflow(total)) outcome.fail({.rank = 0, .index = *bad});  // all ranks find the same
     traffic_.bytes_up = frame_size * static_cast<std::size_t>(transport_.size() - 1);
     clock.lap(traffic_.ns_merge);
@@ -44,11 +44,11 @@ class AllGatherExchange final : public Exchange {
   const ExchangePlan plan_;
   Transport& transport_;
   Codec codec_;
-  Merger merger_;
+  BlockMerger merger_;
   Message message_;
   std::vector<Message> all_;
   std::vector<std::span<const std::byte>> frames_;
-  SparseVector one_;
+  std::vector<SparseVector> vectors_;  // of all ranks
 };
 
 }  // namespace

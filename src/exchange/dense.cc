@@ -21,11 +21,15 @@ class AllReduceExchange final : public Exchange {
         dim_(plan.dim),
         weights_(plan.weights),
         weight_(plan.weights[static_cast<std::size_t>(transport.rank())]),
-        bf16_(is_bf16(plan.config.codec)) {}
+        bf16_(is_bf16(plan.config.codec)) {
+    nothing_.dim = plan.dim;
+    message_.reserve(kMostTrailerSize);
+  }
 
   StepOutcome run(const SparseVector& sent, const StepTrailer& trailer, std::vector<float>& received,
                   SparseVector& total) override {
     traffic_ = {};
+    thrown_ = nullptr;
     StageClock clock;
     // An all-reduce cannot carry a trailer, so the trailers go first.
     message_.clear();
@@ -33,28 +37,21 @@ class AllReduceExchange final : public Exchange {
     transport_.all_gather(message_, trailers_);
     StepOutcome outcome = parse_trailers(trailers_, weights_, frames_);
     clock.lap(traffic_.ns_transport);
-    if (outcome.failure) return outcome;
 
+    // One entry more than the model has says how many ranks could not read the trailers.
+    const bool failed = outcome.failure.has_value();
+    const bool is_unread = failed && outcome.failure->kind > Failure::Kind::error;
     received.clear();
-    total.dim = dim_;
-    total.indices.clear();
-    total.draw.units.clear();
-    total.values.resize(dim_);
-    if (bf16_) {
-      halves_.resize(dim_);
-      scatter(sent, halves_, [](float number) { return to_bf16(number); });
-      keep_received(sent, received);
-      clock.lap(traffic_.ns_encode);
-      transport_.all_reduce_sum_bf16(halves_);
-      clock.lap(traffic_.ns_transport);
-      for (std::size_t i = 0; i < halves_.size(); ++i) total.values[i] = from_bf16(halves_[i]);
-      clock.lap(traffic_.ns_decode);
-    } else {
-      scatter(sent, total.values, [](float number) { return number; });
-      clock.lap(traffic_.ns_encode);
-      transport_.all_reduce_sum(total.values);
-      clock.lap(traffic_.ns_transport);
+    total.clear(dim_);
+    float unread = 0;
+    try {
+      unread = bf16_ ? reduce_bf16(failed ? nothing_ : sent, is_unread ? 1.0F : 0.0F, received, total, clock)
+                     : reduce_f32(failed ? nothing_ : sent, is_unread ? 1.0F : 0.0F, total, clock);
+    } catch (const TransportError&) {
+      if (!is_unread) throw;  // the ranks step different workers, say: the trailers explain it better
     }
+    if (unread != 0 && !is_unread) outcome.fail({Failure::Kind::unreadable, -1, Failure::kElsewhere});
+    if (outcome.failure) return outcome;
     if (const auto bad = find_overflow(total)) outcome.fail({.rank = 0, .index = *bad});  // all ranks find the same
     count_bytes();
     return outcome;
@@ -70,11 +67,40 @@ class AllReduceExchange final : public Exchange {
     throw UsageError(fmt::format("[dense] an all-reduce cannot add values={}; take f32 or bf16", values));
   }
 
+  // `total` becomes the sum over all ranks. Returns the sum of `mark` over all ranks.
+  float reduce_f32(const SparseVector& sent, float mark, SparseVector& total, StageClock& clock) {
+    total.values.resize(dim_ + 1);
+    scatter(sent, total.values, [](float number) { return number; });
+    total.values[dim_] = mark;
+    clock.lap(traffic_.ns_encode);
+    transport_.all_reduce_sum(total.values);
+    clock.lap(traffic_.ns_transport);
+    const float marks = total.values[dim_];
+    total.values.resize(dim_);
+    return marks;
+  }
+
+  // The same in bf16.
+  float reduce_bf16(const SparseVector& sent, float mark, std::vector<float>& received, SparseVector& total,
+                    StageClock& clock) {
+    halves_.resize(dim_ + 1);
+    total.values.resize(dim_);
+    scatter(sent, halves_, [](float number) { return to_bf16(number); });
+    halves_[dim_] = to_bf16(mark);
+    keep_received(sent, received);
+    clock.lap(traffic_.ns_encode);
+    transport_.all_reduce_sum_bf16(halves_);
+    clock.lap(traffic_.ns_transport);
+    for (std::size_t i = 0; i < dim_; ++i) total.values[i] = from_bf16(halves_[i]);
+    clock.lap(traffic_.ns_decode);
+    return from_bf16(halves_[dim_]);
+  }
+
   // numbers = weight * sent, rounded; 0 where nothing is sent.
   template <class Number, class Rounded>
   void scatter(const SparseVector& sent, std::vector<Number>& numbers, Rounded rounded) const {
     if (sent.is_full()) {
-      for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = rounded(weight_ * sent.values[i]);
+      for (std::size_t i = 0; i < dim_; ++i) numbers[i] = rounded(weight_ * sent.values[i]);
       return;
     }
     std::fill(numbers.begin(), numbers.end(), Number{0});
@@ -112,6 +138,7 @@ class AllReduceExchange final : public Exchange {
   std::vector<float> weights_;
   float weight_;
   bool bf16_;
+  SparseVector nothing_;
   Message message_;
   std::vector<Message> trailers_;
   std::vector<std::span<const std::byte>> frames_;  // empty ones: only trailers are sent as messages

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <span>
@@ -52,8 +53,13 @@ class Exchange {
 
   // One step. `sent` is what this rank sends, or empty if `trailer` says that it failed; `received` becomes its values
   // as the others decode them, or empty if nothing was rounded. `total` becomes the weighted sum, through the downlink
-  // if there is one: the same bits on every rank. If any rank had a bad gradient, the outcome says so on all of them
-  // and nothing else has happened; after any other failure the exchange must not be used again. Throws TransportError.
+  // if there is one: the same bits on every rank.
+  //
+  // Every rank makes all calls of the transport that a step has, whatever it read: otherwise one damaged message would
+  // leave the others waiting. If a rank had a bad gradient or an error, the outcome says so on all ranks, and nothing
+  // else has happened. A rank that cannot read a message says so in its next message of the step, and all ranks fail;
+  // after its last one, only this rank fails, and the caller has to tell the others (control.h). Then the exchange must
+  // not be used again. Throws TransportError.
   virtual StepOutcome run(const SparseVector& sent, const StepTrailer& trailer, std::vector<float>& received,
                           SparseVector& total) = 0;
 
@@ -68,9 +74,12 @@ class Exchange {
   virtual std::uint32_t served_index(std::uint32_t local) const noexcept { return local; }
 
   const Traffic& traffic() const noexcept { return traffic_; }
+  // What this rank itself threw in the last run(), if its error is the failure of the step; else null.
+  const std::exception_ptr& thrown() const noexcept { return thrown_; }
 
  protected:
   Traffic traffic_;
+  std::exception_ptr thrown_;
 };
 
 struct ExchangeInfo {

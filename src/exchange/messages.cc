@@ -4,15 +4,44 @@
 #include <cmath>
 
 namespace sparsewire {
+namespace {
+
+// Decoders and transports allocate exactly what they need. `most` is the largest size that the items can have.
+template <class T>
+void keep_room(std::vector<T>& items, std::uint64_t most) {
+  const std::size_t size = items.size();
+  if (size == 0 || size == most || items.capacity() >= size + size / 16 + 4) return;
+  items.reserve(std::min<std::size_t>(size + size / 2 + 64, most));
+}
+
+}  // namespace
+
+Failure failure_of(int rank, const std::exception& error) noexcept {
+  return {Failure::Kind::error, rank, 0, Cause(error.what())};
+}
 
 std::size_t write_message(Codec& codec, const SparseVector& sent, const StepTrailer& trailer,
-                          std::vector<float>& received, Message& message) {
+                          std::vector<float>& received, Message& message, std::exception_ptr& thrown) {
   received.clear();
   message.clear();
-  if (!trailer.failed) codec.encode(sent, message, codec.rounds() ? &received : nullptr);
-  const std::size_t frame_size = message.size();
-  append(message, trailer);
-  return frame_size;
+  if (trailer.failure) {
+    append(message, trailer);
+    return 0;
+  }
+  try {
+    codec.encode(sent, message, codec.rounds() ? &received : nullptr);
+    const std::size_t frame_size = message.size();
+    append(message, trailer);
+    return frame_size;
+  } catch (const std::exception& error) {
+    thrown = std::current_exception();
+    StepTrailer failed = trailer;
+    failed.failure = failure_of(trailer.rank, error);
+    received.clear();
+    message.clear();
+    append(message, failed);
+    return 0;
+  }
 }
 
 std::optional<Failure> decode_from(std::span<const std::byte> frame, int from, std::uint64_t dim,
@@ -22,7 +51,18 @@ std::optional<Failure> decode_from(std::span<const std::byte> frame, int from, s
     return Failure{Failure::Kind::unreadable, from, static_cast<std::uint64_t>(status)};
   }
   if (vector.dim != dim) return Failure{Failure::Kind::unreadable, from, Failure::kOtherDim};
+  keep_room(vector.indices, dim);
+  keep_room(vector.values, dim);
   return std::nullopt;
+}
+
+void make_room_for_trailer(Message& message) {
+  if (message.capacity() - message.size() >= kMostTrailerSize) return;
+  message.reserve(message.size() + message.size() / 4 + kMostTrailerSize);
+}
+
+void keep_room(std::span<Message> messages) {
+  for (Message& message : messages) keep_room(message, ~std::uint64_t{0});
 }
 
 std::optional<std::uint64_t> find_overflow(const SparseVector& total) noexcept {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <span>
 #include <vector>
@@ -13,13 +14,24 @@
 
 namespace sparsewire {
 
-// Writes a worker's message: the frame of `sent`, unless the trailer says that it failed, and the trailer. `received`
-// is as for Exchange::run. Returns the size of the frame.
-std::size_t write_message(Codec& codec, const SparseVector& sent, const StepTrailer& trailer,
-                          std::vector<float>& received, Message& message);
+// The failure of a rank that caught `error`.
+Failure failure_of(int rank, const std::exception& error) noexcept;
 
-// Decodes a frame from rank `from` into a vector of dimension `dim`; or returns why that is not possible.
+// Writes a worker's message: the frame of `sent`, unless the trailer says that it failed, and the trailer. `received`
+// is as for Exchange::run. Returns the size of the frame. If encoding throws, the trailer says so, and `thrown` becomes
+// the error. REQUIRES: the message has room for kMostTrailerSize bytes, so that nothing is allocated for a trailer.
+std::size_t write_message(Codec& codec, const SparseVector& sent, const StepTrailer& trailer,
+                          std::vector<float>& received, Message& message, std::exception_ptr& thrown);
+
+// Decodes a frame from rank `from` into a vector of dimension `dim`; or returns why that is not possible. The vector
+// keeps room for some entries more: counts change a little in every step, which must not allocate each time.
 std::optional<Failure> decode_from(std::span<const std::byte> frame, int from, std::uint64_t dim, SparseVector& vector);
+
+// Makes room for a trailer behind the frame. Here an error can still be told; append() then allocates nothing.
+void make_room_for_trailer(Message& message);
+
+// Keeps room for messages that are a little longer than these, which were received.
+void keep_room(std::span<Message> messages);
 
 // The lowest index at which a sum of finite entries is not finite; nothing if all sums are finite.
 std::optional<std::uint64_t> find_overflow(const SparseVector& total) noexcept;

@@ -1,5 +1,9 @@
 #include "exchange/regions.h"
 
+#include <algorithm>
+#include <array>
+#include <bit>
+
 namespace sparsewire {
 namespace {
 
@@ -12,18 +16,45 @@ std::uint32_t mix(std::uint32_t number) noexcept {
   return number ^ number >> 16;
 }
 
+// Makes room for `size` items, and for some more where it has to allocate: counts change a little in every step.
+template <class T>
+void resize_with_room(std::vector<T>& items, std::size_t size) {
+  if (items.capacity() < size) items.reserve(size + size / 4 + 64);
+  items.resize(size);
+}
+
 }  // namespace
 
-Regions::Regions(std::uint64_t dim, int ranks) : dim_(dim), ranks_(static_cast<std::uint32_t>(ranks)) {}
+// With s = 28 + ceil(log2 ranks) and m = ceil(2^s / ranks), m * ranks - 2^s < ranks <= 2^(s - 28), so that the division
+// by multiplication is exact for all numbers of 28 bits (Granlund and Montgomery, 1994), and 57 bits hold the product.
+Regions::Regions(std::uint64_t dim, int ranks)
+    : dim_(dim),
+      ranks_(static_cast<std::uint32_t>(ranks)),
+      shift_(28 + static_cast<unsigned>(std::bit_width(ranks_ - 1))),
+      hash_reciprocal_(~std::uint64_t{0} / ranks_ + 1) {
+  reciprocal_ = ((std::uint64_t{1} << shift_) + ranks_ - 1) / ranks_;
+  for (int r = 0; r < ranks; ++r) sizes_.push_back(size(r));
+}
 
-std::uint32_t Regions::rotation(std::uint32_t group) const noexcept { return mix(group) % ranks_; }
+// mix(group) % ranks: the fraction of 2^64 that the product leaves is the remainder over `ranks` (Lemire, Kaser and
+// Kurz, Faster remainder by direct computation, 2019).
+std::uint32_t Regions::rotation(std::uint32_t group) const noexcept {
+  __extension__ using Wide = unsigned __int128;
+  const std::uint64_t fraction = hash_reciprocal_ * mix(group);
+  return static_cast<std::uint32_t>(Wide{fraction} * ranks_ >> 64);
+}
+
+// (region - rotation) modulo ranks: the block of the group that the region owns.
+std::uint32_t Regions::slot_of(std::uint32_t region, std::uint32_t group) const noexcept {
+  const std::uint32_t turned = rotation(group);
+  return region - turned + (region < turned ? ranks_ : 0);
+}
 
 std::uint64_t Regions::size(int region) const noexcept {
   if (dim_ == 0) return 0;
   const std::uint64_t last_block = (dim_ - 1) / kBlock;
   const std::uint64_t last_group = last_block / ranks_;  // all groups before it are complete
-  const std::uint32_t slot =
-      (static_cast<std::uint32_t>(region) + ranks_ - rotation(static_cast<std::uint32_t>(last_group))) % ranks_;
+  const std::uint32_t slot = slot_of(static_cast<std::uint32_t>(region), static_cast<std::uint32_t>(last_group));
   const std::uint64_t block = last_group * ranks_ + slot;
   const std::uint64_t in_last = block < last_block ? kBlock : block == last_block ? dim_ - last_block * kBlock : 0;
   return last_group * kBlock + in_last;
@@ -31,35 +62,68 @@ std::uint64_t Regions::size(int region) const noexcept {
 
 std::uint32_t Regions::global(int region, std::uint32_t local) const noexcept {
   const std::uint32_t group = local / kBlock;
-  const std::uint32_t slot = (static_cast<std::uint32_t>(region) + ranks_ - rotation(group)) % ranks_;
-  return (group * ranks_ + slot) * kBlock + local % kBlock;
+  return (group * ranks_ + slot_of(static_cast<std::uint32_t>(region), group)) * kBlock + local % kBlock;
+}
+
+void Regions::make_global(int region, SparseVector& part) const {
+  if (part.is_full()) {
+    part.indices.resize(part.size());
+    for (std::size_t i = 0; i < part.size(); ++i) part.indices[i] = static_cast<std::uint32_t>(i);
+  }
+  for (std::uint32_t& index : part.indices) index = global(region, index);
+  part.dim = dim_;
 }
 
 Regions::Owner Regions::owner_of(std::uint32_t index) const noexcept {
   const std::uint32_t block = index / kBlock;
-  const std::uint32_t group = block / ranks_;
-  const std::uint32_t slot = block - group * ranks_;
-  return {(slot + rotation(group)) % ranks_, group * kBlock + index % kBlock};
+  const auto group = static_cast<std::uint32_t>(block * reciprocal_ >> shift_);
+  const std::uint32_t turned = block - group * ranks_ + rotation(group);
+  return {turned - (turned >= ranks_ ? ranks_ : 0), group * kBlock + index % kBlock};
 }
 
-void Regions::split(const SparseVector& whole, std::vector<SparseVector>& parts) const {
-  parts.resize(ranks_);
-  for (std::uint32_t r = 0; r < ranks_; ++r) parts[r].clear(size(static_cast<int>(r)));
+// In stretches that stay in the cache: first the owners of a stretch, then its entries to their parts, which have grown
+// by then to what is needed.
+void Regions::split(const SparseVector& whole, std::vector<SparseVector>& parts) {
+  constexpr std::size_t kStretch = 1024;
+  std::array<std::uint32_t, kStretch> locals;
   const bool full = whole.is_full();
-  for (std::size_t i = 0; i < whole.size(); ++i) {
-    const Owner owner = owner_of(whole.index(i));
-    SparseVector& part = parts[owner.region];
-    if (!full) part.indices.push_back(owner.local);
-    part.values.push_back(whole.values[i]);
+  split_size_ = whole.size();
+  if (region_of_.capacity() < split_size_) region_of_.reserve(split_size_ + split_size_ / 4 + 64);
+  std::uint16_t* const regions = region_of_.data();
+  parts.resize(ranks_);
+  for (std::uint32_t r = 0; r < ranks_; ++r) parts[r].clear(sizes_[r]);
+  next_.assign(ranks_, 0);
+  std::vector<std::size_t>& ends = next_;
+  for (std::size_t done = 0; done < whole.size(); done += kStretch) {
+    const std::size_t count = std::min(kStretch, whole.size() - done);
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto index = full ? static_cast<std::uint32_t>(done + i) : whole.indices[done + i];
+      const Owner owner = owner_of(index);
+      regions[done + i] = static_cast<std::uint16_t>(owner.region);
+      locals[i] = owner.local;
+      ++ends[owner.region];
+    }
+    for (std::uint32_t r = 0; r < ranks_; ++r) {
+      const std::size_t before = parts[r].values.size();
+      if (!full) resize_with_room(parts[r].indices, ends[r]);
+      resize_with_room(parts[r].values, ends[r]);
+      ends[r] = before;
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint32_t region = regions[done + i];
+      const std::size_t at = ends[region]++;
+      if (!full) parts[region].indices[at] = locals[i];
+      parts[region].values[at] = whole.values[done + i];
+    }
   }
 }
 
-void Regions::join(const SparseVector& whole, const std::vector<std::vector<float>>& part_values,
-                   std::vector<float>& values) {
-  values.resize(whole.size());
+void Regions::join(const std::vector<std::vector<float>>& part_values, std::vector<float>& values) {
+  resize_with_room(values, split_size_);
   next_.assign(ranks_, 0);
-  for (std::size_t i = 0; i < whole.size(); ++i) {
-    const std::uint32_t region = owner_of(whole.index(i)).region;
+  const std::uint16_t* const regions = region_of_.data();
+  for (std::size_t i = 0; i < split_size_; ++i) {
+    const std::uint32_t region = regions[i];
     values[i] = part_values[region][next_[region]++];
   }
 }

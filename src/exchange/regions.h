@@ -9,12 +9,14 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/buffer.h"
 #include "sparsewire/sparse_vector.h"
 
 namespace sparsewire {
 
 class Regions {
  public:
+  // REQUIRES: 1 <= ranks <= 65536, dim < 2^32.
   Regions(std::uint64_t dim, int ranks);
 
   // Entries of a region.
@@ -22,11 +24,14 @@ class Regions {
 
   // The index in the model of the entry `local` of a region. Ascends with `local`.
   std::uint32_t global(int region, std::uint32_t local) const noexcept;
+  // Replaces the indices of `part`, which are those of a region, by those of the model. A full part gets indices.
+  void make_global(int region, SparseVector& part) const;
 
   // parts[r] becomes the entries of region r, with indices of that region. The parts of a full vector are full.
-  void split(const SparseVector& whole, std::vector<SparseVector>& parts) const;
-  // The inverse for values: `values` becomes those of `part_values`, in the order of the entries of `whole`.
-  void join(const SparseVector& whole, const std::vector<std::vector<float>>& part_values, std::vector<float>& values);
+  void split(const SparseVector& whole, std::vector<SparseVector>& parts);
+  // The inverse for values: `values` becomes those of `part_values`, in the order of the entries of the vector that
+  // was split last. REQUIRES: as many values of each part as that part has entries.
+  void join(const std::vector<std::vector<float>>& part_values, std::vector<float>& values);
 
  private:
   struct Owner {
@@ -35,10 +40,19 @@ class Regions {
   };
   Owner owner_of(std::uint32_t index) const noexcept;
   std::uint32_t rotation(std::uint32_t group) const noexcept;
+  std::uint32_t slot_of(std::uint32_t region, std::uint32_t group) const noexcept;
 
   std::uint64_t dim_;
   std::uint32_t ranks_;
-  std::vector<std::size_t> next_;  // for join(), which would otherwise allocate in every step
+  // Dividing by the number of ranks takes as long as all the rest, so it is a multiplication by these.
+  std::uint64_t reciprocal_;  // block / ranks == block * reciprocal_ >> shift_, for blocks below 2^28
+  unsigned shift_;
+  std::uint64_t hash_reciprocal_;  // 2^64 / ranks, rounded up, for the remainder of a hash
+
+  std::vector<std::uint64_t> sizes_;
+  Buffer<std::uint16_t> region_of_;  // each entry that was split last
+  std::size_t split_size_ = 0;
+  std::vector<std::size_t> next_;  // of each part, the entry that comes next
 };
 
 }  // namespace sparsewire

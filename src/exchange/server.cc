@@ -15,22 +15,27 @@ class ServerExchange final : public Exchange {
     const ServedRegion all{.region = 0, .regions = 1, .dim = plan.dim};
     check_downlink(plan, all);
     if (transport.rank() == kServer) aggregator_.emplace(plan, all);
+    message_.reserve(kMostTrailerSize);
+    answer_.reserve(kMostTrailerSize);
   }
 
   StepOutcome run(const SparseVector& sent, const StepTrailer& trailer, std::vector<float>& received,
                   SparseVector& total) override {
     traffic_ = {};
+    thrown_ = nullptr;
     StageClock clock;
-    const std::size_t frame_size = write_message(codec_, sent, trailer, received, message_);
+    const std::size_t frame_size = write_message(codec_, sent, trailer, received, message_, thrown_);
     if (!aggregator_) traffic_.bytes_up = frame_size;
     clock.lap(traffic_.ns_encode);
     transport_.gather(kServer, message_, all_);
+    keep_room(all_);
     clock.lap(traffic_.ns_transport);
-    if (aggregator_) serve(clock);
+    if (aggregator_) serve(trailer, clock);
     transport_.broadcast(kServer, answer_);
+    keep_room({&answer_, 1});
     clock.lap(traffic_.ns_transport);
 
-    const ParsedAnswer answer = split_answer(answer_, kServer);
+    const ParsedAnswer answer = split_answer(answer_, kServer, trailer);
     if (answer.outcome.failure) {
       if (aggregator_) aggregator_->undo();
       return answer.outcome;
@@ -51,23 +56,30 @@ class ServerExchange final : public Exchange {
 
  private:
   // Writes the answer to the messages of all ranks.
-  void serve(StageClock& clock) {
+  void serve(const StepTrailer& own, StageClock& clock) {
     StepOutcome outcome = parse_trailers(all_, plan_.weights, frames_);
     answer_.clear();
-    for (std::size_t r = 0; r < frames_.size() && !outcome.failure; ++r) {
-      outcome.failure = decode_from(frames_[r], static_cast<int>(r), plan_.dim, one_);
-      clock.lap(traffic_.ns_decode);
-      if (outcome.failure) break;
-      aggregator_->add(one_, plan_.weights[r]);
-      clock.lap(traffic_.ns_merge);
-      if (r != kServer) traffic_.bytes_served += frames_[r].size();
-    }
-    if (!outcome.failure) {
-      if (const auto bad = aggregator_->answer(answer_)) outcome.fail({.rank = kServer, .index = *bad});
-      clock.lap(traffic_.ns_merge);
+    try {
+      if (!outcome.failure) aggregate(outcome, clock);
+    } catch (const std::exception& error) {
+      thrown_ = std::current_exception();
+      outcome.fail(failure_of(kServer, error));
     }
     if (outcome.failure) answer_.clear();
-    append(answer_, outcome);
+    append(answer_, outcome, own);
+  }
+
+  void aggregate(StepOutcome& outcome, StageClock& clock) {
+    for (std::size_t r = 0; r < frames_.size(); ++r) {
+      if (const auto failure = decode_from(frames_[r], static_cast<int>(r), plan_.dim, aggregator_->inputs()[r])) {
+        return outcome.fail(*failure);
+      }
+      if (r != kServer) traffic_.bytes_served += frames_[r].size();
+    }
+    clock.lap(traffic_.ns_decode);
+    if (const auto bad = aggregator_->answer(answer_)) outcome.fail({.rank = kServer, .index = *bad});
+    make_room_for_trailer(answer_);
+    clock.lap(traffic_.ns_merge);
   }
 
   const ExchangePlan plan_;
@@ -78,7 +90,6 @@ class ServerExchange final : public Exchange {
   Message answer_;
   std::vector<Message> all_;
   std::vector<std::span<const std::byte>> frames_;
-  SparseVector one_;
 };
 
 }  // namespace

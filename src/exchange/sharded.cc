@@ -20,31 +20,37 @@ class ShardedExchange final : public Exchange {
         codec_(plan.config.codec),
         aggregator_(plan,
                     {.region = transport.rank(), .regions = transport.size(), .dim = regions_.size(transport.rank())}),
-        model_(plan.dim),
-        to_(static_cast<std::size_t>(transport.size())) {}
+        to_(static_cast<std::size_t>(transport.size())),
+        answered_(to_.size()) {
+    for (Message& message : to_) message.reserve(kMostTrailerSize);
+    answer_.reserve(kMostTrailerSize);
+  }
 
   StepOutcome run(const SparseVector& sent, const StepTrailer& trailer, std::vector<float>& received,
                   SparseVector& total) override {
     traffic_ = {};
+    thrown_ = nullptr;
     clock_ = {};
     encode(sent, trailer, received);
     clock_.lap(traffic_.ns_encode);
     transport_.all_to_all(to_, from_);
+    keep_room(from_);
     clock_.lap(traffic_.ns_transport);
 
-    // All ranks read the same trailers, so either all stop here or none.
-    StepOutcome outcome = parse_trailers(from_, plan_.weights, frames_);
-    if (outcome.failure) return outcome;
-    serve(outcome);
+    const StepOutcome read = parse_trailers(from_, plan_.weights, frames_);
+    serve(read, trailer);
     transport_.all_gather(answer_, answers_);
+    keep_room(answers_);
     clock_.lap(traffic_.ns_transport);
 
-    // If one region failed, all ranks fail, and the other regions take their answers back.
-    frames_.clear();
+    // If one region failed, all ranks fail, and the other regions take their answers back. Only what the answers say
+    // counts, so that all ranks find the same failure.
+    StepOutcome outcome = read;
+    outcome.failure.reset();
     for (int r = 0; r < transport_.size(); ++r) {
-      const ParsedAnswer answer = split_answer(answers_[as_index(r)], r);
+      const ParsedAnswer answer = split_answer(answers_[as_index(r)], r, trailer);
       if (answer.outcome.failure) outcome.fail(*answer.outcome.failure);
-      frames_.push_back(answer.frame);
+      frames_[as_index(r)] = answer.frame;
     }
     if (outcome.failure) {
       aggregator_.undo();
@@ -66,71 +72,84 @@ class ShardedExchange final : public Exchange {
 
   // Writes a message to the owner of each region. `received` becomes the rounded values, in the order of `sent`.
   void encode(const SparseVector& sent, const StepTrailer& trailer, std::vector<float>& received) {
-    if (trailer.failed) {
-      for (Message& message : to_) message.clear();
-    } else {
-      regions_.split(sent, parts_);
-      rounded_.resize(parts_.size());
-      for (int r = 0; r < transport_.size(); ++r) {
-        codec_.encode(parts_[as_index(r)], to_[as_index(r)], codec_.rounds() ? &rounded_[as_index(r)] : nullptr);
-        if (r != transport_.rank()) traffic_.bytes_up += to_[as_index(r)].size();
-      }
+    received.clear();
+    if (trailer.failure) return write_trailers(trailer);
+    try {
+      encode_parts(sent, received);
+      for (Message& message : to_) append(message, trailer);
+    } catch (const std::exception& error) {
+      thrown_ = std::current_exception();
       received.clear();
-      if (codec_.rounds()) regions_.join(sent, rounded_, received);
+      StepTrailer failed = trailer;
+      failed.failure = failure_of(trailer.rank, error);
+      write_trailers(failed);
     }
-    for (Message& message : to_) append(message, trailer);
   }
 
-  void serve(const StepOutcome& so_far) {
-    StepOutcome outcome = so_far;
+  void encode_parts(const SparseVector& sent, std::vector<float>& received) {
+    regions_.split(sent, parts_);
+    rounded_.resize(parts_.size());
     for (int r = 0; r < transport_.size(); ++r) {
-      const std::span<const std::byte> frame = frames_[as_index(r)];
-      outcome.failure = decode_from(frame, r, regions_.size(transport_.rank()), one_);
-      clock_.lap(traffic_.ns_decode);
-      if (outcome.failure) break;
-      aggregator_.add(one_, plan_.weights[as_index(r)]);
-      clock_.lap(traffic_.ns_merge);
-      if (r != transport_.rank()) traffic_.bytes_served += frame.size();
+      codec_.encode(parts_[as_index(r)], to_[as_index(r)], codec_.rounds() ? &rounded_[as_index(r)] : nullptr);
+      if (r != transport_.rank()) traffic_.bytes_up += to_[as_index(r)].size();
     }
-    if (!outcome.failure) {
-      if (const auto bad = aggregator_.answer(answer_)) {
-        outcome.fail({.rank = transport_.rank(), .index = served_index(static_cast<std::uint32_t>(*bad))});
-      }
+    if (codec_.rounds()) regions_.join(rounded_, received);
+  }
+
+  // Messages without frames.
+  void write_trailers(const StepTrailer& trailer) {
+    for (Message& message : to_) {
+      message.clear();
+      append(message, trailer);
+    }
+  }
+
+  // Writes the answer of this rank's region.
+  void serve(const StepOutcome& read, const StepTrailer& own) {
+    StepOutcome outcome = read;
+    answer_.clear();
+    try {
+      if (!outcome.failure) aggregate(outcome);
+    } catch (const std::exception& error) {
+      thrown_ = std::current_exception();
+      outcome.fail(failure_of(transport_.rank(), error));
     }
     if (outcome.failure) answer_.clear();
     traffic_.bytes_served += answer_.size() * static_cast<std::size_t>(transport_.size() - 1);
-    append(answer_, outcome);
+    append(answer_, outcome, own);
     clock_.lap(traffic_.ns_merge);
   }
 
-  // Decodes the answers of all regions into one vector.
+  void aggregate(StepOutcome& outcome) {
+    for (int r = 0; r < transport_.size(); ++r) {
+      const std::span<const std::byte> frame = frames_[as_index(r)];
+      if (const auto failure =
+              decode_from(frame, r, regions_.size(transport_.rank()), aggregator_.inputs()[as_index(r)])) {
+        return outcome.fail(*failure);
+      }
+      if (r != transport_.rank()) traffic_.bytes_served += frame.size();
+    }
+    clock_.lap(traffic_.ns_decode);
+    if (const auto bad = aggregator_.answer(answer_)) {
+      outcome.fail({.rank = transport_.rank(), .index = served_index(static_cast<std::uint32_t>(*bad))});
+    }
+    make_room_for_trailer(answer_);
+  }
+
+  // Decodes the answers of all regions into one vector. The regions are disjoint, so their sum only sorts the entries.
   std::optional<Failure> collect(SparseVector& total) {
     for (int r = 0; r < transport_.size(); ++r) {
       const std::span<const std::byte> frame = frames_[as_index(r)];
-      if (const auto failure = decode_from(frame, r, regions_.size(r), one_)) {
-        model_.clear();
-        return failure;
-      }
+      SparseVector& part = answered_[as_index(r)];
+      if (const auto failure = decode_from(frame, r, regions_.size(r), part)) return failure;
       if (r != transport_.rank()) traffic_.bytes_down += frame.size();
       clock_.lap(traffic_.ns_decode);
-      make_global(r);
-      model_.add(one_, 1.0F);
+      regions_.make_global(r, part);
       clock_.lap(traffic_.ns_merge);
     }
-    model_.copy_to(total);
-    model_.clear();
+    model_.sum(plan_.dim, answered_, {}, total);
     clock_.lap(traffic_.ns_merge);
     return std::nullopt;
-  }
-
-  // Replaces the indices in `one_`, which are those of a region, by those of the model.
-  void make_global(int region) {
-    if (one_.is_full()) {
-      one_.indices.resize(one_.size());
-      for (std::size_t i = 0; i < one_.size(); ++i) one_.indices[i] = static_cast<std::uint32_t>(i);
-    }
-    for (std::uint32_t& index : one_.indices) index = regions_.global(region, index);
-    one_.dim = plan_.dim;
   }
 
   const ExchangePlan plan_;
@@ -138,7 +157,7 @@ class ShardedExchange final : public Exchange {
   Regions regions_;
   Codec codec_;
   Aggregator aggregator_;
-  Merger model_;
+  BlockMerger model_;
   StageClock clock_;
   std::vector<SparseVector> parts_;
   std::vector<std::vector<float>> rounded_;
@@ -147,7 +166,7 @@ class ShardedExchange final : public Exchange {
   std::vector<std::span<const std::byte>> frames_;  // of the messages that were received last
   Message answer_;
   std::vector<Message> answers_;
-  SparseVector one_;
+  std::vector<SparseVector> answered_;  // the answers of all regions
 };
 
 }  // namespace

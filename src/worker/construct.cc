@@ -12,7 +12,6 @@
 #include "sparsewire/codec.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/spec.h"
-#include "transport/all_gather_values.h"
 #include "worker/options.h"
 #include "worker/parts.h"
 
@@ -37,10 +36,8 @@ std::string describe(const WorkerConfig& config, const Layout& layout) {
   return lines;
 }
 
-// Collective. Throws UsageError, which names the first difference between rank 0 and another rank.
-[[noreturn]] void refuse_difference(const std::string& mine, Transport& transport) {
-  std::vector<std::vector<std::byte>> all;
-  transport.all_gather(std::as_bytes(std::span(mine)), all);
+// The first difference between what rank 0 and the others described, as the text of an error.
+std::string first_difference(const std::vector<std::vector<std::byte>>& all) {
   const auto other = std::find_if(all.begin(), all.end(), [&](const auto& bytes) { return bytes != all[0]; });
   const auto as_lines = [](const std::vector<std::byte>& bytes) {
     return std::istringstream(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
@@ -53,13 +50,27 @@ std::string describe(const WorkerConfig& config, const Layout& layout) {
     if (!std::getline(first, here)) here = "no more layout";
     if (!std::getline(second, there)) there = "no more layout";
   } while (here == there && (first || second));
-  throw UsageError(fmt::format("[worker] rank {} has {}, but rank 0 has {}: all ranks need the same options and layout",
-                               other - all.begin(), there, here));
+  return fmt::format("[worker] rank {} has {}, but rank 0 has {}: all ranks need the same options and layout",
+                     other - all.begin(), there, here);
+}
+
+// Collective. Throws UsageError, which names the first difference between rank 0 and another rank. Rank 0 finds it.
+[[noreturn]] void refuse_difference(const std::string& mine, Transport& transport) {
+  std::vector<std::vector<std::byte>> all;
+  transport.gather(0, std::as_bytes(std::span(mine)), all);
+  std::vector<std::byte> found;
+  if (transport.rank() == 0) {
+    const std::string text = first_difference(all);
+    const auto bytes = std::as_bytes(std::span(text));
+    found.assign(bytes.begin(), bytes.end());
+  }
+  transport.broadcast(0, found);
+  throw UsageError(std::string(reinterpret_cast<const char*>(found.data()), found.size()));
 }
 
 // Collective: the weights of all ranks, divided by their sum. Throws UsageError, on all ranks, if their options differ.
 std::vector<float> agree_on_weights(const WorkerConfig& config, const Layout& layout, Transport& transport,
-                                    std::uint32_t& identity) {
+                                    ControlGather& control, std::uint32_t& identity) {
   struct Introduction {
     double weight;
     std::uint32_t checksum;
@@ -69,7 +80,8 @@ std::vector<float> agree_on_weights(const WorkerConfig& config, const Layout& la
   const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
   const Introduction mine{config.weight, crc32c(std::as_bytes(std::span(description))),
                           static_cast<std::uint32_t>(now)};
-  const std::vector<Introduction> all = all_gather_values(transport, mine);
+  std::vector<Introduction> all;
+  control.gather(mine, all);
   const auto is_different = [&](const Introduction& theirs) { return theirs.checksum != all[0].checksum; };
   if (std::any_of(all.begin(), all.end(), is_different)) refuse_difference(description, transport);
   identity = mine.checksum ^ all[0].number;
@@ -144,15 +156,19 @@ double frame_bits(double entries, std::uint64_t dim, double value_bits) {
 }
 
 // Collective where there is a downlink: the servers' budgets depend on their regions.
-StepCost make_cost(const WorkerConfig& config, std::uint64_t dim, Exchange& exchange, Transport& transport) {
+StepCost make_cost(const WorkerConfig& config, std::uint64_t dim, int ranks, Exchange& exchange,
+                   ControlGather& control) {
   StepCost cost{.dim = dim,
-                .ranks = transport.size(),
+                .ranks = ranks,
                 .value_bits = bits_of_values(config.codec),
                 .dense_value_bits = bits_of_values(dense_codec(config)),
                 .downlink_bits = {}};
-  if (const Sifter* const server = exchange.server()) {
+  if (!config.downlink.empty()) {
+    const Sifter* const server = exchange.server();
+    std::vector<double> budgets;
+    control.gather(server == nullptr ? 0.0 : server->expected_entries(), budgets);
     double entries = 0;
-    for (const double theirs : all_gather_values(transport, server->expected_entries())) entries += theirs;
+    for (const double theirs : budgets) entries += theirs;
     cost.downlink_bits = frame_bits(entries, dim, bits_of_values(config.downlink_codec));
   }
   return cost;
@@ -170,7 +186,9 @@ bool StepCost::is_dense_shorter(double entries) const {
 Worker::Parts::Parts(const WorkerConfig& given, Layout tensors, Transport& engine)
     : layout(std::move(tensors)),
       transport(engine),
-      weights(agree_on_weights(given, layout, engine, identity)),  // first: errors below are the same on all ranks
+      control(engine),
+      weights(
+          agree_on_weights(given, layout, engine, control, identity)),  // first: errors below are the same on all ranks
       config(resolved(given)),
       exchange(make_exchange(config.exchange, {config, layout.dim(), weights}, engine)),
       sifter(config.sparsifier, config.feedback, worker_context(config, layout, engine, weights)),
@@ -181,7 +199,7 @@ Worker::Parts::Parts(const WorkerConfig& given, Layout tensors, Transport& engin
     plan.config.codec = dense_codec(config);
     plan.config.downlink.clear();
     dense_exchange = make_exchange("dense", plan, engine);
-    cost = make_cost(config, layout.dim(), *exchange, engine);
+    cost = make_cost(config, layout.dim(), engine.size(), *exchange, control);
     goes_dense = cost->is_dense_shorter(sifter.expected_entries());
   }
   total.clear(layout.dim());
@@ -190,7 +208,14 @@ Worker::Parts::Parts(const WorkerConfig& given, Layout tensors, Transport& engin
 Worker::Worker(const WorkerConfig& config, Layout layout, Transport& transport)
     : parts_([&] {
         const StandardFloatMode mode;  // for the workers' shares, and numbers in specs
-        return std::make_unique<Parts>(config, std::move(layout), transport);
+        try {
+          return std::make_unique<Parts>(config, std::move(layout), transport);
+        } catch (const UsageError&) {  // all ranks throw it
+          throw;
+        } catch (const std::exception& error) {
+          tell_others(transport, error.what());
+          throw;
+        }
       }()) {}
 
 std::vector<ExchangeChoice> exchange_choices() {

@@ -1,11 +1,13 @@
 // What a worker consists of.
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "exchange/control.h"
 #include "exchange/exchange.h"
 #include "sparsewire/sifter.h"
 #include "sparsewire/worker.h"
@@ -31,6 +33,7 @@ struct Worker::Parts {
 
   Layout layout;
   Transport& transport;
+  ControlGather control;
   std::uint32_t identity = 0;  // the same on all ranks, and different for each of their workers
   std::vector<float> weights;  // of all ranks; they add up to 1
   WorkerConfig config;         // with `auto` and an empty downlink_codec replaced
@@ -47,21 +50,24 @@ struct Worker::Parts {
   bool usable = true;             // false in a step, and after one that was not completed
   std::uint64_t step_number = 0;  // of the step under way, or the last one; the first is 0
 
-  StepTrailer trailer;  // of this rank, in the step under way
-  StepOutcome outcome;  // the trailers of all ranks, combined
+  StepTrailer trailer;        // of this rank, in the step under way
+  bool has_sifted = false;    // the sifter has to take the step back if it fails
+  std::exception_ptr thrown;  // by this rank before the exchange
+  StepOutcome outcome;        // the trailers of all ranks, combined
   SparseVector sent;
   std::vector<float> received;  // the values of `sent` as the other ranks decoded them; empty: the same
   SparseVector total;
   std::vector<float> at_sent;  // the update at the entries of `sent`
   StepStats stats;
-  std::uint32_t checksum = 0;  // of all updates so far
+  std::uint32_t checksum = 0;            // of all updates so far
+  std::vector<std::uint32_t> checksums;  // of all ranks, where they were compared
 
   // The exchange of this step.
   Exchange& active_exchange() noexcept;
 
   // The stages of a step, in order.
-  void begin(std::span<const float> update) const;
-  void sift(const Gradient& gradient, const StepOptions& options);
+  void check_usable() const;
+  void sift(const Gradient& gradient, std::span<const float> update, const StepOptions& options);
   void exchange_all();
   void handle_failure(const Gradient& gradient, const StepOptions& options);
   void keep_rounding_loss();

@@ -6,15 +6,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 
 #include "core/crc32c_extend.h"
 #include "core/standard_float_mode.h"
 #include "exchange/clock.h"
+#include "exchange/messages.h"
 #include "sparsewire/codec.h"
 #include "sparsewire/errors.h"
-#include "transport/all_gather_values.h"
 #include "worker/parts.h"
 
 namespace sparsewire {
@@ -23,7 +24,7 @@ namespace {
 // Collective: all ranks continue with the median of their votes, each of which counts as often as it has entries: a
 // region of one entry says little about the others. All take part, also those that have no vote to give.
 // REQUIRES: the sifters of all ranks are voting in this step, or none is.
-void agree_on_vote(Sifter& sifter, Transport& transport) {
+void agree_on_vote(Sifter& sifter, ControlGather& control) {
   if (!sifter.is_voting()) return;
   struct Vote {
     float threshold;
@@ -31,7 +32,8 @@ void agree_on_vote(Sifter& sifter, Transport& transport) {
   };
   const std::optional<float> mine = sifter.vote();
   const Vote own{mine.value_or(0), mine ? static_cast<float>(sifter.layout().dim()) : 0};
-  std::vector<Vote> votes = all_gather_values(transport, own);
+  std::vector<Vote> votes;
+  control.gather(own, votes);
   std::erase_if(votes, [](const Vote& vote) { return vote.entries == 0; });
   if (votes.empty()) return;
   std::sort(votes.begin(), votes.end(), [](const Vote& a, const Vote& b) { return a.threshold < b.threshold; });
@@ -45,9 +47,9 @@ void agree_on_vote(Sifter& sifter, Transport& transport) {
 // Throws ReplicasDiffer, which names the ranks whose checksum is not the most frequent one. `checksums` is in rank
 // order, or empty if there was no comparison.
 void throw_if_different(const std::vector<std::uint32_t>& checksums, std::uint64_t steps) {
+  if (std::adjacent_find(checksums.begin(), checksums.end(), std::not_equal_to()) == checksums.end()) return;
   std::map<std::uint32_t, std::vector<std::size_t>> ranks_with;
   for (std::size_t r = 0; r < checksums.size(); ++r) ranks_with[checksums[r]].push_back(r);
-  if (ranks_with.size() <= 1) return;
   const auto most = std::max_element(ranks_with.begin(), ranks_with.end(),
                                      [](auto& a, auto& b) { return a.second.size() < b.second.size(); });
   std::string others;
@@ -65,49 +67,64 @@ void throw_if_different(const std::vector<std::uint32_t>& checksums, std::uint64
 const StepStats& Worker::step(Gradient gradient, std::span<float> update, const StepOptions& options) {
   Parts& p = *parts_;
   const StandardFloatMode mode;
-  p.begin(update);
-  p.sift(gradient, options);            // sparsify/  moves the entries worth sending out of the memory
-  p.exchange_all();                     // exchange/  encodes, sends, decodes, merges: the same bits on every rank
-  p.handle_failure(gradient, options);  //            if any rank's gradient was bad, all take the step back
-  p.keep_rounding_loss();               // sparsify/  puts what the codec's rounding took back into the memory
-  p.observe();                          // sparsify/  tells RegTop-k the update at the entries it sent
-  p.vote_threshold();                   //            makes a measured threshold the same on all ranks
-  p.scatter(update);                    //            writes the update as a dense vector, for the optimiser
-  p.account();                          //            fills in the statistics of the step
-  p.compare_replicas();                 //            checks, every so often, that all ranks got the same updates
+  p.check_usable();
+  try {
+    p.sift(gradient, update, options);    // sparsify/  moves the entries worth sending out of the memory
+    p.exchange_all();                     // exchange/  encodes, sends, decodes, merges: the same bits on every rank
+    p.handle_failure(gradient, options);  //            if any rank failed, all take the step back
+    p.keep_rounding_loss();               // sparsify/  puts what the codec's rounding took back into the memory
+    p.observe();                          // sparsify/  tells RegTop-k the update at the entries it sent
+    p.vote_threshold();                   //            makes a measured threshold the same on all ranks
+    p.scatter(update);                    //            writes the update as a dense vector, for the optimiser
+    p.account();                          //            fills in the statistics of the step
+    p.compare_replicas();                 //            checks, every so often, that all ranks got the same updates
+  } catch (const std::exception& error) {
+    if (!p.usable) tell_others(p.transport, error.what());  // they may wait for a message of this rank
+    throw;
+  }
   return p.stats;
 }
 
-void Worker::Parts::begin(std::span<const float> update) const {
-  if (!usable) {
-    throw UsageError(
-        fmt::format("[worker] step {} was not completed; this worker must not be used again: create a new "
-                    "one and load a saved state",
-                    step_number));
-  }
-  if (update.size() == layout.dim()) return;
+void Worker::Parts::check_usable() const {
+  if (usable) return;
   throw UsageError(
-      fmt::format("[worker] an update of {} entries does not fit a layout of {}", update.size(), layout.dim()));
+      fmt::format("[worker] step {} was not completed; this worker must not be used again: create a new "
+                  "one and load a saved state",
+                  step_number));
 }
 
 Exchange& Worker::Parts::active_exchange() noexcept { return goes_dense ? *dense_exchange : *exchange; }
 
-void Worker::Parts::sift(const Gradient& gradient, const StepOptions& options) {
+// An error here must not leave the other ranks waiting: it travels with the trailer, and is thrown after the exchange.
+void Worker::Parts::sift(const Gradient& gradient, std::span<const float> update, const StepOptions& options) {
   stats.ns_sift = 0;
   StageClock clock;
   step_number = sifter.step();
-  trailer = {.failed = false,
+  has_sifted = false;
+  thrown = nullptr;
+  const int rank = transport.rank();
+  trailer = {.rank = rank,
+             .fingerprint = identity,
+             .step = step_number,
+             .lr = options.lr,
              .flags = options.flags,
-             .step_id = crc32c_extend(identity, std::as_bytes(std::span(&step_number, 1))),
+             .loss = options.loss,
              .entries = 0,
-             .loss = options.loss};
+             .failure = {}};
   try {
+    if (update.size() != layout.dim()) {
+      throw UsageError(
+          fmt::format("[worker] an update of {} entries does not fit a layout of {}", update.size(), layout.dim()));
+    }
     sifter.sift(gradient, sent, options.lr);
+    has_sifted = true;
     trailer.entries = sent.size();
     if (goes_dense) sifter.flush(sent);
   } catch (const BadGradient& error) {
-    trailer.failed = true;
-    trailer.entries = error.index();
+    trailer.failure = {.rank = rank, .index = error.index()};
+  } catch (const std::exception& error) {
+    thrown = std::current_exception();
+    trailer.failure = failure_of(rank, error);
   }
   clock.lap(stats.ns_sift);
 }
@@ -122,8 +139,11 @@ void Worker::Parts::handle_failure(const Gradient& gradient, const StepOptions& 
   stats.loss = outcome.loss;
   if (!outcome.failure) return;
   total.clear(layout.dim());
-  if (!trailer.failed) sifter.undo(gradient, sent, options.lr);
-  usable = outcome.failure->kind == Failure::Kind::bad_gradient;
+  if (has_sifted) sifter.undo(gradient, sent, options.lr);
+  const Failure::Kind kind = outcome.failure->kind;
+  usable = kind == Failure::Kind::bad_gradient || kind == Failure::Kind::error;
+  if (kind == Failure::Kind::error && thrown) std::rethrow_exception(thrown);
+  if (kind == Failure::Kind::error && active_exchange().thrown()) std::rethrow_exception(active_exchange().thrown());
   throw_failure(*outcome.failure);
 }
 
@@ -135,12 +155,21 @@ void Worker::Parts::throw_failure(const Failure& failure) const {
                                     "with it is not; all ranks took the step back",
                                     failure.rank, failure.index, step_number),
                         failure.rank, step_number, failure.index);
+    case Failure::Kind::error:
+      throw RankFailed(fmt::format("[worker] rank {} failed in step {}: {}; all ranks took the step back", failure.rank,
+                                   step_number, failure.cause.text()),
+                       failure.rank);
     case Failure::Kind::out_of_step:
       throw TransportError(fmt::format("[worker] in step {}: rank {} is not in the same step as rank 0, or it steps "
                                        "another worker; all ranks must step the same workers in the same order; {}",
                                        step_number, failure.rank, kRecover),
                            failure.rank);
     default:
+      if (failure.index == Failure::kElsewhere) {
+        throw TransportError(fmt::format("[worker] in step {}: another rank could not read the messages of all; {}",
+                                         step_number, kRecover),
+                             failure.rank);
+      }
       const std::string why =
           failure.index == Failure::kNoTrailer ? "it is not a message of this version"
           : failure.index == Failure::kOtherDim
@@ -176,9 +205,9 @@ void Worker::Parts::observe() {
 
 // All ranks measure their thresholds in the same step, so all of them vote in the same step. So do the servers.
 void Worker::Parts::vote_threshold() {
-  agree_on_vote(sifter, transport);
+  agree_on_vote(sifter, control);
   Sifter* const server = exchange->server();
-  if (server != nullptr && exchange->has_many_servers()) agree_on_vote(*server, transport);
+  if (server != nullptr && exchange->has_many_servers()) agree_on_vote(*server, control);
 }
 
 void Worker::Parts::scatter(std::span<float> update) {
@@ -222,12 +251,12 @@ void Worker::Parts::account() {
 // The checksum is over all updates so far: once replicas differ, every later comparison finds it. The last stage: when
 // its messages have arrived, the step is complete, and the worker can be used again.
 void Worker::Parts::compare_replicas() {
-  std::vector<std::uint32_t> checksums;
+  checksums.clear();
   if (config.check_every != 0) {
     for (const auto bytes : {std::as_bytes(std::span(total.indices)), std::as_bytes(std::span(total.values))}) {
       checksum = crc32c_extend(checksum, bytes);
     }
-    if (stats.step % config.check_every == 0) checksums = all_gather_values(transport, checksum);
+    if (stats.step % config.check_every == 0) control.gather(checksum, checksums);
   }
   usable = true;
   throw_if_different(checksums, stats.step);

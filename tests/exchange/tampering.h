@@ -1,6 +1,7 @@
 // Transports that inspect or change the messages that pass through them.
 #pragma once
 
+#include <array>
 #include <cstring>
 #include <vector>
 
@@ -88,6 +89,64 @@ class TamperingTransport final : public WrappedTransport {
   bool tampers_ = false;
   int calls_ = 0;
   int flipped_ = 0;
+};
+
+// How a message is damaged.
+enum class Damage : std::uint8_t { first_bit, middle_bit, last_bit, cut_one, cut_all };
+inline constexpr std::array kDamages = {Damage::first_bit, Damage::middle_bit, Damage::last_bit, Damage::cut_one,
+                                        Damage::cut_all};
+
+// Damages one of the messages that this rank receives.
+class DamagingTransport final : public WrappedTransport {
+ public:
+  using WrappedTransport::WrappedTransport;
+
+  // The message number `at` from here on, counted from 0; a negative number: none.
+  void damage(int at, Damage how) {
+    left_ = at;
+    how_ = how;
+    has_damaged = false;
+  }
+  void stop() { left_ = -1; }
+  void begin() { calls_ = 0; }
+  bool has_damaged = false;
+  int call_of_damage = 0;  // since begin(), from 0
+
+  void send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) override {
+    WrappedTransport::send_receive(out, in);
+    for (const Incoming& message : in) {
+      if (message.bytes->empty() || left_ < 0 || left_-- > 0) continue;
+      change(*message.bytes);
+      has_damaged = true;
+      call_of_damage = calls_;
+    }
+    ++calls_;
+  }
+
+ private:
+  void change(bodies::Bytes& message) const {
+    switch (how_) {
+      case Damage::first_bit:
+        message.front() ^= std::byte{1};
+        break;
+      case Damage::middle_bit:
+        message[message.size() / 2] ^= std::byte{16};
+        break;
+      case Damage::last_bit:
+        message.back() ^= std::byte{128};
+        break;
+      case Damage::cut_one:
+        message.pop_back();
+        break;
+      case Damage::cut_all:
+        message.clear();
+        break;
+    }
+  }
+
+  int left_ = -1;
+  int calls_ = 0;
+  Damage how_ = Damage::first_bit;
 };
 
 }  // namespace sparsewire

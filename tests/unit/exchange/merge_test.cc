@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "exchange/regions.h"
+#include "merge/block_merger.h"
 #include "merge/merger.h"
 #include "reference/inputs.h"
 #include "unit/bits.h"
@@ -102,7 +103,7 @@ TEST(Regions, SplitAndJoinAreInverse) {
         ASSERT_EQ(seen.size(), whole.size());
         for (std::size_t i = 0; i < whole.size(); ++i) ASSERT_EQ(seen.at(whole.index(i)), whole.values[i]);
         std::vector<float> joined;
-        regions.join(whole, values, joined);
+        regions.join(values, joined);
         ASSERT_TRUE(same_bits(std::span<const float>(whole.values), joined));
       }
     }
@@ -123,6 +124,167 @@ TEST(Regions, SpreadColumnsEvenly) {
     const auto mean = static_cast<double>(kDim) / stride / kCount;
     for (const int hit : hits) EXPECT_NEAR(hit, mean, 6 * std::sqrt(mean)) << stride;
   }
+}
+
+// Slow versions of the mapping, with divisions. They share nothing with Regions.
+namespace slow {
+
+std::uint32_t rotation(std::uint32_t group, std::uint32_t ranks) {
+  std::uint32_t h = group;
+  h ^= h >> 16;
+  h *= 0x85EBCA6BU;
+  h ^= h >> 13;
+  h *= 0xC2B2AE35U;
+  h ^= h >> 16;
+  return h % ranks;
+}
+
+// The region of an entry, and its index there.
+std::pair<std::uint32_t, std::uint32_t> owner_of(std::uint32_t index, std::uint32_t ranks) {
+  const std::uint32_t block = index / 16;
+  const std::uint32_t group = block / ranks;
+  return {(block % ranks + rotation(group, ranks)) % ranks, group * 16 + index % 16};
+}
+
+std::uint32_t global(std::uint32_t region, std::uint32_t local, std::uint32_t ranks) {
+  const std::uint32_t group = local / 16;
+  return (group * ranks + (region + ranks - rotation(group, ranks)) % ranks) * 16 + local % 16;
+}
+
+}  // namespace slow
+
+// For every number of ranks up to 300 and some up to 1024, over indices up to the largest there can be.
+TEST(Regions, AreTheSameAsWithDivisions) {
+  reference::Random random(kSeed);
+  std::vector<int> counts = {511, 512, 513, 640, 1000, 1023, 1024};
+  for (int ranks = 1; ranks <= 300; ++ranks) counts.push_back(ranks);
+  for (const int ranks : counts) {
+    SCOPED_TRACE(ranks);
+    const auto p = static_cast<std::uint32_t>(ranks);
+    for (const std::uint64_t dim : {std::uint64_t{1000}, std::uint64_t{100'003}, std::uint64_t{0xFFFFFFFF}}) {
+      Regions regions(dim, ranks);
+      SparseVector whole;
+      whole.dim = dim;
+      const auto most = static_cast<std::uint32_t>(dim - 1);
+      std::vector<std::uint32_t> indices = {0, most, most / 2};
+      for (int i = 0; i < 300; ++i) {
+        const auto index = static_cast<std::uint32_t>(random.uniform() * static_cast<double>(dim - 1));
+        indices.push_back(index);
+        indices.push_back(
+            std::min(most, index / (16 * p) * (16 * p)));  // the start of a group, and the entry before it
+        if (indices.back() > 0) indices.push_back(indices.back() - 1);
+      }
+      std::sort(indices.begin(), indices.end());
+      indices.erase(std::unique(indices.begin(), indices.end()), indices.end());
+      whole.indices = indices;
+      for (const std::uint32_t index : indices) whole.values.push_back(static_cast<float>(index % 1000));
+      std::vector<SparseVector> expected(p);
+      for (const std::uint32_t index : indices) {
+        const auto [region, local] = slow::owner_of(index, p);
+        ASSERT_EQ(slow::global(region, local, p), index);
+        ASSERT_EQ(regions.global(static_cast<int>(region), local), index);
+        expected[region].indices.push_back(local);
+      }
+      std::vector<SparseVector> parts;
+      regions.split(whole, parts);
+      for (std::uint32_t r = 0; r < p; ++r) {
+        ASSERT_EQ(parts[r].indices, expected[r].indices);
+        SparseVector part = parts[r];
+        regions.make_global(static_cast<int>(r), part);
+        ASSERT_EQ(part.dim, dim);
+        for (std::size_t i = 0; i < part.size(); ++i) {
+          ASSERT_EQ(part.indices[i], slow::global(r, parts[r].indices[i], p));
+        }
+      }
+    }
+  }
+}
+
+// ---- BlockMerger ----
+
+// The sum by a map, entry by entry in the order of the vectors, from +0 on.
+SparseVector summed(std::uint64_t dim, const std::vector<SparseVector>& vectors, const std::vector<float>& weights) {
+  std::map<std::uint32_t, float> sums;
+  bool is_full = false;
+  for (std::size_t v = 0; v < vectors.size(); ++v) {
+    is_full = is_full || vectors[v].is_full();
+    for (std::size_t i = 0; i < vectors[v].size(); ++i) {
+      const float weighted = weights.empty() ? vectors[v].values[i] : weights[v] * vectors[v].values[i];
+      float& sum = sums[vectors[v].index(i)];
+      sum = sum + weighted;
+    }
+  }
+  SparseVector expected;
+  expected.dim = dim;
+  for (const auto& [index, sum] : sums) expected.indices.push_back(index), expected.values.push_back(sum);
+  if (is_full || expected.size() == dim) expected.indices.clear();
+  return expected;
+}
+
+// Around the size of a window, with vectors that have none, few, many or all entries, zeros of both signs among them.
+TEST(BlockMerger, AgreesWithAMapAndWithMerger) {
+  reference::Random random(kSeed);
+  BlockMerger merger;
+  SparseVector total;
+  for (const std::uint64_t dim : {0U, 1U, 63U, 64U, 65U, 1000U, 65535U, 65536U, 65537U, 131072U, 200003U}) {
+    Merger other(dim);
+    for (int round = 0; round < 12; ++round) {
+      SCOPED_TRACE(::testing::Message() << "dim " << dim << ", round " << round);
+      std::vector<SparseVector> vectors;
+      std::vector<float> weights;
+      for (std::size_t v = random.below(6); v-- > 0;) {
+        vectors.push_back(some_entries(dim, std::array{0.0, 0.0005, 0.02, 0.4, 2.0}[random.below(5)], random));
+        SparseVector& vector = vectors.back();
+        for (float& value : vector.values) value = random.below(16) == 0 ? -0.0F : value;
+        if (vector.size() == dim && random.below(2) == 0) vector.indices.clear();
+        weights.push_back(static_cast<float>(random.uniform()));
+      }
+      for (const bool has_weights : {true, false}) {
+        const std::vector<float> factors = has_weights ? weights : std::vector<float>();
+        merger.sum(dim, vectors, factors, total);
+        ASSERT_TRUE(total.is_valid());
+        ASSERT_TRUE(same_bits(summed(dim, vectors, factors), total));
+        for (std::size_t v = 0; v < vectors.size(); ++v) other.add(vectors[v], has_weights ? weights[v] : 1.0F);
+        SparseVector same;
+        other.copy_to(same);
+        other.clear();
+        ASSERT_TRUE(same_bits(same, total));
+      }
+    }
+  }
+}
+
+TEST(BlockMerger, GivesPlusZeroForMinusZero) {
+  BlockMerger merger;
+  SparseVector total;
+  const std::vector<SparseVector> vectors = {{.dim = 9, .indices = {4}, .values = {-0.0F}, .draw = {}}};
+  merger.sum(9, vectors, {}, total);
+  ASSERT_EQ(total.size(), 1U);
+  EXPECT_EQ(bits_of(total.values[0]), 0U);
+}
+
+TEST(BlockMerger, AddsInTheOrderGiven) {
+  BlockMerger merger;
+  SparseVector total;
+  std::vector<SparseVector> vectors;
+  for (const float value : {1e8F, 1.0F, -1e8F})
+    vectors.push_back({.dim = 2, .indices = {1}, .values = {value}, .draw = {}});
+  merger.sum(2, vectors, {}, total);
+  EXPECT_EQ(total.values[0], 0.0F);
+  std::swap(vectors[1], vectors[2]);
+  merger.sum(2, vectors, {}, total);
+  EXPECT_EQ(total.values[0], 1.0F);
+}
+
+TEST(BlockMerger, ReachesTheEndOfTheLargestModel) {
+  constexpr std::uint64_t kDim = 0xFFFFFFFF;
+  BlockMerger merger;
+  SparseVector total;
+  const std::vector<SparseVector> vectors = {{.dim = kDim, .indices = {7, 0xFFFFFFFEU}, .values = {1, 2}, .draw = {}},
+                                             {.dim = kDim, .indices = {0x80000000U}, .values = {3}, .draw = {}}};
+  merger.sum(kDim, vectors, {}, total);
+  EXPECT_EQ(total.indices, (std::vector<std::uint32_t>{7, 0x80000000U, 0xFFFFFFFEU}));
+  EXPECT_EQ(total.values, (std::vector<float>{1, 3, 2}));
 }
 
 TEST(Merger, AgreesWithAMap) {
