@@ -1,4 +1,5 @@
-// A gradient as the training code provides it: a borrowed array in one of three number formats.
+// A gradient as the training code provides it, and numbers that a call changes: borrowed arrays in one of three number
+// formats.
 #pragma once
 
 #include <concepts>
@@ -33,6 +34,25 @@ struct Gradient {
   template <FloatRange Floats>
   // NOLINTNEXTLINE(google-explicit-constructor): an array of floats converts to a gradient.
   Gradient(const Floats& floats) noexcept : data(std::ranges::data(floats)), size(std::ranges::size(floats)) {}
+};
+
+// The writable counterpart: a borrowed array that a call changes in place, such as Transport::all_reduce_sum.
+struct WritableNumbers {
+  void* data = nullptr;
+  NumberType type = NumberType::f32;
+  std::size_t size = 0;
+
+  WritableNumbers() = default;
+  WritableNumbers(void* numbers, NumberType number_type, std::size_t count) noexcept
+      : data(numbers), type(number_type), size(count) {}
+  template <FloatRange Floats>
+  requires std::ranges::borrowed_range<Floats> && std::same_as < std::ranges::range_reference_t<Floats>,
+  float& >
+      // NOLINTNEXTLINE(google-explicit-constructor): an array of floats that may be changed converts to numbers.
+      WritableNumbers(Floats&& floats) noexcept : data(std::ranges::data(floats)),
+  size(std::ranges::size(floats)) {}
+
+  std::size_t size_bytes() const noexcept { return size * (type == NumberType::f32 ? 4 : 2); }
 };
 
 }  // namespace sparsewire

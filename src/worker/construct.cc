@@ -12,7 +12,7 @@
 #include "core/standard_float_mode.h"
 #include "sparsewire/codec.h"
 #include "sparsewire/errors.h"
-#include "transport/all_gather_values.h"
+#include "transport/gather_and_broadcast.h"
 #include "worker/options.h"
 #include "worker/parts.h"
 
@@ -39,8 +39,7 @@ std::string describe(const WorkerConfig& config, const Layout& layout) {
 
 // Collective. Throws UsageError, which names the first difference between rank 0 and another rank.
 [[noreturn]] void refuse_difference(const std::string& mine, Transport& transport) {
-  std::vector<std::vector<std::byte>> all;
-  transport.all_gather(std::as_bytes(std::span(mine)), all);
+  const auto all = gather_and_broadcast_bytes(transport, std::as_bytes(std::span(mine)));
   const auto other = std::find_if(all.begin(), all.end(), [&](const auto& bytes) { return bytes != all[0]; });
   const auto as_lines = [](const std::vector<std::byte>& bytes) {
     return std::istringstream(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
@@ -69,7 +68,7 @@ std::vector<float> agree_on_weights(const WorkerConfig& config, const Layout& la
   const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
   const Introduction mine{config.weight, crc32c(std::as_bytes(std::span(description))),
                           static_cast<std::uint32_t>(now)};
-  const std::vector<Introduction> all = all_gather_values(transport, mine);
+  const std::vector<Introduction> all = gather_and_broadcast(transport, mine);
   const auto is_different = [&](const Introduction& theirs) { return theirs.checksum != all[0].checksum; };
   if (std::any_of(all.begin(), all.end(), is_different)) refuse_difference(description, transport);
   identity = mine.checksum ^ all[0].number;
@@ -152,7 +151,7 @@ StepCost make_cost(const WorkerConfig& config, std::uint64_t dim, Exchange& exch
                 .downlink_bits = {}};
   if (const Sifter* const server = exchange.server()) {
     double entries = 0;
-    for (const double theirs : all_gather_values(transport, server->expected_entries())) entries += theirs;
+    for (const double theirs : gather_and_broadcast(transport, server->expected_entries())) entries += theirs;
     cost.downlink_bits = frame_bits(entries, dim, bits_of_values(config.downlink_codec));
   }
   return cost;

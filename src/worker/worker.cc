@@ -14,7 +14,7 @@
 #include "exchange/clock.h"
 #include "sparsewire/codec.h"
 #include "sparsewire/errors.h"
-#include "transport/all_gather_values.h"
+#include "transport/gather_and_broadcast.h"
 #include "worker/parts.h"
 
 namespace sparsewire {
@@ -31,7 +31,7 @@ void agree_on_vote(Sifter& sifter, Transport& transport) {
   };
   const std::optional<float> mine = sifter.vote();
   const Vote own{mine.value_or(0), mine ? static_cast<float>(sifter.layout().dim()) : 0};
-  std::vector<Vote> votes = all_gather_values(transport, own);
+  std::vector<Vote> votes = gather_and_broadcast(transport, own);
   std::erase_if(votes, [](const Vote& vote) { return vote.entries == 0; });
   if (votes.empty()) return;
   std::sort(votes.begin(), votes.end(), [](const Vote& a, const Vote& b) { return a.threshold < b.threshold; });
@@ -227,7 +227,7 @@ void Worker::Parts::compare_replicas() {
     for (const auto bytes : {std::as_bytes(std::span(total.indices)), std::as_bytes(std::span(total.values))}) {
       checksum = crc32c_extend(checksum, bytes);
     }
-    if (stats.step % config.check_every == 0) checksums = all_gather_values(transport, checksum);
+    if (stats.step % config.check_every == 0) checksums = gather_and_broadcast(transport, checksum);
   }
   usable = true;
   throw_if_different(checksums, stats.step);
