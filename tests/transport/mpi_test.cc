@@ -198,6 +198,25 @@ TEST(MpiTransportFailures, ANewTransportWorksAfterAFailure) {
   }
 }
 
+// fail() of one transport, while another thread of this rank is in a long call of another transport: MPI allows one
+// caller at a time, so that call has to send the message.
+TEST(MpiTransportFailures, AFailureIsSentByACallOfAnotherTransport) {
+  const auto used = make_mpi_transport();
+  const auto failing = make_mpi_transport(milliseconds(20'000));
+  if (used->size() == 1) GTEST_SKIP() << "needs two ranks";
+  std::jthread other;
+  if (used->rank() == 0) {
+    other = std::jthread([&] {
+      std::this_thread::sleep_for(milliseconds(20));  // so that most often this rank is in its call
+      failing->fail("the disk is full");
+    });
+  } else {
+    const std::string error = conformance::error_that_names(0, [&] { failing->barrier(); });
+    EXPECT_NE(error.find("the disk is full"), std::string::npos) << error;
+  }
+  used->barrier();
+}
+
 TEST(MpiTransportFailures, WaitingForARankThatHasEndedIsAnError) {
   const auto transport = make_mpi_transport();
   waiting_for_a_rank_that_has_ended(*transport);

@@ -24,7 +24,7 @@ namespace {
 using std::chrono::milliseconds;
 
 // Long enough for a busy machine, short enough to wait for it.
-constexpr milliseconds kShort(1000);
+constexpr milliseconds kShort(500);
 
 conformance::Engine threads(int ranks) {
   const auto met = std::make_shared<std::barrier<>>(ranks);
