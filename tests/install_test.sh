@@ -32,6 +32,13 @@ sent 5: -1.5
 nothing lost
 END
 
+echo "== a transport of its own"
+timeout 240 "$work/consumer/transport_test" --gtest_brief=1 || fail "a transport that another project wrote fails its tests: $?"
+# docs/extending.md shows it whole.
+diff <(sed -n '/^```cpp$/,/^```$/p' "$sources/../docs/extending.md" | awk '/^```cpp$/ { block = ""; next }
+  /^```$/ { if (block ~ /class QueueTransport/) { printf "%s", block; exit } next } { block = block $0 "\n" }') \
+  "$sources/consumer/queue_transport.h" || fail "docs/extending.md shows another transport than tests/consumer/"
+
 echo "== examples"
 cmake -S "$sources/../examples" -B "$work/examples" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" \
   -DCMAKE_CXX_COMPILER="$CXX" -DCMAKE_CXX_FLAGS="$CXXFLAGS" > /dev/null
@@ -61,7 +68,7 @@ LD_LIBRARY_PATH=$(dirname "$(dirname "$pc")") "$work/with_transport" || status=$
 echo "== headers"
 diff <(cd "$sources/../include" && find . -name '*.h' | sort) <(cd "$prefix/include" && find . -name '*.h' | sort) ||
   fail "the installed headers are not those of include/"
-for header in "$prefix"/include/sparsewire/*.h; do
+for header in "$prefix"/include/sparsewire/{,testing/}*.h; do
   "$CXX" -std=c++20 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I "$prefix/include" -include "$header" -x c++ /dev/null ||
     fail "${header##*/} does not compile on its own"
 done

@@ -21,7 +21,7 @@
 #include "sparsewire/errors.h"
 #include "sparsewire/transport.h"
 #include "sparsewire/worker.h"
-#include "transport/all_gather_values.h"
+#include "transport/gather_and_broadcast.h"
 
 namespace sparsewire::bench {
 namespace {
@@ -87,7 +87,7 @@ struct AllReduce {
   AllReduce(std::size_t n, bool bf16) : floats(bf16 ? 0 : n), halves(bf16 ? n : 0) {}
   void run(Transport& transport) {
     if (floats.empty()) {
-      transport.all_reduce_sum_bf16(halves);
+      transport.all_reduce_sum({halves.data(), NumberType::bf16, halves.size()});
     } else {
       transport.all_reduce_sum(floats);
     }
@@ -125,7 +125,7 @@ double time_steps(const Options& options, Transport& transport, Before&& before,
     const auto begin = std::chrono::steady_clock::now();
     timed();
     const std::chrono::duration<double, std::milli> mine = std::chrono::steady_clock::now() - begin;
-    const std::vector<double> all = all_gather_values(transport, mine.count());
+    const std::vector<double> all = gather_and_broadcast(transport, mine.count());
     if (step >= kUntimed) times.push_back(*std::max_element(all.begin(), all.end()));
   }
   return median(times);
@@ -140,10 +140,10 @@ Measured measure(const Row& row, const Options& options, Transport& transport) {
       options, transport, [&](std::uint64_t step) { fill(step, transport, gradient); },
       [&] { worker.step(Gradient(gradient), update); });
   const StepStats& stats = worker.stats();
-  const auto all_bytes = all_gather_values(transport, static_cast<double>(stats.bytes_up + stats.bytes_down));
+  const auto all_bytes = gather_and_broadcast(transport, static_cast<double>(stats.bytes_up + stats.bytes_down));
   measured.bytes = std::accumulate(all_bytes.begin(), all_bytes.end(), 0.0) / static_cast<double>(all_bytes.size());
   const auto all_moved =
-      all_gather_values(transport, static_cast<double>(stats.bytes_up + stats.bytes_down + stats.bytes_served));
+      gather_and_broadcast(transport, static_cast<double>(stats.bytes_up + stats.bytes_down + stats.bytes_served));
   measured.busiest = *std::max_element(all_moved.begin(), all_moved.end());
   measured.density = stats.density;
   measured.last = stats;

@@ -42,22 +42,25 @@ struct Gradient {
   Gradient(const Floats& floats) noexcept : data(std::ranges::data(floats)), size(std::ranges::size(floats)) {}
 };
 
-// The same, to be written.
-struct NumberSpan {
+// The same, to be written: an array that a call changes in place, such as Transport::all_reduce_sum.
+struct WritableNumbers {
   void* data = nullptr;
   NumberType type = NumberType::f32;
   std::size_t size = 0;
   Device device = {};
   void* stream = nullptr;
 
-  NumberSpan() = default;
-  NumberSpan(void* numbers, NumberType number_type, std::size_t count) noexcept
+  WritableNumbers() = default;
+  WritableNumbers(void* numbers, NumberType number_type, std::size_t count) noexcept
       : data(numbers), type(number_type), size(count) {}
   template <FloatRange Floats>
-  requires(!std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<Floats>>>)
-      // NOLINTNEXTLINE(google-explicit-constructor): an array of floats converts to numbers.
-      NumberSpan(Floats&& floats)
-  noexcept : data(std::ranges::data(floats)), size(std::ranges::size(floats)) {}
+  requires std::ranges::borrowed_range<Floats> && std::same_as < std::ranges::range_reference_t<Floats>,
+  float& >
+      // NOLINTNEXTLINE(google-explicit-constructor): an array of floats that may be changed converts to numbers.
+      WritableNumbers(Floats&& floats) noexcept : data(std::ranges::data(floats)),
+  size(std::ranges::size(floats)) {}
+
+  std::size_t size_bytes() const noexcept { return size * (type == NumberType::f32 ? 4 : 2); }
 };
 
 }  // namespace sparsewire

@@ -111,7 +111,7 @@ class Sifter {
   std::vector<float> velocity() const;
   // Copies one tensor's memory out, or new numbers in. Throws UsageError if no tensor has that name, a size differs, or
   // a number is not finite; then nothing has changed.
-  void read_memory(std::string_view tensor, NumberSpan numbers) const;
+  void read_memory(std::string_view tensor, WritableNumbers numbers) const;
   void write_memory(std::string_view tensor, const Gradient& numbers);
   // The same for all entries at once.
   void write_memory(const Gradient& numbers);

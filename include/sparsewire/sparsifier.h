@@ -54,7 +54,7 @@ struct SparsifierTraits {
 };
 
 // The choice of the entries; the rest is done for it: accumulation, taking steps back, the search for NaN and infinity,
-// statistics. NumberSpan are in the standard floating-point mode.
+// statistics. WritableNumbers are in the standard floating-point mode.
 //
 // THREADS: one caller at a time.
 class Sparsifier {

@@ -6,31 +6,50 @@
 
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
+
+#include "sparsewire/gradient.h"
 
 namespace sparsewire {
 
 inline constexpr std::chrono::milliseconds kDefaultDeadline = std::chrono::seconds(300);
 
-// All calls are collective: every rank makes the same calls in the same order. Messages may have any length, also 0.
+// All calls but fail() are collective: every rank makes the same calls in the same order. Messages may have any length,
+// also 0.
 //
-// Each call ends within the deadline. If a rank has ended or is too late, all others throw a TransportError that names
-// it, and the transport must not be used again. To recover, create a new transport and load a checkpoint.
+// The deadline of a transport means silence. A call fails when for that long neither this rank nor any rank that it
+// waits for, directly or through others, made progress: entered a call, or sent or received a part of a message. A call
+// that makes progress may take longer than the deadline. A rank that computes outside of calls makes no progress. All
+// ranks then throw a TransportError that names the rank that was silent, not one that was waiting for it. (If ranks
+// wait for each other because one of them made another call, it names one of these.) Where the engine can tell that a
+// rank has ended, who waits for it fails at once.
+//
+// After a TransportError every later call throws it again: the transport must not be used any more. To recover, create
+// a new transport and load a checkpoint.
 //
 // Arguments are checked before anything is sent: a UsageError names the wrong value and the allowed range, and leaves
-// the transport as it was. If only one rank made a wrong call, the others wait for it until the deadline.
+// the transport as it was. If only one rank made a wrong call, the others wait for it until the deadline, unless it
+// calls fail().
 //
-// THREADS: one caller at a time, from any thread.
+// To write a transport, implement rank(), size() and do_send_receive(); docs/extending.md shows one, and
+// sparsewire/testing/transport_conformance.h tests it.
+//
+// THREADS: one caller at a time, from any thread; fail() also beside another call.
 class Transport {
  public:
-  virtual ~Transport() = default;
+  Transport();
+  virtual ~Transport();
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
 
   virtual int rank() const noexcept = 0;
   virtual int size() const noexcept = 0;
+
+  static constexpr std::size_t kUnknownSize = static_cast<std::size_t>(-1);
 
   struct Outgoing {
     int rank;
@@ -39,19 +58,21 @@ class Transport {
   struct Incoming {
     int rank;
     std::vector<std::byte>* bytes;
+    // How many bytes will come, where the caller knows: some engines then save a message. If another number comes, the
+    // call throws a TransportError.
+    std::size_t size = kUnknownSize;
   };
-  // Sends and receives these messages, in any order: all the collectives below are made of it. A rank may send to
-  // itself. REQUIRES: every message is expected by its receiver.
+  // Sends and receives these messages, in any order. A rank may send to itself. REQUIRES: every message is expected by
+  // its receiver.
   //
   // Throws UsageError if a rank is not in [0, size()), if there are two messages to or from the same rank, if the
   // `bytes` of an Incoming is null, or if this rank sends to itself without receiving it, or the reverse.
-  virtual void send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) = 0;
+  void send_receive(std::span<const Outgoing> out, std::span<const Incoming> in);
 
-  // The sum over all ranks, by the engine's own algorithm: the same bits on every rank, summed in an order that the
-  // engine chooses. If the ranks do not all pass the same number of entries, all of them throw a TransportError.
-  virtual void all_reduce_sum(std::span<float> numbers) = 0;
-  // The same for bf16 numbers, given as their bit patterns.
-  virtual void all_reduce_sum_bf16(std::span<std::uint16_t> numbers) = 0;
+  // The sum over all ranks, in place: the same bits on every rank, summed in an order that the engine chooses; bf16
+  // numbers are summed in f32 and rounded once, at the end. If the ranks do not all pass the same type and number of
+  // entries, all of them throw a TransportError. Throws UsageError unless the type is f32 or bf16.
+  void all_reduce_sum(WritableNumbers numbers);
 
   // all[r] becomes `mine` of rank r.
   void all_gather(std::span<const std::byte> mine, std::vector<std::vector<std::byte>>& all);
@@ -65,10 +86,53 @@ class Transport {
   // Returns when all ranks have called it.
   void barrier();
 
+  // This rank cannot go on. All other ranks throw a TransportError with this rank and this cause (its first 1,000
+  // bytes), in the call that they wait in or in their next one. So do this rank's own later calls. Not collective.
+  //
+  // The default only remembers the cause for this rank's own next call: the others wait for this rank as long as their
+  // engine lets them. An engine that can tell them overrides it.
+  //
+  // THREADS: any thread, at any time, also while another one is in a call.
+  virtual void fail(std::string_view why) noexcept;
+
+ protected:
+  // What an engine implements. The functions above call these with checked arguments, remember a TransportError that
+  // comes out, and call fail() for any other exception.
+  //
+  // REQUIRES: returns when the messages have arrived, and those sent may be changed; a message whose `size` is known
+  // may have another one, which is checked afterwards.
+  virtual void do_send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) = 0;
+  // An engine with collectives of its own overrides these. The defaults use send_receive(), and allocate nothing once
+  // their buffers have grown. COST of the default do_all_reduce_sum: 2(P-1)/P of the bytes out, as many in, and three
+  // rounds of messages, or more if there are more than 16 MB.
+  virtual void do_all_reduce_sum(WritableNumbers numbers);
+  virtual void do_all_gather(std::span<const std::byte> mine, std::vector<std::vector<std::byte>>& all);
+  virtual void do_all_to_all(std::span<const std::vector<std::byte>> to, std::vector<std::vector<std::byte>>& from);
+  virtual void do_gather(int root, std::span<const std::byte> mine, std::vector<std::vector<std::byte>>& all);
+  virtual void do_broadcast(int root, std::vector<std::byte>& bytes);
+  virtual void do_barrier();
+
+  // For a do_all_reduce_sum of one's own. Collective: throws the same TransportError on all ranks unless all of them
+  // pass the same type and number of entries.
+  void check_same_numbers(const WritableNumbers& numbers);
+  // Throws the first TransportError of this transport, or what fail() was told: for an engine that looks while it
+  // waits.
+  void throw_if_failed();
+
  private:
-  std::vector<Outgoing> out_;
-  std::vector<Incoming> in_;
-  std::vector<std::vector<std::byte>> empty_;
+  struct Failure;
+  struct Buffers;
+
+  template <class Call>
+  void run(Call call);
+  void check_sizes(std::span<const Incoming> in);
+  template <class Number>
+  void reduce(std::span<Number> numbers);
+  template <class Number>
+  void reduce_block(std::span<Number> numbers);
+
+  std::unique_ptr<Failure> failure_;
+  std::unique_ptr<Buffers> buffers_;
 };
 
 // N workers in this process, each on a thread that the caller provides.
@@ -80,7 +144,7 @@ class ThreadGroup {
 
   // The transport of one rank; the group must outlive it. These three throw UsageError if the rank is not in [0, size).
   Transport& at(int rank);
-  // Rank `rank` failed: all other ranks throw a TransportError in the call they wait in, or in their next one.
+  // Rank `rank` failed: the same as at(rank).fail(reason).
   void mark_lost(int rank, const char* reason);
   // Rank `rank` makes no more calls: only a rank that waits for it throws a TransportError.
   void mark_done(int rank);
@@ -103,12 +167,13 @@ bool has_mpi() noexcept;
 //
 // Throws UsageError if this build has no MPI, if MPI was initialised with less than MPI_THREAD_SERIALIZED, or if the
 // deadline is not in [1 ms, 10,000 h]. Throws TransportError if not all ranks call it within the deadline; then this
-// process can make no other transport.
+// process can make no other transport. The deadline does not hold for MPI_Init and MPI_Finalize: docs/exchange.md.
 //
 // COST: memory and communicators of a destroyed transport are used again, except after a failure: then MPI may still
 // write to its buffers, and they are kept until the process ends.
 //
-// THREADS: one caller of MPI at a time: two transports of a process must not be used by two threads at once.
+// THREADS: one caller of MPI at a time: two transports of a process must not be used by two threads at once. fail() may
+// be called beside a call of a transport, which then sends the message; if there is none, it uses MPI itself.
 std::unique_ptr<Transport> make_mpi_transport(std::chrono::milliseconds deadline = kDefaultDeadline);
 
 }  // namespace sparsewire

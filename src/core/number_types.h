@@ -1,4 +1,4 @@
-// NumberSpan in the formats of NumberType, one at a time.
+// WritableNumbers in the formats of NumberType, one at a time.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 namespace sparsewire {
 
 // numbers[i] = x, rounded to the type. REQUIRES: the numbers are on the host.
-inline void write_number(const NumberSpan& numbers, std::size_t i, float x) noexcept {
+inline void write_number(const WritableNumbers& numbers, std::size_t i, float x) noexcept {
   switch (numbers.type) {
     case NumberType::f32:
       static_cast<float*>(numbers.data)[i] = x;

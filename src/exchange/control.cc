@@ -32,8 +32,6 @@ std::optional<std::span<const std::byte>> without_checksum(std::span<const std::
 
 }  // namespace
 
-void tell_others(Transport& /*transport*/, std::string_view /*why*/) noexcept {}
-
 std::span<const std::byte> ControlGather::gather_bytes(std::span<const std::byte> mine) {
   mine_.assign(mine.begin(), mine.end());
   append_checksum(mine_);

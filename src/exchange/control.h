@@ -5,17 +5,12 @@
 #include <cstddef>
 #include <cstring>
 #include <span>
-#include <string_view>
 #include <type_traits>
 #include <vector>
 
 #include "sparsewire/transport.h"
 
 namespace sparsewire {
-
-// Tells all other ranks that this one gives up, so that their next call fails instead of waiting for it. Used where
-// this rank has no message left in which it could say so.
-void tell_others(Transport& transport, std::string_view why) noexcept;
 
 // Gathers a value of each rank at rank 0, which sends all of them to all ranks. It keeps its buffers, so that gathering
 // again allocates nothing. THREADS: one caller at a time.

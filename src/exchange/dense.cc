@@ -89,7 +89,7 @@ class AllReduceExchange final : public Exchange {
     halves_[dim_] = to_bf16(mark);
     keep_received(sent, received);
     clock.lap(traffic_.ns_encode);
-    transport_.all_reduce_sum_bf16(halves_);
+    transport_.all_reduce_sum({halves_.data(), NumberType::bf16, halves_.size()});
     clock.lap(traffic_.ns_transport);
     for (std::size_t i = 0; i < dim_; ++i) total.values[i] = from_bf16(halves_[i]);
     clock.lap(traffic_.ns_decode);

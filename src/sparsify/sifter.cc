@@ -381,7 +381,7 @@ std::vector<float> Sifter::velocity() const {
   return {numbers.begin(), numbers.end()};
 }
 
-void Sifter::read_memory(std::string_view tensor, NumberSpan numbers) const {
+void Sifter::read_memory(std::string_view tensor, WritableNumbers numbers) const {
   const TensorRange& range = find_tensor(*parts_, tensor);
   check_host_size(parts_->name, numbers.device, numbers.size, range.size, "read_memory");
   std::vector<float> copy(range.size);

@@ -35,7 +35,7 @@ std::optional<double> number_of(std::string_view token) {
   return number;
 }
 
-// NumberSpan before words, equal numbers are one: (is a word, number, word).
+// WritableNumbers before words, equal numbers are one: (is a word, number, word).
 using LabelKey = std::tuple<bool, double, std::string>;
 
 LabelKey key_of(std::string_view label) {

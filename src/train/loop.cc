@@ -11,7 +11,7 @@
 #include "sparsewire/errors.h"
 #include "train/run_or_fail.h"
 #include "train/training.h"
-#include "transport/all_gather_values.h"
+#include "transport/gather_and_broadcast.h"
 
 namespace sparsewire::train {
 namespace {
@@ -105,7 +105,7 @@ std::uint8_t Training::flags() const {
 
 // Finds the rank whose loss is not finite. Collective.
 void Training::compare_losses() {
-  const std::vector<double> losses = all_gather_values(transport_, batch_loss_);
+  const std::vector<double> losses = gather_and_broadcast(transport_, batch_loss_);
   const auto bad = std::find_if(losses.begin(), losses.end(), [](double loss) { return !std::isfinite(loss); });
   give_up(fmt::format("the loss of rank {} is {}", bad - losses.begin(), bad == losses.end() ? 0 : *bad));
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sparsewire/errors.h"
+#include "transport/gather_and_broadcast.h"
 
 namespace sparsewire::train {
 namespace {
@@ -34,8 +35,7 @@ std::string outcome(const std::function<void()>& work) {
 
 void run_or_fail_on_all(Transport& transport, const std::function<void()>& work) {
   const std::string mine = outcome(work);
-  std::vector<std::vector<std::byte>> all;
-  transport.all_gather(std::as_bytes(std::span(mine)), all);
+  const auto all = gather_and_broadcast_bytes(transport, std::as_bytes(std::span(mine)));
   for (std::size_t r = 0; r < all.size(); ++r) {
     if (all[r].empty()) continue;
     const std::string heard(reinterpret_cast<const char*>(all[r].data()), all[r].size());

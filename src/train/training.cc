@@ -14,7 +14,7 @@
 #include "sparsewire/state.h"
 #include "train/checkpoint_files.h"
 #include "train/run_or_fail.h"
-#include "transport/all_gather_values.h"
+#include "transport/gather_and_broadcast.h"
 
 namespace sparsewire::train {
 namespace {
@@ -61,8 +61,7 @@ std::string list_of(const std::vector<std::size_t>& ranks) {
 // about that instead.
 void compare_data(const Problem& problem, Transport& transport) {
   const std::string_view mine = problem.data_fingerprint();
-  std::vector<std::vector<std::byte>> all;
-  transport.all_gather(std::as_bytes(std::span(mine)), all);
+  const auto all = gather_and_broadcast_bytes(transport, std::as_bytes(std::span(mine)));
   std::vector<std::size_t> others;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank] != all[0]) others.push_back(rank);
@@ -123,7 +122,7 @@ void Training::compare_configs() {
         name == "json" || name == "metrics" || name == "deadline" || name == "quiet" || name == "data";
     if (!may_differ) all += fmt::format("{}={}\n", name, shown(value_of(config_, setting)));
   }
-  const std::vector<std::uint32_t> checksums = all_gather_values(transport_, crc32c(std::as_bytes(std::span(all))));
+  const std::vector<std::uint32_t> checksums = gather_and_broadcast(transport_, crc32c(std::as_bytes(std::span(all))));
   const auto other = std::find_if(checksums.begin(), checksums.end(), [&](auto one) { return one != checksums[0]; });
   if (other == checksums.end()) return;
   throw SharedError(fmt::format("rank {} was started with other options than rank 0: start all with the same",
@@ -203,7 +202,7 @@ void Training::resume_from(const std::string& path) {
 // The worker compares updates every --check-every steps; this compares what the optimisers made of them.
 std::uint32_t Training::compare_weights() {
   const std::vector<std::uint32_t> checksums =
-      all_gather_values(transport_, crc32c(std::as_bytes(std::span(weights_))));
+      gather_and_broadcast(transport_, crc32c(std::as_bytes(std::span(weights_))));
   const auto other = std::find_if(checksums.begin(), checksums.end(), [&](auto one) { return one != checksums[0]; });
   if (other == checksums.end()) return checksums[0];
   throw ReplicasDiffer(fmt::format("the weights of rank {} differ from those of rank 0", other - checksums.begin()));
@@ -232,7 +231,7 @@ Result Training::finish() {
                 .step = step_,
                 .first_step = first_step_,
                 .evaluation = evaluation_,
-                .totals = sum(all_gather_values(transport_, totals_)),
+                .totals = sum(gather_and_broadcast(transport_, totals_)),
                 .weights_crc32c = checksum,
                 .checkpoint = std::nullopt};
   if (checkpoints_ && checkpoints_->last()) result.checkpoint = checkpoints_->last_path();

@@ -10,6 +10,8 @@
 namespace sparsewire {
 namespace {
 
+constexpr std::size_t kCauseBytes = 1000;
+
 void check_rank(const char* call, const char* what, int rank, int size) {
   if (rank >= 0 && rank < size) return;
   throw UsageError(fmt::format("[transport] {}: {} {} is not in [0, {})", call, what, rank, size));
@@ -61,6 +63,19 @@ void check_messages(int rank, int size, std::span<const Transport::Outgoing> out
   throw UsageError(fmt::format("[transport] send_receive: rank {} {}", rank,
                                sends_to_itself ? "sends to itself but does not receive from itself"
                                                : "receives from itself but does not send to itself"));
+}
+
+void check_numbers(const WritableNumbers& numbers) {
+  if (numbers.type != NumberType::f32 && numbers.type != NumberType::bf16) {
+    throw UsageError("[transport] all_reduce_sum: numbers of this type cannot be added, take f32 or bf16");
+  }
+  if (numbers.data == nullptr && numbers.size != 0) {
+    throw UsageError(fmt::format("[transport] all_reduce_sum: `data` is null, but there are {} numbers", numbers.size));
+  }
+}
+
+std::string failure_text(int rank, std::string_view why) {
+  return fmt::format("rank {} failed: {}", rank, why.substr(0, kCauseBytes));
 }
 
 }  // namespace sparsewire

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include "sparsewire/transport.h"
 
@@ -14,5 +16,10 @@ void check_root(const char* call, int root, int size);
 void check_message_count(std::size_t count, int size);  // of all_to_all
 void check_messages(int rank, int size, std::span<const Transport::Outgoing> out,
                     std::span<const Transport::Incoming> in);
+
+void check_numbers(const WritableNumbers& numbers);  // of all_reduce_sum
+
+// What a TransportError says after rank `rank` called fail(why): the cause is cut after 1,000 bytes.
+std::string failure_text(int rank, std::string_view why);
 
 }  // namespace sparsewire

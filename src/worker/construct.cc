@@ -192,8 +192,8 @@ Worker::Parts::Parts(const WorkerConfig& given, Layout tensors, Transport& engin
       config(resolved(given)),
       exchange(make_exchange(config.exchange, {config, layout.dim(), weights}, engine)),
       sifter(config.sparsifier, config.feedback, worker_context(config, layout, engine, weights)),
-      observes(Spec(config.sparsifier).name() == "regtopk"),
-      counts_vary(Spec(config.sparsifier).name() == "threshold") {
+      observes(sifter.traits().observes),
+      counts_vary(sifter.traits().entries_vary) {
   if (is_auto(given)) {
     ExchangePlan plan{config, layout.dim(), weights};
     plan.config.codec = dense_codec(config);
@@ -213,7 +213,7 @@ Worker::Worker(const WorkerConfig& config, Layout layout, Transport& transport)
         } catch (const UsageError&) {  // all ranks throw it
           throw;
         } catch (const std::exception& error) {
-          tell_others(transport, error.what());
+          transport.fail(error.what());
           throw;
         }
       }()) {}

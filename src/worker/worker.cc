@@ -79,7 +79,7 @@ const StepStats& Worker::step(Gradient gradient, std::span<float> update, const 
     p.account();                          //            fills in the statistics of the step
     p.compare_replicas();                 //            checks, every so often, that all ranks got the same updates
   } catch (const std::exception& error) {
-    if (!p.usable) tell_others(p.transport, error.what());  // they may wait for a message of this rank
+    if (!p.usable) p.transport.fail(error.what());  // they may wait for a message of this rank
     throw;
   }
   return p.stats;

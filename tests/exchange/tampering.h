@@ -18,13 +18,14 @@ class WrappedTransport : public Transport {
 
   int rank() const noexcept override { return inner_.rank(); }
   int size() const noexcept override { return inner_.size(); }
-  void send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) override {
-    inner_.send_receive(out, in);
-  }
-  void all_reduce_sum(std::span<float> numbers) override { inner_.all_reduce_sum(numbers); }
-  void all_reduce_sum_bf16(std::span<std::uint16_t> numbers) override { inner_.all_reduce_sum_bf16(numbers); }
+  void fail(std::string_view why) noexcept override { inner_.fail(why); }
 
  protected:
+  void do_send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) override {
+    inner_.send_receive(out, in);
+  }
+  void do_all_reduce_sum(WritableNumbers numbers) override { inner_.all_reduce_sum(numbers); }
+
   static bool is_frame(std::span<const std::byte> bytes) {
     return bytes.size() >= 4 && std::memcmp(bytes.data(), "SWFR", 4) == 0;
   }
@@ -50,8 +51,8 @@ class TamperingTransport final : public WrappedTransport {
   }
   int flipped() const { return flipped_; }
 
-  void send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) override {
-    WrappedTransport::send_receive(out, in);
+  void do_send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) override {
+    WrappedTransport::do_send_receive(out, in);
     ++calls_;
     if (!tampers_) return;
     // Where there are servers, the first call of a step moves uplink frames: a change there reaches all ranks.

@@ -9,8 +9,9 @@
 #include <thread>
 
 #include "sparsewire/errors.h"
+#include "sparsewire/testing/transport_conformance.h"
 #include "sparsewire/transport.h"
-#include "transport/bodies.h"
+#include "transport/ended.h"
 #include "transport/mpi/segments.h"
 
 namespace {
@@ -33,15 +34,44 @@ constexpr milliseconds kShort(1000);
 
 void run(const std::function<void(Transport&)>& body) { body(*make_mpi_transport()); }
 
+conformance::Engine mpi_engine() {
+  return {.name = "Mpi",
+          .ranks = make_mpi_transport()->size(),
+          .run = run,
+          .run_with_deadline = [](const conformance::Body& body,
+                                  milliseconds deadline) { body(*make_mpi_transport(deadline)); },
+          .meet = [] { MPI_Barrier(MPI_COMM_WORLD); },
+          .fail_reaches_all = true,
+          .short_deadline = kShort};
+}
+
 TEST(MpiTransport, IsInThisBuild) { EXPECT_TRUE(has_mpi()); }
-TEST(MpiTransport, AllGathersUnequalMessages) { run(bodies::all_gather); }
-TEST(MpiTransport, SendsFromAllToAll) { run(bodies::all_to_all); }
-TEST(MpiTransport, GathersAndBroadcasts) { run(bodies::gather_and_broadcast); }
-TEST(MpiTransport, KeepsManyRoundsApart) { run(bodies::many_rounds); }
-TEST(MpiTransport, SumsInRankOrder) { run(bodies::sums); }
-TEST(MpiTransport, SumsBf16InRankOrder) { run(bodies::sums_of_bf16); }
-TEST(MpiTransport, TakesMessagesInAnyOrder) { run(bodies::messages_in_any_order); }
-TEST(MpiTransport, RefusesWrongArguments) { run(bodies::wrong_arguments); }
+
+// One message in very small segments, long enough to take longer than the deadline. The other ranks wait for its
+// receiver, and do not send or receive anything meanwhile.
+TEST(MpiTransport, ALongTransferMayTakeLongerThanTheDeadline) {
+  const auto transport = make_mpi_transport_with_segments(kShort, 4);
+  if (transport->size() < 2) GTEST_SKIP() << "needs two ranks";
+  for (std::size_t size = 1'000'000;; size *= 2) {
+    const conformance::Bytes bytes = conformance::message(0, 1, 0, transport->rank() == 0 ? size : 0);
+    const auto start = std::chrono::steady_clock::now();
+    if (transport->rank() == 0) {
+      const Transport::Outgoing out{1, bytes};
+      transport->send_receive({&out, 1}, {});
+    } else if (transport->rank() == 1) {
+      conformance::Bytes received;
+      const Transport::Incoming in{0, &received, size};
+      transport->send_receive({}, {&in, 1});
+      conformance::expect_same(received, conformance::message(0, 1, 0, size));
+      for (int r = 2; r < transport->size(); ++r) conformance::send(*transport, r);
+    } else {
+      conformance::receive(*transport, 1);
+    }
+    conformance::Bytes is_long(std::chrono::steady_clock::now() - start > 2 * kShort ? 1 : 0);
+    transport->broadcast(0, is_long);
+    if (!is_long.empty()) return;
+  }
+}
 
 // Small messages in small segments take the same path as long ones in long segments.
 TEST(MpiTransport, CutsLongMessagesIntoSegments) {
@@ -51,10 +81,10 @@ TEST(MpiTransport, CutsLongMessagesIntoSegments) {
     for (const std::size_t size :
          {segment - 1, segment, segment + 1, 2 * segment, 2 * segment + 1, std::size_t{10'007}}) {
       SCOPED_TRACE(size);
-      std::vector<bodies::Bytes> all;
-      transport->all_gather(bodies::message(transport->rank(), 0, 0, size), all);
+      std::vector<conformance::Bytes> all;
+      transport->all_gather(conformance::message(transport->rank(), 0, 0, size), all);
       for (int r = 0; r < transport->size(); ++r) {
-        bodies::expect_same(all[static_cast<std::size_t>(r)], bodies::message(r, 0, 0, size));
+        conformance::expect_same(all[static_cast<std::size_t>(r)], conformance::message(r, 0, 0, size));
       }
       std::vector<float> ones(size, 1.0F);
       transport->all_reduce_sum(ones);
@@ -83,14 +113,14 @@ TEST(MpiTransportLifetime, FreesItsBuffers) {
   const auto use_one = [](int round) {
     const auto transport = make_mpi_transport();
     const auto content = [&](int from, int to) {
-      return bodies::Bytes(kBytes, static_cast<std::byte>(64 * from + 16 * to + round));
+      return conformance::Bytes(kBytes, static_cast<std::byte>(64 * from + 16 * to + round));
     };
-    std::vector<bodies::Bytes> to;
-    std::vector<bodies::Bytes> from;
+    std::vector<conformance::Bytes> to;
+    std::vector<conformance::Bytes> from;
     for (int r = 0; r < transport->size(); ++r) to.push_back(content(transport->rank(), r));
     transport->all_to_all(to, from);
     for (int r = 0; r < transport->size(); ++r) {
-      bodies::expect_same(from[static_cast<std::size_t>(r)], content(r, transport->rank()));
+      conformance::expect_same(from[static_cast<std::size_t>(r)], content(r, transport->rank()));
     }
   };
   for (int round = 0; round < 4; ++round) use_one(round);
@@ -116,7 +146,7 @@ TEST(MpiTransportLifetime, MayEndInAnyOrder) {
     std::vector<std::unique_ptr<Transport>> made;
     for (int i = 0; i < 3; ++i) {
       made.push_back(make_mpi_transport());
-      bodies::messages_in_any_order(*made.back());
+      conformance::messages_in_any_order(*made.back());
     }
     const int rank = made[0]->rank();
     if (rank % 2 == 0) std::reverse(made.begin(), made.end());
@@ -141,29 +171,14 @@ TEST(MpiTransportLifetime, TheNextDoesNotReceiveOldMessages) {
   for (const std::size_t size : {std::size_t{10}, std::size_t{300}}) {
     {
       const auto transport = make_mpi_transport_with_segments(kDefaultDeadline, 100);
-      const bodies::Bytes stray(size);
+      const conformance::Bytes stray(size);
       const Transport::Outgoing out{(transport->rank() + 1) % transport->size(), stray};
       if (transport->size() > 1) transport->send_receive({&out, 1}, {});
     }
     const auto transport = make_mpi_transport();
-    bodies::all_gather(*transport);
-    bodies::many_rounds(*transport);
+    conformance::all_gather(*transport);
+    conformance::many_rounds(*transport);
   }
-}
-
-// The late rank is the last one; it waits in MPI, but not in a call of the transport.
-TEST(MpiTransportFailures, AllRanksNameTheLateOne) {
-  for (const auto& call : bodies::calls()) {
-    const auto transport = make_mpi_transport(kShort);
-    if (transport->size() == 1) return;
-    bodies::a_late_rank(
-        *transport, transport->size() - 1, [] { MPI_Barrier(MPI_COMM_WORLD); }, call);
-  }
-}
-
-TEST(MpiTransportFailures, SumsOfDifferentSizesFailOnAllRanks) {
-  const auto transport = make_mpi_transport(milliseconds(20'000));
-  if (transport->size() > 1) bodies::sums_of_different_sizes(*transport);
 }
 
 TEST(MpiTransportFailures, RefusesADeadlineOutOfRange) {
@@ -177,16 +192,39 @@ TEST(MpiTransportFailures, ANewTransportWorksAfterAFailure) {
   for (int round = 0; round < 4; ++round) {
     {
       const auto transport = make_mpi_transport(milliseconds(20'000));
-      if (transport->size() > 1) bodies::sums_of_different_sizes(*transport);
+      if (transport->size() > 1) conformance::sums_of_different_numbers(*transport, false);
     }
-    run(bodies::all_gather);
+    run(conformance::all_gather);
   }
+}
+
+// fail() of one transport, while another thread of this rank is in a long call of another transport: MPI allows one
+// caller at a time, so that call has to send the message.
+TEST(MpiTransportFailures, AFailureIsSentByACallOfAnotherTransport) {
+  const auto used = make_mpi_transport();
+  const auto failing = make_mpi_transport(milliseconds(20'000));
+  if (used->size() == 1) GTEST_SKIP() << "needs two ranks";
+  std::jthread other;
+  if (used->rank() == 0) {
+    other = std::jthread([&] {
+      std::this_thread::sleep_for(milliseconds(20));  // so that most often this rank is in its call
+      failing->fail("the disk is full");
+    });
+  } else {
+    const std::string error = conformance::error_that_names(0, [&] { failing->barrier(); });
+    EXPECT_NE(error.find("the disk is full"), std::string::npos) << error;
+  }
+  used->barrier();
 }
 
 TEST(MpiTransportFailures, WaitingForARankThatHasEndedIsAnError) {
   const auto transport = make_mpi_transport();
-  bodies::waiting_for_a_rank_that_has_ended(*transport);
+  waiting_for_a_rank_that_has_ended(*transport);
 }
 
 }  // namespace
+
+namespace conformance {
+INSTANTIATE_TEST_SUITE_P(MpiTransport, TransportConformance, testing::Values(mpi_engine()), name_of);
+}  // namespace conformance
 }  // namespace sparsewire

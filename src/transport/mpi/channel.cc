@@ -1,15 +1,24 @@
 #include "transport/mpi/channel.h"
 
-#include <array>
+#include <algorithm>
+#include <cstring>
 #include <exception>
+#include <span>
 
 namespace sparsewire::mpi {
 namespace {
 
 constexpr int kKinds = 4;
 constexpr int kGenerations = 8192;  // MPI guarantees tags up to 32767
-constexpr int kControlInts = 3;     // ControlMessage as MPI sends it
-static_assert(sizeof(ControlMessage) == kControlInts * sizeof(std::int32_t));
+
+// A control message as it is sent: this, then the missing ranks and the text.
+struct ControlHeader {
+  std::int32_t generation;  // which of the channel's transports sent it
+  std::int32_t kind;
+  std::int32_t rank;
+  std::int32_t age_ms;
+  std::uint32_t missing;
+};
 
 }  // namespace
 
@@ -34,36 +43,67 @@ void Channel::close() noexcept {
   notify_done();
 }
 
-std::optional<std::pair<int, ControlMessage>> Channel::next_control_message() {
+std::optional<int> Channel::next_control_message(ControlMessage& message) {
   while (true) {
     int arrived = 0;
     MPI_Message handle = MPI_MESSAGE_NULL;
     MPI_Status status;
     check(MPI_Improbe(MPI_ANY_SOURCE, 0, control_, &arrived, &handle, &status));
     if (arrived == 0) return std::nullopt;
-    std::array<std::int32_t, kControlInts> received{};
-    check(MPI_Mrecv(received.data(), kControlInts, MPI_INT32_T, &handle, MPI_STATUS_IGNORE), status.MPI_SOURCE);
-    const ControlMessage message{received[0], received[1], received[2]};
-    if (message.generation == generation_) return std::pair(status.MPI_SOURCE, message);
+    int count = 0;
+    check(MPI_Get_count(&status, MPI_BYTE, &count), status.MPI_SOURCE);
+    control_received_.resize(static_cast<std::size_t>(count));
+    check(MPI_Mrecv(control_received_.data(), count, MPI_BYTE, &handle, MPI_STATUS_IGNORE), status.MPI_SOURCE);
+
+    ControlHeader header{};
+    const std::byte* next = control_received_.data();
+    std::memcpy(&header, next, sizeof header);
+    if (header.generation != generation_) continue;
+    next += sizeof header;
+    message.kind = header.kind;
+    message.rank = header.rank;
+    message.age_ms = header.age_ms;
+    message.missing.resize(header.missing);
+    if (header.missing != 0) std::memcpy(message.missing.data(), next, header.missing * sizeof(std::int32_t));
+    next += header.missing * sizeof(std::int32_t);
+    const std::byte* const end = control_received_.data() + control_received_.size();
+    message.text.assign(reinterpret_cast<const char*>(next), static_cast<std::size_t>(end - next));
+    return status.MPI_SOURCE;
   }
 }
 
-void Channel::send_to_all(ControlMessage message) {
-  message.generation = generation_;
-  control_sends_.remove_if([](ControlSend& send) { return is_complete(send.request); });
+void Channel::send_to_all(const ControlMessage& message) {
+  control_sends_.remove_if([](ControlSend& send) {
+    return std::all_of(send.requests.begin(), send.requests.end(), [](MPI_Request& r) { return is_complete(r); });
+  });
+  ControlSend& send = control_sends_.emplace_back();
+  const ControlHeader header{generation_, message.kind, message.rank, message.age_ms,
+                             static_cast<std::uint32_t>(message.missing.size())};
+  const auto append = [&](const auto& bytes) { send.bytes.insert(send.bytes.end(), bytes.begin(), bytes.end()); };
+  append(std::as_bytes(std::span(&header, 1)));
+  append(std::as_bytes(std::span(message.missing)));
+  append(std::as_bytes(std::span(message.text)));
+  send.requests.assign(static_cast<std::size_t>(size_), MPI_REQUEST_NULL);
   for (int r = 0; r < size_; ++r) {
     if (r == rank_) continue;
-    ControlSend& send = control_sends_.emplace_back(ControlSend{message});
-    check(MPI_Isend(&send.message, kControlInts, MPI_INT32_T, r, 0, control_, &send.request), r);
+    check(MPI_Isend(send.bytes.data(), static_cast<int>(send.bytes.size()), MPI_BYTE, r, 0, control_,
+                    &send.requests[static_cast<std::size_t>(r)]),
+          r);
+  }
+}
+
+void Channel::finish_sending() {
+  const Clock::time_point end = Clock::now() + std::chrono::milliseconds(100);
+  for (ControlSend& send : control_sends_) {
+    for (MPI_Request& request : send.requests) wait_until(end, request);
   }
 }
 
 void Channel::notify_done() noexcept {
   if (failed_) return;
   try {
-    send_to_all({ControlMessage::done, rank_});
-    const Clock::time_point end = Clock::now() + std::chrono::milliseconds(100);
-    for (ControlSend& send : control_sends_) wait_until(end, send.request);
+    send_to_all({.kind = ControlMessage::done, .rank = rank_});
+    finish_sending();
   } catch (const std::exception&) {
     failed_ = true;  // the other ranks will notice
   }

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <list>
 #include <optional>
-#include <utility>
+#include <string>
 #include <vector>
 
 #include "transport/mpi/polling.h"
@@ -16,17 +16,18 @@ namespace sparsewire::mpi {
 // Ranks tell each other their state over a second communicator, which every rank reads while it waits.
 struct ControlMessage {
   enum Kind : std::int32_t {
-    waiting,  // half of my deadline has passed and I wait for `rank`: a rank that waits for me must report that one
-    resumed,  // I no longer wait
-    late,     // `rank` did not respond within the deadline: all calls fail from now on
-    ended,    // likewise, because `rank` has ended
-    differs,  // likewise, because `rank` called all_reduce_sum with another number of entries
-    broken,   // likewise, because `rank` failed in another way
-    done,     // I make no more calls: the last message of a transport. An error only for a rank that waits for me
+    status,  // I am in a call, and made progress `age_ms` ago; `missing`: the ranks that I wait for, none after the
+             // call
+    late,    // `rank` was silent for the deadline: all calls fail from now on
+    ended,   // likewise, because `rank` has ended
+    failed,  // likewise, because I called fail(); `text` says why
+    done,    // I make no more calls: the last message of a transport. An error only for a rank that waits for me
   };
-  std::int32_t kind;
-  std::int32_t rank;
-  std::int32_t generation = 0;  // set by Channel: which of its transports sent it
+  std::int32_t kind = status;
+  std::int32_t rank = -1;
+  std::int32_t age_ms = 0;
+  std::vector<std::int32_t> missing = {};
+  std::string text = {};
 };
 
 // What MPI reads from or writes to while a request is not complete. A request whose other side is lost may never
@@ -72,9 +73,12 @@ class Channel {
   static int kind_of(int tag);
   bool is_current(int tag) const { return tag == this->tag(kind_of(tag)); }
 
-  // The next control message that has arrived, and the rank that sent it.
-  std::optional<std::pair<int, ControlMessage>> next_control_message();
-  void send_to_all(ControlMessage message);
+  // Takes the next control message that has arrived. Returns the rank that sent it, or nothing.
+  std::optional<int> next_control_message(ControlMessage& message);
+  void send_to_all(const ControlMessage& message);
+  // Waits until the control messages are sent, for a tenth of a second at most: the last ones must not wait for the
+  // next call.
+  void finish_sending();
 
   // This transport makes no more calls.
   void notify_done() noexcept;
@@ -83,8 +87,8 @@ class Channel {
 
  private:
   struct ControlSend {
-    ControlMessage message;
-    MPI_Request request = MPI_REQUEST_NULL;
+    std::vector<std::byte> bytes;
+    std::vector<MPI_Request> requests;  // one for each other rank
   };
 
   MPI_Comm messages_;
@@ -95,6 +99,7 @@ class Channel {
   bool failed_ = false;
   std::int32_t generation_ = 0;
   std::list<ControlSend> control_sends_;
+  std::vector<std::byte> control_received_;
 };
 
 }  // namespace sparsewire::mpi

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <exception>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,7 +18,7 @@
 #include "transport/mpi/messages.h"
 #include "transport/mpi/segments.h"
 #include "transport/mpi/session.h"
-#include "transport/sum.h"
+#include "transport/progress.h"
 
 namespace sparsewire {
 namespace {
@@ -30,22 +32,20 @@ using mpi::ReceiveMessage;
 using mpi::SendMessage;
 using mpi::Session;
 
-// How many segments all_reduce_sum sums at a time: enough to make the cost of two rounds of messages negligible, few
-// enough to keep the copies small.
-constexpr std::size_t kSegmentsPerReduction = 256;
-
 // `done` and a message before it go over different communicators, so the message may arrive later. It is given up only
 // after so much time, or a quarter of the deadline, and so many polls: a process that got no processor for a while has
 // not looked for it.
 constexpr std::chrono::milliseconds kDoneGrace(2000);
 constexpr int kDonePolls = 1000;
+// Likewise, ranks are late only after so many polls without progress.
+constexpr int kLatePolls = 100;
 
 class MpiTransport final : public Transport {
  public:
   MpiTransport(std::chrono::milliseconds deadline, std::size_t segment_bytes)
       : deadline_(deadline), segment_bytes_(segment_bytes), channel_(acquire_channel(session_, deadline)) {
     done_.resize(static_cast<std::size_t>(size()));
-    waits_for_.assign(static_cast<std::size_t>(size()), -1);
+    waits_for_me_.resize(static_cast<std::size_t>(size()));
   }
 
   MpiTransport(const MpiTransport&) = delete;
@@ -56,15 +56,30 @@ class MpiTransport final : public Transport {
   int rank() const noexcept override { return channel_.rank(); }
   int size() const noexcept override { return channel_.size(); }
 
-  void send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) override {
-    check_messages(rank(), size(), out, in);
-    start_deadline();
-    run_or_fail([&] { transfer(out, in); });
+  void fail(std::string_view why) noexcept override {
+    try {
+      Transport::fail(why);  // a call of this rank that is under way sees it
+      session_.fail(channel_, failure_text(rank(), why));
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the other ranks will notice
+    }
   }
 
-  void all_reduce_sum(std::span<float> numbers) override { reduce(numbers); }
-
-  void all_reduce_sum_bf16(std::span<std::uint16_t> numbers) override { reduce(numbers); }
+ protected:
+  // If it throws, every later call fails as well, on all ranks: Transport remembers the error and calls fail().
+  void do_send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) override {
+    const Session::Use use(session_);
+    try {
+      begin_call();
+      start_messages(out, in);
+      transfer();
+      end_call();
+    } catch (...) {
+      channel_.set_failed();
+      session_.set_peer_lost();
+      for (ReceiveMessage& message : receives_) message.abandon(channel_.buffers.received);
+      throw;
+    }
+  }
 
  private:
   static Channel& acquire_channel(Session& session, std::chrono::milliseconds deadline) {
@@ -73,31 +88,17 @@ class MpiTransport final : public Transport {
     return session.acquire();
   }
 
-  void start_deadline() {
+  void begin_call() {
+    sends_.clear();
+    receives_.clear();
     read_control_messages();
-    if (failure_) throw TransportError(*failure_);
-    end_ = Clock::now() + deadline_;
-    half_ = end_ - deadline_ / 2;
-  }
-
-  // If the body throws, every later call fails as well, on all ranks.
-  template <class Body>
-  void run_or_fail(Body body) {
-    try {
-      body();
-    } catch (const TransportError& error) {
-      fail(error);
-      throw;
-    } catch (...) {  // no memory
-      fail(TransportError(fmt::format("rank {} failed in an earlier call", rank()), rank()));
-      channel_.send_to_all({ControlMessage::broken, rank()});
-      throw;
-    }
-  }
-
-  void transfer(std::span<const Outgoing> out, std::span<const Incoming> in) {
-    start_messages(out, in);
+    note_progress(Clock::now());
+    last_status_ = last_progress_;
+    sent_status_ = false;
     backoff_.reset();
+  }
+
+  void transfer() {
     while (true) {
       bool progress = false;
       bool complete = true;
@@ -109,24 +110,33 @@ class MpiTransport final : public Transport {
         progress |= message.progress(channel_, segment_bytes_);
         complete &= message.is_complete();
       }
-      if (complete) break;
+      if (complete) return;
+      const Clock::time_point now = Clock::now();
       if (progress) {
+        note_progress(now);
+        send_status_if_due(now);
         backoff_.reset();
       } else {
-        check_peers();
+        check_peers(now);
         backoff_.pause();
       }
     }
+  }
+
+  void end_call() {
     sends_.clear();
     receives_.clear();  // they refer to memory of the caller
-    if (announced_wait_ != -1) channel_.send_to_all({ControlMessage::resumed, announced_wait_});
-    announced_wait_ = -1;
+    if (sent_status_) channel_.send_to_all({.kind = ControlMessage::status});
+  }
+
+  void note_progress(Clock::time_point now) {
+    last_progress_ = now;
+    progressed_ = true;
+    polls_ = 0;
   }
 
   // Copies what is sent (see PendingBuffers). What a rank sends to itself has arrived at once.
   void start_messages(std::span<const Outgoing> out, std::span<const Incoming> in) {
-    sends_.clear();
-    receives_.clear();
     PendingBuffers& buffers = channel_.buffers;
     std::span<const std::byte> own;
     std::span<const std::byte> last;
@@ -155,24 +165,44 @@ class MpiTransport final : public Transport {
     for (std::size_t i = 0; i < sends_.size(); ++i) sends_[i].start(channel_, segment_bytes_, buffers.lengths[i]);
   }
 
-  // While this rank waits: throws if another rank has failed or ended, or if the deadline has passed.
-  void check_peers() {
+  // While this rank waits: throws if another rank has failed or ended, or if all that it waits for were silent for the
+  // deadline.
+  void check_peers(Clock::time_point now) {
+    session_.send_failures();
+    throw_if_failed();
     read_control_messages();
-    if (failure_) throw TransportError(*failure_);
-    const Clock::time_point now = Clock::now();
-    int missing = -1;
     for_each_missing_rank([&](int rank) {
       auto& done = done_[static_cast<std::size_t>(rank)];
       if (done && ++done->polls >= kDonePolls && now >= done->at + std::min(kDoneGrace, deadline_ / 4)) {
-        fail_on_all_ranks({ControlMessage::ended, rank});
+        fail_on_all_ranks({.kind = ControlMessage::ended, .rank = rank});
       }
-      if (missing == -1) missing = rank;
     });
-    if (now >= end_) fail_on_all_ranks({ControlMessage::late, find_late_rank(missing)});
-    if (now >= half_ && missing != announced_wait_) {
-      announced_wait_ = missing;
-      channel_.send_to_all({ControlMessage::waiting, missing});
-    }
+    send_status_if_due(now);
+    if (++polls_ < kLatePolls || now < last_progress_ + deadline_) return;
+    progress_.note(rank(), last_progress_);
+    list_missing_ranks(progress_.missing(rank()));
+    if (now < progress_.last_of_all(rank()) + deadline_) return;
+    fail_on_all_ranks({.kind = ControlMessage::late, .rank = progress_.find_late_rank(rank())});
+  }
+
+  // A rank that makes progress says so every quarter of the deadline. In its first status it says that it is in a call;
+  // if a rank waits for it, at once, because that one may have waited for long.
+  void send_status_if_due(Clock::time_point now) {
+    const bool is_asked = !sent_status_ && waiting_for_me_ > 0;
+    if (!is_asked && (!progressed_ || now < last_status_ + deadline_ / 4)) return;
+    const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(now - last_progress_).count();
+    status_.kind = ControlMessage::status;
+    status_.age_ms = static_cast<std::int32_t>(std::min<std::int64_t>(age, std::numeric_limits<std::int32_t>::max()));
+    list_missing_ranks(status_.missing);
+    channel_.send_to_all(status_);
+    last_status_ = now;
+    sent_status_ = true;
+    progressed_ = false;
+  }
+
+  void list_missing_ranks(std::vector<int>& missing) const {
+    missing.clear();
+    for_each_missing_rank([&](int rank) { missing.push_back(rank); });
   }
 
   template <class Visit>
@@ -185,118 +215,48 @@ class MpiTransport final : public Transport {
     }
   }
 
-  // The last rank of the chain "A waits for B waits for C": a rank that waits for another one is not late itself.
-  int find_late_rank(int missing) const {
-    int late = missing;
-    for (int hops = 0; hops < size(); ++hops) {
-      const int next = waits_for_[static_cast<std::size_t>(late)];
-      if (next == -1) return late;
-      late = next;
-    }
-    return missing;  // a cycle: one of them made another call than the others
-  }
-
+  // Throws if one of them says that this transport failed.
   void read_control_messages() {
-    while (const auto received = channel_.next_control_message()) {
-      const auto [from, message] = *received;
-      switch (message.kind) {
-        case ControlMessage::waiting:
-          waits_for_[static_cast<std::size_t>(from)] = message.rank;
-          break;
-        case ControlMessage::resumed:
-          waits_for_[static_cast<std::size_t>(from)] = -1;
+    while (const auto from = channel_.next_control_message(received_)) {
+      switch (received_.kind) {
+        case ControlMessage::status:
+          read_status(*from);
           break;
         case ControlMessage::done:
-          done_[static_cast<std::size_t>(from)] = Done{Clock::now()};
+          done_[static_cast<std::size_t>(*from)] = Done{Clock::now()};
           break;
         default:
-          set_failure(failure_of(from, message));
+          throw failure_of(*from, received_);
       }
     }
   }
 
-  [[noreturn]] void fail_on_all_ranks(ControlMessage message) {
+  void read_status(int from) {
+    progress_.note(from, Clock::now() - std::chrono::milliseconds(received_.age_ms));
+    progress_.missing(from) = received_.missing;
+    const auto& missing = received_.missing;
+    const bool waits = std::find(missing.begin(), missing.end(), rank()) != missing.end();
+    waiting_for_me_ += (waits ? 1 : 0) - (waits_for_me_[static_cast<std::size_t>(from)] ? 1 : 0);
+    waits_for_me_[static_cast<std::size_t>(from)] = waits;
+  }
+
+  [[noreturn]] void fail_on_all_ranks(const ControlMessage& message) {
     channel_.send_to_all(message);
-    set_failure(failure_of(rank(), message));
-    throw TransportError(*failure_);
+    throw failure_of(rank(), message);
   }
 
   // `reporter`: the rank that sent the control message.
-  TransportError failure_of(int reporter, ControlMessage message) const {
-    const auto what = [&]() -> std::string {
-      switch (message.kind) {
-        case ControlMessage::ended:
-          return fmt::format("rank {} has ended; rank {} was waiting for it", message.rank, reporter);
-        case ControlMessage::differs:
-          return fmt::format("rank {} called all_reduce_sum with another number of entries than rank {}", message.rank,
-                             reporter);
-        case ControlMessage::broken:
-          return fmt::format("rank {} failed", message.rank);
-        default:
-          return fmt::format("rank {} did not respond within {} ms; rank {} was waiting for it", message.rank,
-                             deadline_.count(), reporter);
-      }
-    };
-    return {what(), message.rank};
-  }
-
-  // The first failure counts.
-  void set_failure(const TransportError& error) {
-    if (!failure_) failure_.emplace(error);
-    channel_.set_failed();
-    session_.set_peer_lost();
-  }
-
-  void fail(const TransportError& error) {
-    set_failure(error);
-    for (ReceiveMessage& message : receives_) message.abandon(channel_.buffers.received);
-  }
-
-  // Every rank receives a slice from all others, sums it in rank order, as on threads, and sends the sum to all. No
-  // algorithm needs fewer bytes, and the messages show which rank is missing, which MPI_Iallreduce would not.
-  template <class Number>
-  void reduce(std::span<Number> numbers) {
-    start_deadline();
-    run_or_fail([&] {
-      do {
-        const std::size_t count = std::min(kSegmentsPerReduction * segment_bytes_ / sizeof(Number), numbers.size());
-        reduce_block(numbers.first(count));
-        numbers = numbers.subspan(count);
-      } while (!numbers.empty());
-    });
-  }
-
-  template <class Number>
-  void reduce_block(std::span<Number> numbers) {
-    const auto ranks = static_cast<std::size_t>(size());
-    const auto slice = [&](std::size_t r) {
-      const std::size_t begin = numbers.size() * r / ranks;
-      return numbers.subspan(begin, numbers.size() * (r + 1) / ranks - begin);
-    };
-    const std::span<Number> own = slice(static_cast<std::size_t>(rank()));
-    slices_.resize(ranks);
-    out_.clear();
-    in_.clear();
-    for (std::size_t r = 0; r < ranks; ++r) {
-      out_.push_back({static_cast<int>(r), std::as_bytes(slice(r))});
-      in_.push_back({static_cast<int>(r), &slices_[r]});
+  TransportError failure_of(int reporter, const ControlMessage& message) const {
+    switch (message.kind) {
+      case ControlMessage::ended:
+        return {fmt::format("rank {} has ended; rank {} was waiting for it", message.rank, reporter), message.rank};
+      case ControlMessage::failed:
+        return {message.text, message.rank};
+      default:
+        return {fmt::format("rank {} did not respond within {} ms; rank {} was waiting for it", message.rank,
+                            deadline_.count(), reporter),
+                message.rank};
     }
-    transfer(out_, in_);
-    for (std::size_t r = 0; r < ranks; ++r) check_slice_size(r, own.size_bytes());
-    const auto received = [&](std::size_t r) { return reinterpret_cast<const Number*>(slices_[r].data()); };
-    sum_in_rank_order(
-        size(), [&](int r) { return received(static_cast<std::size_t>(r)); }, own.size(), own.data());
-
-    for (Outgoing& message : out_) message.bytes = std::as_bytes(own);
-    transfer(out_, in_);
-    for (std::size_t r = 0; r < ranks; ++r) {
-      check_slice_size(r, slice(r).size_bytes());
-      std::copy_n(received(r), slice(r).size(), slice(r).data());
-    }
-  }
-
-  void check_slice_size(std::size_t r, std::size_t size_in_bytes) {
-    if (slices_[r].size() != size_in_bytes) fail_on_all_ranks({ControlMessage::differs, static_cast<int>(r)});
   }
 
   Session& session_ = Session::get();
@@ -305,23 +265,25 @@ class MpiTransport final : public Transport {
   Channel& channel_;
 
   // Of the current call; kept so that nothing is allocated in each call.
-  std::vector<Outgoing> out_;
-  std::vector<Incoming> in_;
-  std::vector<std::vector<std::byte>> slices_;  // received from all ranks in all_reduce_sum
   std::vector<SendMessage> sends_;
   std::vector<ReceiveMessage> receives_;
   Backoff backoff_;
-  Clock::time_point half_;
-  Clock::time_point end_;
-  int announced_wait_ = -1;  // the rank that I told all others I wait for, or -1
+  ControlMessage status_;
+  ControlMessage received_;
+  Clock::time_point last_progress_;
+  Clock::time_point last_status_;  // or the beginning of the call
+  bool sent_status_ = false;       // in this call
+  bool progressed_ = false;        // since the last status
+  int polls_ = 0;                  // without progress
 
-  std::vector<int> waits_for_;  // the rank that each rank said it waits for, or -1
+  Progress progress_{size()};       // of the others: what they said
+  std::vector<bool> waits_for_me_;  // of each rank: whether it said so
+  int waiting_for_me_ = 0;          // how many of them
   struct Done {
     Clock::time_point at;
     int polls = 0;  // since then
   };
   std::vector<std::optional<Done>> done_;  // of each rank that said that it makes no more calls
-  std::optional<TransportError> failure_;  // the first one; every later call throws it again
 };
 
 }  // namespace

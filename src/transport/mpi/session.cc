@@ -8,6 +8,7 @@
 #include <exception>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "sparsewire/errors.h"
 
@@ -50,6 +51,7 @@ void Session::initialise(std::chrono::milliseconds deadline) {
 }
 
 Channel& Session::acquire() {
+  const Use use(*this);
   if (acquire_failed_) {
     throw TransportError("[mpi] an earlier make_mpi_transport failed: this process cannot make another transport", -1);
   }
@@ -68,7 +70,51 @@ Channel& Session::acquire() {
 
 void Session::release(Channel& channel) noexcept {
   if (is_finalised()) return;
+  const Use use(*this);
+  try {
+    send_failures();
+  } catch (const std::exception&) {  // the other ranks will notice
+    channel.set_failed();
+  }
   channel.close();
+}
+
+void Session::fail(Channel& channel, std::string text) {
+  {
+    const std::lock_guard lock(failures_mutex_);
+    failures_.push_back({&channel, std::move(text)});
+    has_failures_ = true;
+  }
+  send_failures_if_free();
+}
+
+void Session::send_failures() {
+  if (!has_failures_) return;
+  std::vector<Failure> failures;
+  {
+    const std::lock_guard lock(failures_mutex_);
+    failures.swap(failures_);
+    has_failures_ = false;
+  }
+  if (is_finalised()) return;
+  set_peer_lost();
+  for (const Failure& failure : failures) {
+    failure.channel->send_to_all(
+        {.kind = ControlMessage::failed, .rank = failure.channel->rank(), .text = failure.text});
+    failure.channel->set_failed();
+    failure.channel->finish_sending();
+  }
+}
+
+// After each Use as well, so no failure stays unsent: whoever adds one either gets the lock or is seen by its owner.
+void Session::send_failures_if_free() noexcept {
+  while (has_failures_ && in_use_.try_lock()) {
+    const std::lock_guard lock(in_use_, std::adopt_lock);
+    try {
+      send_failures();
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the other ranks will notice
+    }
+  }
 }
 
 Channel& Session::find_or_create(Clock::time_point end) {
@@ -106,8 +152,11 @@ void Session::wait_for_all_ranks(MPI_Request& request, Clock::time_point end) {
 // if all ranks come soon. Otherwise the process just ends, and mpirun then ends the others.
 void Session::finalise() noexcept {
   if (is_finalised() || all_ == MPI_COMM_NULL || acquire_failed_) return;
+  const std::unique_lock lock(in_use_, std::try_to_lock);
+  if (!lock) return;  // exit() while another thread is in a call
   constexpr auto kWaitAfterFailure = std::chrono::seconds(5);
   try {
+    send_failures();
     for (const auto& channel : channels_) {
       if (channel->is_open()) channel->notify_done();
     }
@@ -116,8 +165,9 @@ void Session::finalise() noexcept {
     std::optional<Clock::time_point> end;
     if (peer_lost_) end = Clock::now() + std::min<Clock::duration>(deadline_, kWaitAfterFailure);
     if (!wait_until(end, request)) return;
+    ControlMessage unread;
     for (const auto& channel : channels_) {
-      while (channel->next_control_message()) {
+      while (channel->next_control_message(unread)) {
       }
     }
     MPI_Finalize();

@@ -3,10 +3,13 @@
 
 #include <mpi.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <mutex>
+#include <string>
 #include <vector>
 
 #include "sparsewire/transport.h"
@@ -29,7 +32,29 @@ class Session {
 
   void set_peer_lost() { peer_lost_ = true; }
 
+  // Held while a thread uses MPI: fail() may come from another one.
+  class Use {
+   public:
+    explicit Use(Session& session) : session_(session) { session_.in_use_.lock(); }
+    ~Use() {
+      session_.in_use_.unlock();
+      session_.send_failures_if_free();
+    }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+   private:
+    Session& session_;
+  };
+
+  // Tells all ranks that this one failed. From any thread: if another one uses MPI, that one sends the message, in
+  // send_failures() or at the end of its Use.
+  void fail(Channel& channel, std::string text);
+  // REQUIRES: this thread has a Use.
+  void send_failures();
+
  private:
+  void send_failures_if_free() noexcept;
   Channel& find_or_create(Clock::time_point end);
   MPI_Comm duplicate(MPI_Comm comm, Clock::time_point end);
   void wait_for_all_ranks(MPI_Request& request, Clock::time_point end);
@@ -40,6 +65,15 @@ class Session {
   bool acquire_failed_ = false;  // then ranks no longer make the same collective calls on all_
   MPI_Comm all_ = MPI_COMM_NULL;
   std::vector<std::unique_ptr<Channel>> channels_;  // in the same order on all ranks
+
+  struct Failure {
+    Channel* channel;
+    std::string text;
+  };
+  std::mutex in_use_;
+  std::mutex failures_mutex_;
+  std::atomic<bool> has_failures_ = false;
+  std::vector<Failure> failures_;  // not sent yet
 
   // MPI writes to these when a request completes, which may be never.
   std::list<MPI_Comm> communicators_;

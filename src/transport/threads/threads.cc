@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <cstring>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -14,12 +13,17 @@
 #include "sparsewire/transport.h"
 #include "transport/arguments.h"
 #include "transport/deadline.h"
+#include "transport/progress.h"
 #include "transport/sum.h"
 
 namespace sparsewire {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = Progress::Clock;
+
+// A rank that copies or sums says after each so many that it makes progress.
+constexpr std::size_t kCopiedBytes = std::size_t{64} << 20;
+constexpr std::size_t kSummedNumbers = std::size_t{4} << 20;
 
 // A message from one rank to another.
 struct Slot {
@@ -39,7 +43,8 @@ struct ThreadGroup::Shared {
         slots(static_cast<std::size_t>(count * count)),
         changed(static_cast<std::size_t>(count)),
         reduced(static_cast<std::size_t>(count)),
-        waits_for(static_cast<std::size_t>(count), -1),
+        calls(static_cast<std::size_t>(count)),
+        progress(count),
         ended(static_cast<std::size_t>(count)) {}
 
   const int size;
@@ -48,12 +53,20 @@ struct ThreadGroup::Shared {
   std::vector<Slot> slots;                       // [from * size + to]
   std::vector<std::condition_variable> changed;  // one for each rank: one of its slots changed
   std::vector<std::unique_ptr<Transport>> ranks;
-  std::vector<std::span<std::byte>> reduced;  // what each rank passed to all_reduce_sum
-  int readers = 0;                            // ranks that read from it
+  std::vector<void*> reduced;  // what each rank passed to all_reduce_sum
+  int readers = 0;             // ranks that read from it
   std::condition_variable readers_left;
 
-  std::vector<int> waits_for;  // the rank that each rank waits for, or -1
-  std::vector<bool> ended;     // ranks that make no more calls, without an error
+  // The messages of the send_receive that a rank is in.
+  struct Call {
+    bool is_open = false;
+    std::span<const Transport::Outgoing> out;
+    std::span<const Transport::Incoming> in;
+    std::size_t received = 0;  // of `in`
+  };
+  std::vector<Call> calls;  // one for each rank
+  Progress progress;        // who waits for whom: only as of the last find_missing()
+  std::vector<bool> ended;  // ranks that make no more calls, without an error
 
   // The first failure; every later call throws it again.
   std::optional<int> lost;
@@ -62,15 +75,24 @@ struct ThreadGroup::Shared {
   Slot& slot(int from, int to) { return slots[static_cast<std::size_t>(from * size + to)]; }
   std::condition_variable& changed_for(int rank) { return changed[static_cast<std::size_t>(rank)]; }
 
-  // The last rank of the chain "A waits for B waits for C": a rank that waits for another one is not late itself.
-  int find_late_rank(int missing) const {
-    int late = missing;
-    for (int hops = 0; hops < size; ++hops) {
-      const int next = waits_for[static_cast<std::size_t>(late)];
-      if (next == -1) return late;
-      late = next;
+  Call& call(int rank) { return calls[static_cast<std::size_t>(rank)]; }
+
+  // Brings `progress` up to date.
+  void find_missing() {
+    for (int r = 0; r < size; ++r) {
+      std::vector<int>& missing = progress.missing(r);
+      missing.clear();
+      for (const Transport::Incoming& message : call(r).in.subspan(call(r).received)) {
+        if (slot(message.rank, r).state == Slot::State::empty) missing.push_back(message.rank);
+      }
+      for (const Transport::Outgoing& message : call(r).out) {
+        if (slot(r, message.rank).state != Slot::State::empty) missing.push_back(message.rank);
+      }
     }
-    return missing;  // a cycle: one of them made another call than the others
+  }
+
+  void throw_if_lost() const {
+    if (lost) throw TransportError(why, *lost);
   }
 
   void fail(int rank, std::string reason) {
@@ -88,68 +110,115 @@ class ThreadGroup::Shared::Rank final : public Transport {
   int rank() const noexcept override { return rank_; }
   int size() const noexcept override { return shared_.size; }
 
-  void send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) override {
-    check_messages(rank_, size(), out, in);
-    const Clock::time_point end = Clock::now() + shared_.deadline;
+  void fail(std::string_view why) noexcept override {
+    const std::lock_guard lock(shared_.mutex);
+    try {
+      shared_.fail(rank_, failure_text(rank_, why));
+    } catch (const std::exception&) {
+      shared_.fail(rank_, "no memory");
+    }
+  }
+
+ protected:
+  void do_send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) override {
     std::unique_lock lock(shared_.mutex);
-    if (shared_.lost) throw TransportError(shared_.why, *shared_.lost);
+    shared_.throw_if_lost();
+    const Clock::time_point now = Clock::now();
+    shared_.progress.note(rank_, now);
+    shared_.call(rank_) = {true, out, in};
     for (const Outgoing& message : out) {
       Slot& slot = shared_.slot(rank_, message.rank);
       slot.bytes = message.bytes;
       slot.state = Slot::State::full;
+      // It may wait for the message of another rank first, but something has arrived.
+      if (shared_.call(message.rank).is_open) shared_.progress.note(message.rank, now);
       shared_.changed_for(message.rank).notify_one();
     }
     try {
       // Not in order of arrival, because an error names the lowest rank that is missing.
-      for (const Incoming& message : in) receive(lock, message, end);
+      for (const Incoming& message : in) receive(lock, message);
       for (const Outgoing& message : out) {
-        wait(lock, end, message.rank, [&] { return shared_.slot(rank_, message.rank).state == Slot::State::empty; });
+        wait(lock, message.rank, [&] { return shared_.slot(rank_, message.rank).state == Slot::State::empty; });
       }
     } catch (...) {
+      shared_.call(rank_) = {};
       withdraw(lock, out);
       throw;
     }
+    shared_.call(rank_) = {};
   }
 
-  void all_reduce_sum(std::span<float> numbers) override { reduce(numbers); }
-
-  void all_reduce_sum_bf16(std::span<std::uint16_t> numbers) override { reduce(numbers); }
+  void do_all_reduce_sum(WritableNumbers numbers) override {
+    if (numbers.type == NumberType::bf16) {
+      reduce(numbers, static_cast<std::uint16_t*>(numbers.data));
+    } else {
+      reduce(numbers, static_cast<float*>(numbers.data));
+    }
+  }
 
  private:
   template <class Condition>
-  void wait(std::unique_lock<std::mutex>& lock, Clock::time_point end, int other, Condition condition) {
-    const auto has_ended = [&] { return shared_.ended[static_cast<std::size_t>(other)]; };
-    const auto is_over = [&] { return shared_.lost.has_value() || condition() || has_ended(); };
-    int& mine = shared_.waits_for[static_cast<std::size_t>(rank_)];
-    mine = other;
-    const bool in_time = shared_.changed_for(rank_).wait_until(lock, end, is_over);
-    const int late = shared_.find_late_rank(other);
-    mine = -1;
-    if (condition()) return;
-    if (!in_time) {
-      shared_.fail(late, fmt::format("rank {} did not respond within {} ms; rank {} was waiting for it", late,
-                                     shared_.deadline.count(), rank_));
-    } else if (has_ended()) {
-      shared_.fail(other, fmt::format("rank {} has ended; rank {} was waiting for it", other, rank_));
+  void wait(std::unique_lock<std::mutex>& lock, int other, Condition condition) {
+    Clock::time_point end = Clock::time_point::min();
+    while (!condition()) {
+      shared_.throw_if_lost();
+      if (shared_.ended[static_cast<std::size_t>(other)]) {
+        shared_.fail(other, fmt::format("rank {} has ended; rank {} was waiting for it", other, rank_));
+        continue;
+      }
+      end = std::max(end, shared_.progress.last(rank_) + shared_.deadline);
+      if (Clock::now() >= end) end = end_of_silence(lock);
+      shared_.changed_for(rank_).wait_until(lock, end);
     }
-    throw TransportError(shared_.why, *shared_.lost);
   }
 
-  void receive(std::unique_lock<std::mutex>& lock, const Incoming& message, Clock::time_point end) {
+  // When the deadline passes unless there is progress until then. If it has passed, all ranks fail.
+  Clock::time_point end_of_silence(const std::unique_lock<std::mutex>& /*held*/) {
+    shared_.find_missing();
+    const Clock::time_point end = shared_.progress.last_of_all(rank_) + shared_.deadline;
+    if (Clock::now() < end) return end;
+    const int late = shared_.progress.find_late_rank(rank_);
+    shared_.fail(late, fmt::format("rank {} did not respond within {} ms; rank {} was waiting for it", late,
+                                   shared_.deadline.count(), rank_));
+    shared_.throw_if_lost();
+    return end;
+  }
+
+  void receive(std::unique_lock<std::mutex>& lock, const Incoming& message) {
     Slot& slot = shared_.slot(message.rank, rank_);
-    wait(lock, end, message.rank, [&] { return slot.state == Slot::State::full; });
+    wait(lock, message.rank, [&] { return slot.state == Slot::State::full; });
     slot.state = Slot::State::being_read;
     lock.unlock();
     std::exception_ptr failure;
     try {
-      message.bytes->assign(slot.bytes.begin(), slot.bytes.end());
+      copy(slot.bytes, *message.bytes);
     } catch (...) {
       failure = std::current_exception();
     }
     lock.lock();
     slot.state = Slot::State::empty;
+    ++shared_.call(rank_).received;
+    const Clock::time_point now = Clock::now();
+    shared_.progress.note(rank_, now);
+    shared_.progress.note(message.rank, now);
     shared_.changed_for(message.rank).notify_one();
     if (failure) std::rethrow_exception(failure);
+  }
+
+  void copy(std::span<const std::byte> from, std::vector<std::byte>& to) {
+    to.clear();
+    to.reserve(from.size());
+    while (from.size() > kCopiedBytes) {
+      to.insert(to.end(), from.begin(), from.begin() + kCopiedBytes);
+      from = from.subspan(kCopiedBytes);
+      note_progress();
+    }
+    to.insert(to.end(), from.begin(), from.end());
+  }
+
+  void note_progress() {
+    const std::lock_guard lock(shared_.mutex);
+    shared_.progress.note(rank_, Clock::now());
   }
 
   // After a failure: the caller may free the bytes, so no rank may read them.
@@ -166,7 +235,7 @@ class ThreadGroup::Shared::Rank final : public Transport {
   void read(Read read) {
     {
       const std::lock_guard lock(shared_.mutex);
-      if (shared_.lost) throw TransportError(shared_.why, *shared_.lost);
+      shared_.throw_if_lost();
       ++shared_.readers;
     }
     read();
@@ -175,29 +244,26 @@ class ThreadGroup::Shared::Rank final : public Transport {
   }
 
   template <class Number>
-  void reduce(std::span<Number> numbers) {
+  void reduce(const WritableNumbers& numbers, Number* data) {
     try {
-      reduce_with_others(numbers);
-      reduced() = {};
+      reduced() = data;
+      check_same_numbers(numbers);
+      reduce_with_others(std::span(data, numbers.size));
+      reduced() = nullptr;
     } catch (...) {
       std::unique_lock lock(shared_.mutex);
       shared_.readers_left.wait(lock, [&] { return shared_.readers == 0; });
-      reduced() = {};
+      reduced() = nullptr;
       throw;
     }
   }
 
   // What this rank passed to all_reduce_sum; the others read it.
-  std::span<std::byte>& reduced() { return shared_.reduced[static_cast<std::size_t>(rank_)]; }
+  void*& reduced() { return shared_.reduced[static_cast<std::size_t>(rank_)]; }
 
   // Every rank sums one part over all ranks, in rank order and in place; then it copies the other parts.
   template <class Number>
   void reduce_with_others(std::span<Number> numbers) {
-    const auto bytes = std::as_writable_bytes(numbers);
-    const std::size_t size_in_bytes = bytes.size();
-    reduced() = bytes;
-    all_gather(std::as_bytes(std::span(&size_in_bytes, 1)), sizes_);
-    check_sizes(size_in_bytes);
     const auto part = [&](int rank) {
       const auto cut = [&](int r) {
         return numbers.size() * static_cast<std::size_t>(r) / static_cast<std::size_t>(size()) / 32 * 32;
@@ -205,40 +271,29 @@ class ThreadGroup::Shared::Rank final : public Transport {
       const std::size_t begin = cut(rank);
       return std::pair(begin, rank + 1 == size() ? numbers.size() : cut(rank + 1));
     };
-    const auto of = [&](int rank) {
-      return reinterpret_cast<Number*>(shared_.reduced[static_cast<std::size_t>(rank)].data());
-    };
+    const auto of = [&](int rank) { return static_cast<Number*>(shared_.reduced[static_cast<std::size_t>(rank)]); };
     read([&] {
       const auto [begin, end] = part(rank_);
-      const auto theirs = [&, first = begin](int r) { return of(r) + first; };
-      sum_in_rank_order(size(), theirs, end - begin, numbers.data() + begin);
+      for (std::size_t first = begin; first < end; first += kSummedNumbers) {
+        const auto theirs = [&](int r) { return of(r) + first; };
+        sum_in_rank_order(size(), theirs, std::min(kSummedNumbers, end - first), numbers.data() + first);
+        note_progress();
+      }
     });
     barrier();
     read([&] {
       for (int r = 0; r < size(); ++r) {
         const auto [first, last] = part(r);
-        if (r != rank_) std::copy(of(r) + first, of(r) + last, numbers.data() + first);
+        if (r == rank_) continue;
+        std::copy(of(r) + first, of(r) + last, numbers.data() + first);
+        note_progress();
       }
     });
     barrier();
   }
 
-  // Before any rank reads the numbers of another one. If a size differs, all ranks fail.
-  void check_sizes(std::size_t mine) {
-    for (std::size_t r = 0; r < sizes_.size(); ++r) {
-      std::size_t theirs = 0;
-      if (sizes_[r].size() == sizeof theirs) std::memcpy(&theirs, sizes_[r].data(), sizeof theirs);
-      if (theirs == mine) continue;
-      const std::lock_guard lock(shared_.mutex);
-      shared_.fail(static_cast<int>(r),
-                   fmt::format("rank {} called all_reduce_sum with {} bytes, rank {} with {}", r, theirs, rank_, mine));
-      throw TransportError(shared_.why, *shared_.lost);
-    }
-  }
-
   Shared& shared_;
   const int rank_;
-  std::vector<std::vector<std::byte>> sizes_;  // of what all ranks passed to all_reduce_sum, in bytes
 };
 
 int checked_rank(int rank, int size) {
@@ -259,10 +314,7 @@ Transport& ThreadGroup::at(int rank) {
   return *shared_->ranks[static_cast<std::size_t>(checked_rank(rank, shared_->size))];
 }
 
-void ThreadGroup::mark_lost(int rank, const char* reason) {
-  const std::lock_guard lock(shared_->mutex);
-  shared_->fail(checked_rank(rank, shared_->size), fmt::format("rank {} failed: {}", rank, reason));
-}
+void ThreadGroup::mark_lost(int rank, const char* reason) { at(rank).fail(reason); }
 
 void ThreadGroup::mark_done(int rank) {
   const std::lock_guard lock(shared_->mutex);

@@ -433,8 +433,8 @@ class CuttingTransport final : public WrappedTransport {
   using WrappedTransport::WrappedTransport;
   std::size_t cut = 0;  // bytes, from the end
 
-  void send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) override {
-    WrappedTransport::send_receive(out, in);
+  void do_send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) override {
+    WrappedTransport::do_send_receive(out, in);
     for (const Incoming& message : in) {
       if (message.rank != 1) continue;
       const auto less = static_cast<std::ptrdiff_t>(std::min(cut, message.bytes->size()));
@@ -561,17 +561,13 @@ class FailingTransport final : public WrappedTransport {
   int calls = 0;
   int failing = -1;
 
-  void send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) override {
+  void do_send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) override {
     count();
-    WrappedTransport::send_receive(out, in);
+    WrappedTransport::do_send_receive(out, in);
   }
-  void all_reduce_sum(std::span<float> numbers) override {
+  void do_all_reduce_sum(WritableNumbers numbers) override {
     count();
-    WrappedTransport::all_reduce_sum(numbers);
-  }
-  void all_reduce_sum_bf16(std::span<std::uint16_t> numbers) override {
-    count();
-    WrappedTransport::all_reduce_sum_bf16(numbers);
+    WrappedTransport::do_all_reduce_sum(numbers);
   }
 
  private:

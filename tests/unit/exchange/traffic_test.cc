@@ -31,8 +31,8 @@ class CountingTransport final : public WrappedTransport {
   std::uint64_t trailers = 0;  // bytes of messages outside frames
   std::uint64_t reduced = 0;   // bytes given to all-reduces
 
-  void send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) override {
-    WrappedTransport::send_receive(out, in);
+  void do_send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) override {
+    WrappedTransport::do_send_receive(out, in);
     Call call;
     for (const Outgoing& message : out) {
       if (message.rank != rank()) call.out += frame_bytes(message.bytes);
@@ -42,13 +42,9 @@ class CountingTransport final : public WrappedTransport {
     }
     calls.push_back(call);
   }
-  void all_reduce_sum(std::span<float> numbers) override {
+  void do_all_reduce_sum(WritableNumbers numbers) override {
     reduced += numbers.size_bytes();
-    WrappedTransport::all_reduce_sum(numbers);
-  }
-  void all_reduce_sum_bf16(std::span<std::uint16_t> numbers) override {
-    reduced += numbers.size_bytes();
-    WrappedTransport::all_reduce_sum_bf16(numbers);
+    WrappedTransport::do_all_reduce_sum(numbers);
   }
 
  private:

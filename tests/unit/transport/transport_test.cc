@@ -3,12 +3,20 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <barrier>
+#include <memory>
 #include <stdexcept>
 
+#include "core/half.h"
 #include "sparsewire/errors.h"
-#include "transport/bodies.h"
+#include "sparsewire/testing/transport_conformance.h"
+#include "transport/ended.h"
+#include "transport/gather_and_broadcast.h"
+#include "transport/least.h"
+#include "transport/star.h"
 
 namespace sparsewire::transport_test {
 namespace {
@@ -18,20 +26,132 @@ using std::chrono::milliseconds;
 // Long enough for a busy machine, short enough to wait for it.
 constexpr milliseconds kShort(500);
 
-class ThreadTransport : public testing::TestWithParam<int> {
- protected:
-  void run(const std::function<void(Transport&)>& body) { run_on_threads(GetParam(), body); }
-};
+conformance::Engine threads(int ranks) {
+  const auto met = std::make_shared<std::barrier<>>(ranks);
+  return {.name = "On" + std::to_string(ranks),
+          .ranks = ranks,
+          .run = [=](const conformance::Body& body) { run_on_threads(ranks, body); },
+          .run_with_deadline = [=](const conformance::Body& body,
+                                   milliseconds deadline) { run_on_threads(ranks, body, deadline); },
+          .meet = [=] { met->arrive_and_wait(); },
+          .fail_reaches_all = true,
+          .short_deadline = kShort};
+}
 
-TEST_P(ThreadTransport, AllGathersUnequalMessages) { run(bodies::all_gather); }
-TEST_P(ThreadTransport, SendsFromAllToAll) { run(bodies::all_to_all); }
-TEST_P(ThreadTransport, GathersAndBroadcasts) { run(bodies::gather_and_broadcast); }
-TEST_P(ThreadTransport, KeepsManyRoundsApart) { run(bodies::many_rounds); }
-TEST_P(ThreadTransport, SumsInRankOrder) { run(bodies::sums); }
-TEST_P(ThreadTransport, SumsBf16InRankOrder) { run(bodies::sums_of_bf16); }
-TEST_P(ThreadTransport, TakesMessagesInAnyOrder) { run(bodies::messages_in_any_order); }
-TEST_P(ThreadTransport, RefusesWrongArguments) { run(bodies::wrong_arguments); }
-INSTANTIATE_TEST_SUITE_P(Ranks, ThreadTransport, testing::Values(1, 2, 3, 5, 8));
+conformance::Engine least(int ranks) {
+  return {.name = "On" + std::to_string(ranks), .ranks = ranks, .run = [=](const conformance::Body& body) {
+            run_on_threads(ranks, [&](Transport& transport) {
+              LeastTransport least(transport);
+              body(least);
+            });
+          }};
+}
+
+}  // namespace
+}  // namespace sparsewire::transport_test
+
+namespace sparsewire::conformance {
+
+INSTANTIATE_TEST_SUITE_P(ThreadTransport, TransportConformance,
+                         testing::Values(transport_test::threads(1), transport_test::threads(2),
+                                         transport_test::threads(3), transport_test::threads(5),
+                                         transport_test::threads(8)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(DefaultsOfTransport, TransportConformance,
+                         testing::Values(transport_test::least(1), transport_test::least(3), transport_test::least(5)),
+                         name_of);
+
+}  // namespace sparsewire::conformance
+
+namespace sparsewire::transport_test {
+namespace {
+
+using conformance::Bytes;
+using conformance::error_that_names;
+using conformance::number_of;
+
+constexpr std::array<std::size_t, 6> kReduced = {0, 1, 33, 4099, 300'007, 4'200'000};
+
+// Both sums: that of the thread engine, and the default that MPI uses.
+TEST(SumsOfTransports, AreInRankOrder) {
+  for (const int ranks : {1, 2, 3, 5}) {
+    for (const std::size_t n : kReduced) {
+      SCOPED_TRACE(n);
+      std::vector<float> wanted(n);
+      std::vector<float> sums(n);  // of the numbers rounded to bf16
+      for (int r = 0; r < ranks; ++r) {
+        for (std::size_t i = 0; i < n; ++i) {
+          wanted[i] = r == 0 ? number_of(r, i) : wanted[i] + number_of(r, i);
+          sums[i] += from_bf16(to_bf16(number_of(r, i)));
+        }
+      }
+      std::vector<std::uint16_t> wanted_halves(n);  // rounded once
+      std::transform(sums.begin(), sums.end(), wanted_halves.begin(), to_bf16);
+      run_on_threads(ranks, [&](Transport& transport) {
+        LeastTransport least(transport);
+        for (Transport* const engine : {&transport, static_cast<Transport*>(&least)}) {
+          std::vector<float> numbers(n);
+          std::vector<std::uint16_t> halves(n);
+          for (std::size_t i = 0; i < n; ++i) {
+            numbers[i] = number_of(transport.rank(), i);
+            halves[i] = to_bf16(numbers[i]);
+          }
+          engine->all_reduce_sum(numbers);
+          engine->all_reduce_sum({halves.data(), NumberType::bf16, n});
+          EXPECT_TRUE(numbers == wanted);
+          EXPECT_TRUE(halves == wanted_halves);
+        }
+      });
+    }
+  }
+}
+
+TEST(GatherAndBroadcast, GivesAllRanksTheValuesOfAllOverRank0) {
+  for (const int ranks : {1, 2, 3, 5}) {
+    run_on_threads(ranks, [](Transport& transport) {
+      StarTransport star(transport);
+      for (int round = 0; round < 3; ++round) {
+        const std::vector<int> values = gather_and_broadcast(star, 10 * transport.rank() + round);
+        ASSERT_EQ(values.size(), static_cast<std::size_t>(transport.size()));
+        for (int r = 0; r < transport.size(); ++r) EXPECT_EQ(values[static_cast<std::size_t>(r)], 10 * r + round);
+        const auto length = [&](int r) { return static_cast<std::size_t>((r + round) % 3 * 1000); };
+        const auto bytes =
+            gather_and_broadcast_bytes(star, conformance::message(transport.rank(), 0, 0, length(transport.rank())));
+        ASSERT_EQ(bytes.size(), static_cast<std::size_t>(transport.size()));
+        for (int r = 0; r < transport.size(); ++r) {
+          EXPECT_EQ(bytes[static_cast<std::size_t>(r)], conformance::message(r, 0, 0, length(r)));
+        }
+      }
+    });
+  }
+}
+
+TEST(GatherAndBroadcast, NamesARankThatMadeAnotherCall) {
+  run_on_threads(4, [](Transport& transport) {
+    // Rank 2 has another view.
+    const std::string error = error_that_names(transport.rank() == 2 ? 0 : 2, [&] {
+      if (transport.rank() == 2) {
+        gather_and_broadcast(transport, std::uint64_t{0});
+      } else {
+        gather_and_broadcast(transport, std::uint32_t{0});
+      }
+    });
+    EXPECT_NE(error.find("another call"), std::string::npos) << error;
+  });
+}
+
+TEST(AStar, RefusesMessagesBetweenOtherRanks) {
+  run_on_threads(3, [](Transport& transport) {
+    StarTransport star(transport);
+    std::vector<Bytes> all;
+    star.gather(0, Bytes(3), all);
+    if (transport.rank() == 0) {
+      EXPECT_THROW(star.barrier(), TransportError);
+    } else {
+      EXPECT_ANY_THROW(star.barrier());
+    }
+  });
+}
 
 TEST(ThreadTransportFailures, AWorkerThatThrowsIsNamedAndItsErrorRethrown) {
   std::atomic<int> told = 0;
@@ -40,7 +160,7 @@ TEST(ThreadTransportFailures, AWorkerThatThrowsIsNamedAndItsErrorRethrown) {
       transport.barrier();  // the others may still be in theirs when this rank throws
       throw std::out_of_range("my own fault");
     }
-    const std::string error = bodies::error_that_names(2, [&] {
+    const std::string error = error_that_names(2, [&] {
       while (true) transport.barrier();
     });
     EXPECT_NE(error.find("my own fault"), std::string::npos) << error;
@@ -54,34 +174,14 @@ TEST(ThreadTransportFailures, AWorkerThatThrowsIsNamedAndItsErrorRethrown) {
 TEST(ThreadTransportFailures, AllRanksFailInTheirNextCall) {
   ThreadGroup group(3);
   group.mark_lost(2, "a test");
-  std::vector<bodies::Bytes> all;
-  bodies::Bytes bytes;
-  EXPECT_NE(bodies::error_that_names(2, [&] { group.at(0).gather(0, bytes, all); }), "");
-  EXPECT_NE(bodies::error_that_names(2, [&] { group.at(1).send_receive({}, {}); }), "");
-}
-
-TEST(ThreadTransportFailures, AllRanksNameTheLateOne) {
-  for (const auto& call : bodies::calls()) {
-    std::barrier met(4);
-    std::atomic<int> ended = 0;
-    run_on_threads(
-        4,
-        [&](Transport& transport) {
-          bodies::a_late_rank(
-              transport, 2, [&] { met.arrive_and_wait(); }, call);
-          ++ended;
-        },
-        kShort);
-    EXPECT_EQ(ended, 4);
-  }
+  std::vector<Bytes> all;
+  Bytes bytes;
+  EXPECT_NE(error_that_names(2, [&] { group.at(0).gather(0, bytes, all); }), "");
+  EXPECT_NE(error_that_names(2, [&] { group.at(1).send_receive({}, {}); }), "");
 }
 
 TEST(ThreadTransportFailures, WaitingForARankThatHasEndedIsAnError) {
-  run_on_threads(4, bodies::waiting_for_a_rank_that_has_ended);
-}
-
-TEST(ThreadTransportFailures, SumsOfDifferentSizesFailOnAllRanks) {
-  run_on_threads(3, bodies::sums_of_different_sizes);
+  run_on_threads(4, waiting_for_a_rank_that_has_ended);
 }
 
 TEST(ThreadTransportFailures, RefusesASizeOutOfRange) {
@@ -102,7 +202,7 @@ TEST(ThreadTransportFailures, RefusesADeadlineOutOfRange) {
   for (const milliseconds deadline : {milliseconds(-1), milliseconds(0), milliseconds::min(), milliseconds::max()}) {
     EXPECT_THROW(ThreadGroup(2, deadline), UsageError);
   }
-  run_on_threads(2, bodies::all_gather, std::chrono::hours(10'000));
+  run_on_threads(2, conformance::all_gather, std::chrono::hours(10'000));
 }
 
 }  // namespace
