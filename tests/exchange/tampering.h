@@ -113,8 +113,8 @@ class DamagingTransport final : public WrappedTransport {
   bool has_damaged = false;
   int call_of_damage = 0;  // since begin(), from 0
 
-  void send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) override {
-    WrappedTransport::send_receive(out, in);
+  void do_send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) override {
+    WrappedTransport::do_send_receive(out, in);
     for (const Incoming& message : in) {
       if (message.bytes->empty() || left_ < 0 || left_-- > 0) continue;
       change(*message.bytes);

@@ -1,6 +1,6 @@
 // The exchange `server` needs links to rank 0 only: to construct workers, also with options that differ, for steps,
 // votes and comparisons of replicas, bad gradients, save and load. Ranks are threads.
-#include "exchange/star.h"
+#include "transport/star.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
