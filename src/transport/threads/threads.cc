@@ -110,10 +110,10 @@ class ThreadGroup::Shared::Rank final : public Transport {
   int rank() const noexcept override { return rank_; }
   int size() const noexcept override { return shared_.size; }
 
-  void fail(std::string_view why) noexcept override {
+  void fail(std::string_view cause) noexcept override {
     const std::lock_guard lock(shared_.mutex);
     try {
-      shared_.fail(rank_, failure_text(rank_, why));
+      shared_.fail(rank_, failure_text(rank_, cause));
     } catch (const std::exception&) {
       shared_.fail(rank_, "no memory");
     }

@@ -70,7 +70,7 @@ using conformance::Bytes;
 using conformance::error_that_names;
 using conformance::number_of;
 
-constexpr std::array<std::size_t, 6> kReduced = {0, 1, 33, 4099, 300'007, 4'200'000};
+constexpr std::array<std::size_t, 5> kReduced = {0, 1, 33, 4099, 300'007};
 
 // Both sums: that of the thread engine, and the default that MPI uses.
 TEST(SumsOfTransports, AreInRankOrder) {
@@ -140,17 +140,22 @@ TEST(GatherAndBroadcast, NamesARankThatMadeAnotherCall) {
   });
 }
 
+// The rank that sends it throws NotAStar, and the others hear of it.
 TEST(AStar, RefusesMessagesBetweenOtherRanks) {
-  run_on_threads(3, [](Transport& transport) {
+  std::atomic<int> refused = 0;
+  std::atomic<int> told = 0;
+  run_on_threads(3, [&](Transport& transport) {
     StarTransport star(transport);
-    std::vector<Bytes> all;
-    star.gather(0, Bytes(3), all);
-    if (transport.rank() == 0) {
-      EXPECT_THROW(star.barrier(), TransportError);
-    } else {
-      EXPECT_ANY_THROW(star.barrier());
+    try {
+      star.barrier();
+    } catch (const NotAStar&) {
+      ++refused;
+    } catch (const TransportError&) {
+      ++told;
     }
   });
+  EXPECT_GE(refused, 1);
+  EXPECT_EQ(refused + told, 3);
 }
 
 TEST(ThreadTransportFailures, AWorkerThatThrowsIsNamedAndItsErrorRethrown) {
