@@ -79,7 +79,9 @@ const StepStats& Worker::step(Gradient gradient, std::span<float> update, const 
     p.account();                          //            fills in the statistics of the step
     p.compare_replicas();                 //            checks, every so often, that all ranks got the same updates
   } catch (const std::exception& error) {
-    if (!p.usable) p.transport.fail(error.what());  // they may wait for a message of this rank
+    // The others may wait for a message of this rank; not if all have read the same.
+    const bool all_know = p.outcome.failure && p.outcome.failure->kind == Failure::Kind::out_of_step;
+    if (!p.usable && !all_know) p.transport.fail(error.what());
     throw;
   }
   return p.stats;

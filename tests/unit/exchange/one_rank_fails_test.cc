@@ -134,8 +134,7 @@ void check_mistake(const Plan& plan, int odd, const Mistake& mistake, const std:
       EXPECT_THAT(error.what(), HasSubstr(cause));
       ++failed;
     }
-    const std::vector<float> memory(run.worker.memory().begin(), run.worker.memory().end());
-    EXPECT_TRUE(std::equal(memory.begin(), memory.end(), twin.worker.memory().begin()));
+    EXPECT_EQ(run.worker.memory(), twin.worker.memory());
     std::vector<double> served(plan.layout.dim());
     std::vector<double> served_by_twin(plan.layout.dim());
     run.worker.add_server_memory(served);
