@@ -1,5 +1,6 @@
 #include "exchange/aggregator.h"
 
+#include "codec/value_format.h"
 #include "exchange/messages.h"
 #include "sparsewire/errors.h"
 
@@ -25,7 +26,7 @@ std::optional<Sifter> make_sifter(const ExchangePlan& plan, const ServedRegion& 
 
 // Without a downlink the answer is not rounded: there would be no memory to keep the rounding loss.
 std::string codec_of(const ExchangePlan& plan) {
-  return plan.config.downlink.empty() ? "auto:values=f32" : plan.config.downlink_codec;
+  return plan.config.downlink.empty() ? std::string(exact_format().info.example) : plan.config.downlink_codec;
 }
 
 }  // namespace
