@@ -60,14 +60,14 @@ std::optional<std::uint64_t> Aggregator::answer(Message& frame) {
     union_.sum(dim_, inputs_, weights_, answer_);
     if (const auto bad = find_overflow(answer_)) return bad;
   }
-  codec_.encode(answer_, frame, sifter_ ? &received_ : nullptr);
+  codec_.encode(answer_, frame, sifter_ && codec_.rounds() ? &received_ : nullptr);
   return std::nullopt;
 }
 
 void Aggregator::finish() {
   has_answered_ = false;
   if (!sifter_) return;
-  sifter_->keep_rounding_loss(answer_, received_);
+  if (codec_.rounds()) sifter_->keep_rounding_loss(answer_, received_);
   merger_->clear();
 }
 
