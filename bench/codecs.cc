@@ -19,7 +19,7 @@ CodecBench::CodecBench(Bench& bench, std::string spec, double ratio)
 
 void CodecBench::encode(benchmark::State& state) {
   if (!is_ready(state)) return;
-  const bool is_rounded = spec_.find("values=f32") == std::string::npos;  // then a worker needs `received`
+  const bool is_rounded = codec_.rounds();  // then a worker needs `received`
   time_steps(
       state, kStepsPerRepetition, [&] { fresh_ = *sent_; },
       [&] { codec_.encode(fresh_, frame_, is_rounded ? &received_ : nullptr); }, [] {});

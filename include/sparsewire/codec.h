@@ -68,8 +68,8 @@ class Codec {
 };
 
 // Decodes a frame. A full vector has no indices: use vector.index(i). If the status is not ok, `vector` is left empty.
-// COST: allocates at most 64 bytes for each byte of the frame, whatever the bytes say; in the steady state nothing,
-// except with `seed`. Throws only std::bad_alloc. THREADS: any.
+// COST: allocates at most 64 bytes for each byte of the frame, whatever the bytes say; in the steady state nothing.
+// Throws only std::bad_alloc. THREADS: any.
 DecodeStatus decode(std::span<const std::byte> frame, SparseVector& vector);
 
 // A description of a frame, from its header and its sections.

@@ -105,6 +105,7 @@ struct ExchangeChoice {
   std::string_view name;
   std::string_view summary;  // what travels
   std::string_view example;  // for WorkerConfig::exchange
+  bool takes_downlink;       // it has servers
 };
 // Every exchange there is.
 std::vector<ExchangeChoice> exchange_choices();

@@ -131,6 +131,25 @@ void check(const SparseVector& vector) {
       vector.size(), vector.dim));
 }
 
+const ValueFormat& read_format(Spec& spec) {
+  std::vector<std::string_view> names;
+  for (const CodecInfo& info : value_formats()) names.push_back(info.name);
+  return *find_name(value_format_table(), spec.choice("values", names));
+}
+
+// "int8, int4 and int2"
+std::string names_with_blocks() {
+  std::vector<std::string_view> names;
+  for (const ValueFormat& format : value_format_table()) {
+    if (format.has_blocks) names.push_back(format.info.name);
+  }
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    text += fmt::format("{}{}", i == 0 ? "" : i + 1 == names.size() ? " and " : ", ", names[i]);
+  }
+  return text;
+}
+
 }  // namespace
 
 struct Codec::Parts {
@@ -153,19 +172,35 @@ Codec::Codec(std::string_view spec_text) : parts_(std::make_unique<Parts>()) {
         fmt::format("'{}' is not a codec; there are {}{}", spec.name(), names_of(codecs()),
                     is_format ? fmt::format("; for the value format write auto:values={}", spec.name()) : ""));
   }
-  std::vector<std::string_view> formats;
-  for (const CodecInfo& info : value_formats()) formats.push_back(info.name);
-  const std::string values = spec.choice("values", formats);
-  parts_->value_format = find_name(value_format_table(), values);
+  parts_->value_format = &read_format(spec);
   const auto block = spec.integer("block", kLeastBlock, kMostBlock);
   if (block && !parts_->value_format->has_blocks) {
-    spec.fail(fmt::format("block= is valid with int8, int4 and int2 only, not with {}", values));
+    spec.fail(
+        fmt::format("block= is valid with {} only, not with {}", names_with_blocks(), parts_->value_format->info.name));
   }
   if (parts_->value_format->has_blocks) parts_->block = block.value_or(kDefaultBlock);
   spec.finish();
 }
 
-bool Codec::rounds() const noexcept { return parts_->value_format->info.name != "f32"; }
+bool Codec::rounds() const noexcept { return parts_->value_format->rounds; }
+
+const ValueFormat& value_format_of(std::string_view codec) {
+  Spec spec(codec);
+  return read_format(spec);
+}
+
+const ValueFormat& reducible_format(const ValueFormat& format) noexcept {
+  const ValueFormat* best = &exact_format();
+  for (const ValueFormat& other : value_format_table()) {
+    if (other.reduced_as != ReducedAs::nothing && other.bits >= format.bits && other.bits < best->bits) best = &other;
+  }
+  return *best;
+}
+
+const ValueFormat& exact_format() noexcept {
+  const auto table = value_format_table();
+  return *std::find_if(table.begin(), table.end(), [](const ValueFormat& format) { return !format.rounds; });
+}
 
 Codec::~Codec() = default;
 Codec::Codec(Codec&&) noexcept = default;

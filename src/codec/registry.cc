@@ -20,14 +20,22 @@ constexpr CodecInfo kCodecs[] = {
 };
 
 constexpr ValueFormat kValueFormats[] = {
-#define VALUE_FORMAT(id, name, has_blocks, summary) \
-  {{#name, summary, "auto:values=" #name}, id, has_blocks, size_##name, encode_##name, decode_##name},
+#define VALUE_FORMAT(id, name, bits, has_blocks, rounds, reduced_as, summary) \
+  {{#name, summary, "auto:values=" #name},                                    \
+   id,                                                                        \
+   bits,                                                                      \
+   has_blocks,                                                                \
+   rounds,                                                                    \
+   ReducedAs::reduced_as,                                                     \
+   size_##name,                                                               \
+   encode_##name,                                                             \
+   decode_##name},
 #include "codec/value_formats.def"
 #undef VALUE_FORMAT
 };
 
 constexpr CodecInfo kValueInfos[] = {
-#define VALUE_FORMAT(id, name, has_blocks, summary) {#name, summary, "auto:values=" #name},
+#define VALUE_FORMAT(id, name, bits, has_blocks, rounds, reduced_as, summary) {#name, summary, "auto:values=" #name},
 #include "codec/value_formats.def"
 #undef VALUE_FORMAT
 };

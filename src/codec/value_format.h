@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 
 #include "sparsewire/codec.h"
 
@@ -13,10 +14,16 @@ namespace sparsewire {
 
 using Bytes = std::span<const std::byte>;
 
+// As what a transport's all-reduce can add values of a format.
+enum class ReducedAs : std::uint8_t { nothing, f32, bf16 };
+
 struct ValueFormat {
-  CodecInfo info;
+  CodecInfo info;  // the example is a codec with this format
   std::uint8_t id;
+  double bits;      // of a value, without the scale of its block
   bool has_blocks;  // the section begins with the size of a block
+  bool rounds;      // decode() may return other values than encode() got
+  ReducedAs reduced_as;
 
   // The size of the section in bytes. REQUIRES: block > 0 if the format has blocks.
   std::size_t (*size)(std::size_t count, std::size_t block) noexcept;
@@ -35,10 +42,17 @@ inline constexpr std::size_t kDefaultBlock = 256;
 
 std::span<const ValueFormat> value_format_table() noexcept;
 
+// The format that the spec of a codec names, or the default. Throws UsageError.
+const ValueFormat& value_format_of(std::string_view codec);
+// The narrowest format that an all-reduce can add, with no fewer bits than `format` if there is one.
+const ValueFormat& reducible_format(const ValueFormat& format) noexcept;
+// A format that rounds nothing.
+const ValueFormat& exact_format() noexcept;
+
 // Whether no value is a NaN or an infinity.
 bool all_finite(std::span<const float> values) noexcept;
 
-#define VALUE_FORMAT(id, name, has_blocks, summary)                                                      \
+#define VALUE_FORMAT(id, name, bits, has_blocks, rounds, reduced_as, summary)                            \
   std::size_t size_##name(std::size_t count, std::size_t block) noexcept;                                \
   void encode_##name(std::span<const float> values, std::size_t block, std::byte* out, float* received); \
   bool decode_##name(const std::byte* section, std::size_t block, std::span<float> values);

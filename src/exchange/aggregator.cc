@@ -1,5 +1,6 @@
 #include "exchange/aggregator.h"
 
+#include "codec/value_format.h"
 #include "exchange/messages.h"
 #include "sparsewire/errors.h"
 
@@ -25,7 +26,7 @@ std::optional<Sifter> make_sifter(const ExchangePlan& plan, const ServedRegion& 
 
 // Without a downlink the answer is not rounded: there would be no memory to keep the rounding loss.
 std::string codec_of(const ExchangePlan& plan) {
-  return plan.config.downlink.empty() ? "auto:values=f32" : plan.config.downlink_codec;
+  return plan.config.downlink.empty() ? std::string(exact_format().info.example) : plan.config.downlink_codec;
 }
 
 }  // namespace
@@ -35,9 +36,7 @@ Aggregator::Aggregator(const ExchangePlan& plan, const ServedRegion& served)
       weights_(plan.weights),
       inputs_(plan.weights.size()),
       sifter_(make_sifter(plan, served)),
-      codec_(codec_of(plan)) {
-  if (sifter_) merger_.emplace(served.dim);
-}
+      codec_(codec_of(plan)) {}
 
 void check_downlink(const ExchangePlan& plan, const ServedRegion& served) {
   if (plan.config.downlink.empty()) return;
@@ -46,34 +45,29 @@ void check_downlink(const ExchangePlan& plan, const ServedRegion& served) {
 }
 
 std::optional<std::uint64_t> Aggregator::answer(Message& frame) {
-  has_answered_ = false;
-  if (sifter_) {
-    for (std::size_t r = 0; r < inputs_.size(); ++r) merger_->add(inputs_[r], weights_[r]);
-    try {
-      sifter_->sift(Gradient(merger_->sums()), answer_);
-    } catch (const BadGradient& error) {
-      return error.index();
-    }
-    has_answered_ = true;
-  } else {
-    union_.sum(dim_, inputs_, weights_, answer_);
-    if (const auto bad = find_overflow(answer_)) return bad;
+  merger_.sum(dim_, inputs_, weights_, sum_);
+  if (!sifter_) {
+    if (const auto bad = find_overflow(sum_)) return bad;
+    codec_.encode(sum_, frame);
+    return std::nullopt;
   }
-  codec_.encode(answer_, frame, sifter_ ? &received_ : nullptr);
+  try {
+    sifter_->sift(sum_, answer_);
+  } catch (const BadGradient& error) {
+    return error.index();
+  }
+  has_sifted_ = true;
+  codec_.encode(answer_, frame, codec_.rounds() ? &received_ : nullptr);
   return std::nullopt;
 }
 
 void Aggregator::finish() {
-  has_answered_ = false;
-  if (!sifter_) return;
-  sifter_->keep_rounding_loss(answer_, received_);
-  merger_->clear();
+  if (sifter_ && codec_.rounds()) sifter_->keep_rounding_loss(answer_, received_);
 }
 
 void Aggregator::undo() {
-  if (has_answered_) sifter_->undo(Gradient(merger_->sums()), answer_);
-  has_answered_ = false;
-  if (merger_) merger_->clear();
+  if (has_sifted_) sifter_->undo(sum_, answer_);
+  has_sifted_ = false;
 }
 
 }  // namespace sparsewire

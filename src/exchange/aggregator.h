@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "exchange/exchange.h"
-#include "merge/block_merger.h"
 #include "merge/merger.h"
 
 namespace sparsewire {
@@ -21,14 +20,17 @@ class Aggregator {
  public:
   Aggregator(const ExchangePlan& plan, const ServedRegion& served);
 
+  // Begins a step: the one before can no longer be taken back.
+  void begin() noexcept { has_sifted_ = false; }
   // The entries of each worker in this step, in rank order; the caller decodes into them.
   std::span<SparseVector> inputs() noexcept { return inputs_; }
 
   // Sums up the inputs and replaces `frame` by the answer; or returns the index of a sum that is not finite.
   std::optional<std::uint64_t> answer(Message& frame);
 
-  // Ends a step: finish() after every rank got the answer; undo() if the step failed, which restores the memory.
+  // Ends a step, after every rank got the answer.
   void finish();
+  // Takes the step back, also after finish(), until the next begin(): the memory gets the bits that it had.
   void undo();
 
   // The downlink's sparsifier and memory; null without a downlink.
@@ -38,13 +40,13 @@ class Aggregator {
   std::uint64_t dim_;
   std::vector<float> weights_;
   std::vector<SparseVector> inputs_;
-  BlockMerger union_;             // without a downlink
-  std::optional<Merger> merger_;  // with a downlink: its sifter needs all sums, also those that are zero
+  Merger merger_;
+  SparseVector sum_;
   std::optional<Sifter> sifter_;
   Codec codec_;
-  SparseVector answer_;
+  SparseVector answer_;  // with a downlink; otherwise the sum is the answer
   std::vector<float> received_;
-  bool has_answered_ = false;  // with a sift that undo() has to take back
+  bool has_sifted_ = false;  // undo() has to take that back
 };
 
 // Throws UsageError if the downlink of that region cannot be constructed. For ranks that serve no region, so that all

@@ -2,7 +2,7 @@
 #include "exchange/clock.h"
 #include "exchange/exchange.h"
 #include "exchange/messages.h"
-#include "merge/block_merger.h"
+#include "merge/merger.h"
 
 namespace sparsewire {
 namespace {
@@ -44,7 +44,7 @@ class AllGatherExchange final : public Exchange {
   const ExchangePlan plan_;
   Transport& transport_;
   Codec codec_;
-  BlockMerger merger_;
+  Merger merger_;
   Message message_;
   std::vector<Message> all_;
   std::vector<std::span<const std::byte>> frames_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "codec/value_format.h"
 #include "core/half.h"
 #include "exchange/clock.h"
 #include "exchange/exchange.h"
@@ -50,6 +51,7 @@ class AllReduceExchange final : public Exchange {
     } catch (const TransportError&) {
       if (!is_unread) throw;  // the ranks step different workers, say: the trailers explain it better
     }
+    if (unread != 0 && is_unread) outcome.failure->found_here = false;  // the others know by the mark
     if (unread != 0 && !is_unread) outcome.fail({Failure::Kind::unreadable, -1, Failure::kElsewhere});
     if (outcome.failure) return outcome;
     if (const auto bad = find_overflow(total)) outcome.fail({.rank = 0, .index = *bad});  // all ranks find the same
@@ -61,10 +63,14 @@ class AllReduceExchange final : public Exchange {
 
  private:
   static bool is_bf16(const std::string& codec) {
-    Spec spec(codec);
-    const std::string values = spec.choice("values", {"f32", "f16", "bf16", "int8", "int4", "int2"});
-    if (values == "f32" || values == "bf16") return values == "bf16";
-    throw UsageError(fmt::format("[dense] an all-reduce cannot add values={}; take f32 or bf16", values));
+    const ValueFormat& format = value_format_of(codec);
+    if (format.reduced_as != ReducedAs::nothing) return format.reduced_as == ReducedAs::bf16;
+    std::string names;
+    for (const ValueFormat& other : value_format_table()) {
+      if (other.reduced_as == ReducedAs::nothing) continue;
+      names += fmt::format("{}{}", names.empty() ? "" : " or ", other.info.name);
+    }
+    throw UsageError(fmt::format("[dense] an all-reduce cannot add values={}; take {}", format.info.name, names));
   }
 
   // `total` becomes the sum over all ranks. Returns the sum of `mark` over all ranks.

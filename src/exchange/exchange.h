@@ -84,14 +84,23 @@ class Exchange {
 
 struct ExchangeInfo {
   std::string_view name;
+  bool takes_downlink;
   std::string_view summary;
 };
 std::span<const ExchangeInfo> exchanges() noexcept;
 
-// Throws UsageError. `transport` must outlive it.
+// The choice between two exchanges: the name `auto` is known here only.
+struct AutoExchange {
+  ExchangeInfo info;
+  std::string_view sparse;  // the exchange for sparse steps
+  std::string_view full;    // and for those in which a full vector is shorter
+};
+const AutoExchange& auto_exchange() noexcept;
+
+// Throws UsageError; also if there is a downlink that the exchange does not take. `transport` must outlive it.
 std::unique_ptr<Exchange> make_exchange(std::string_view spec, const ExchangePlan& plan, Transport& transport);
 
-#define EXCHANGE(name, summary) \
+#define EXCHANGE(name, takes_downlink, summary) \
   std::unique_ptr<Exchange> make_##name##_exchange(Spec& spec, const ExchangePlan& plan, Transport& transport);
 #include "exchange/exchanges.def"
 #undef EXCHANGE

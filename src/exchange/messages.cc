@@ -48,9 +48,9 @@ std::optional<Failure> decode_from(std::span<const std::byte> frame, int from, s
                                    SparseVector& vector) {
   const DecodeStatus status = decode(frame, vector);
   if (status != DecodeStatus::ok) {
-    return Failure{Failure::Kind::unreadable, from, static_cast<std::uint64_t>(status)};
+    return Failure{Failure::Kind::unreadable, from, static_cast<std::uint64_t>(status), {}, true};
   }
-  if (vector.dim != dim) return Failure{Failure::Kind::unreadable, from, Failure::kOtherDim};
+  if (vector.dim != dim) return Failure{Failure::Kind::unreadable, from, Failure::kOtherDim, {}, true};
   keep_room(vector.indices, dim);
   keep_room(vector.values, dim);
   return std::nullopt;

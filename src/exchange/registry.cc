@@ -1,12 +1,15 @@
 #include "core/registry.h"
 
+#include <fmt/core.h>
+
 #include "exchange/exchange.h"
+#include "sparsewire/errors.h"
 
 namespace sparsewire {
 namespace {
 
 constexpr ExchangeInfo kInfos[] = {
-#define EXCHANGE(name, summary) {#name, summary},
+#define EXCHANGE(name, takes_downlink, summary) {#name, takes_downlink, summary},
 #include "exchange/exchanges.def"
 #undef EXCHANGE
 };
@@ -14,18 +17,35 @@ constexpr ExchangeInfo kInfos[] = {
 using Make = std::unique_ptr<Exchange> (*)(Spec& spec, const ExchangePlan& plan, Transport& transport);
 
 constexpr Make kMakers[] = {
-#define EXCHANGE(name, summary) make_##name##_exchange,
+#define EXCHANGE(name, takes_downlink, summary) make_##name##_exchange,
 #include "exchange/exchanges.def"
 #undef EXCHANGE
 };
 
+constexpr AutoExchange kAuto = {{"auto", true, "sharded, or dense where that is shorter"}, "sharded", "dense"};
+
+// "server or sharded"
+std::string names_with_servers() {
+  std::string names;
+  for (const ExchangeInfo& info : kInfos) {
+    if (info.takes_downlink) names += fmt::format("{}{}", names.empty() ? "" : " or ", info.name);
+  }
+  return names;
+}
+
 }  // namespace
 
+const AutoExchange& auto_exchange() noexcept { return kAuto; }
 std::span<const ExchangeInfo> exchanges() noexcept { return kInfos; }
 
 std::unique_ptr<Exchange> make_exchange(std::string_view spec_text, const ExchangePlan& plan, Transport& transport) {
   Spec spec(spec_text);
-  auto exchange = kMakers[find_by_name(kInfos, spec.name(), "an exchange", "auto")](spec, plan, transport);
+  const std::size_t number = find_by_name(kInfos, spec.name(), "an exchange", kAuto.info.name);
+  if (!plan.config.downlink.empty() && !kInfos[number].takes_downlink) {
+    throw UsageError(fmt::format("[{}] has no server, so it takes no downlink: leave out '{}', or take {}", spec.name(),
+                                 plan.config.downlink, names_with_servers()));
+  }
+  auto exchange = kMakers[number](spec, plan, transport);
   spec.finish();
   return exchange;
 }

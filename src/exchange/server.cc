@@ -59,6 +59,7 @@ class ServerExchange final : public Exchange {
   void serve(const StepTrailer& own, StageClock& clock) {
     StepOutcome outcome = parse_trailers(all_, plan_.weights, frames_);
     answer_.clear();
+    aggregator_->begin();
     try {
       if (!outcome.failure) aggregate(outcome, clock);
     } catch (const std::exception& error) {

@@ -108,6 +108,7 @@ class ShardedExchange final : public Exchange {
   void serve(const StepOutcome& read, const StepTrailer& own) {
     StepOutcome outcome = read;
     answer_.clear();
+    aggregator_.begin();
     try {
       if (!outcome.failure) aggregate(outcome);
     } catch (const std::exception& error) {
@@ -157,7 +158,7 @@ class ShardedExchange final : public Exchange {
   Regions regions_;
   Codec codec_;
   Aggregator aggregator_;
-  BlockMerger model_;
+  Merger model_;
   StageClock clock_;
   std::vector<SparseVector> parts_;
   std::vector<std::vector<float>> rounded_;

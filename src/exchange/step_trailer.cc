@@ -167,7 +167,7 @@ ParsedAnswer split_answer(std::span<const std::byte> message, int from, const St
   const auto parsed = parse(message, Sender::server, Failure::Kind::out_of_step);
   ParsedAnswer answer;
   if (!parsed) {
-    answer.outcome.fail({Failure::Kind::unreadable, from, Failure::kNoTrailer});
+    answer.outcome.fail({Failure::Kind::unreadable, from, Failure::kNoTrailer, {}, true});
     return answer;
   }
   const Fields& fields = parsed->fields;
@@ -187,7 +187,7 @@ StepOutcome parse_trailers(std::span<const Message> messages, std::span<const fl
     const auto rank = static_cast<int>(r);
     const auto parsed = split_message(messages[r]);
     if (!parsed || parsed->trailer.rank != rank) {
-      outcome.fail({Failure::Kind::unreadable, rank, Failure::kNoTrailer});
+      outcome.fail({Failure::Kind::unreadable, rank, Failure::kNoTrailer, {}, true});
       continue;
     }
     const StepTrailer& trailer = parsed->trailer;

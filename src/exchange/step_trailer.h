@@ -44,6 +44,7 @@ struct Failure {
   int rank = 0;
   std::uint64_t index = 0;
   Cause cause = {};
+  bool found_here = false;  // this rank could not read what it received; the others may not know of it
 };
 
 // Behind the uplink frame of a worker.

@@ -1,40 +1,35 @@
-// The weighted sum of sparse vectors, added in the order of the calls: adding in rank order gives the same bits on
-// every rank.
+// The weighted sum of sparse vectors that are all there at once, in fixed memory: for workers, and for servers that
+// keep no memory of their own.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "core/pages.h"
 #include "sparsewire/sparse_vector.h"
 
 namespace sparsewire {
 
-// COST: memory of a float and a bit for each of `dim` entries; add() is O(entries), copy_to() and clear() are
-// O(entries + dim/64).
+// Walks through the model in windows that fit into the cache. In each it adds up the entries of all vectors, in the
+// order given, and then appends those that were touched to the result.
+//
+// COST: 264 kB, whatever the size of the model; O(entries + dim/64) time.
 class Merger {
  public:
-  explicit Merger(std::uint64_t dim);
+  Merger();
 
-  // sums[i] = fl(sums[i] + fl(weight * value)). REQUIRES: vector.dim == dim, valid.
-  void add(const SparseVector& vector, float weight);
-
-  // All sums; zero where nothing was added.
-  std::span<const float> sums() const noexcept { return sums_; }
-
-  // `total` becomes the entries to which something was added, also where the sum is zero; full if these are all.
-  void copy_to(SparseVector& total) const;
-  // Sets all sums to zero.
-  void clear() noexcept;
+  // `total` becomes the sum over r of fl(weights[r] * vectors[r]), added in this order, each entry beginning with +0:
+  // the entries that some vector has, also where the sum is zero; full if these are all. An empty `weights` stands for
+  // ones. REQUIRES: valid vectors of dimension `dim`; as many weights as vectors, or none.
+  void sum(std::uint64_t dim, std::span<const SparseVector> vectors, std::span<const float> weights,
+           SparseVector& total);
 
  private:
-  template <class Visit>
-  void for_each(Visit&& visit) const;
+  void sum_full(std::span<const SparseVector> vectors, std::span<const float> weights, SparseVector& total) const;
 
-  LongVector sums_;
-  std::vector<std::uint64_t> touched_;  // a bit for each entry to which something was added
-  bool full_ = false;                   // a full vector was added: all entries are touched
+  std::vector<float> sums_;             // of a window; zero between windows
+  std::vector<std::uint64_t> touched_;  // a bit for each entry of a window; zero between windows
+  std::vector<std::size_t> next_;       // of each vector, the first entry after the window
 };
 
 }  // namespace sparsewire

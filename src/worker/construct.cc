@@ -7,6 +7,7 @@
 #include <sstream>
 #include <type_traits>
 
+#include "codec/value_format.h"
 #include "core/crc32c.h"
 #include "core/standard_float_mode.h"
 #include "sparsewire/codec.h"
@@ -101,34 +102,16 @@ std::vector<float> agree_on_weights(const WorkerConfig& config, const Layout& la
   return shares;
 }
 
-double bits_of_values(const std::string& codec) {
-  Spec spec(codec);
-  std::vector<std::string_view> names;
-  for (const CodecInfo& format : value_formats()) names.push_back(format.name);
-  const std::string values = spec.choice("values", names);
-  return values == "f32"                       ? 32
-         : values == "f16" || values == "bf16" ? 16
-         : values == "int8"                    ? 8
-         : values == "int4"                    ? 4
-                                               : 2;
-}
-
 bool is_auto(const WorkerConfig& config) {
   const Spec spec(config.exchange);
-  if (spec.name() != "auto") return false;
+  if (spec.name() != auto_exchange().info.name) return false;
   spec.finish();
   return true;
 }
 
 // The options with `auto` and an empty downlink_codec replaced by what they stand for. Throws UsageError.
 WorkerConfig resolved(WorkerConfig config) {
-  if (is_auto(config)) config.exchange = "sharded";
-  const std::string exchange = Spec(config.exchange).name();
-  if (!config.downlink.empty() && (exchange == "dense" || exchange == "allgather")) {
-    throw UsageError(
-        fmt::format("[{}] has no server, so it takes no downlink: leave out '{}', or take server or sharded", exchange,
-                    config.downlink));
-  }
+  if (is_auto(config)) config.exchange = auto_exchange().sparse;
   if (!config.downlink_codec.empty() && config.downlink.empty()) {
     throw UsageError(fmt::format("[worker] downlink_codec '{}' needs a downlink", config.downlink_codec));
   }
@@ -147,7 +130,7 @@ SifterContext worker_context(const WorkerConfig& config, const Layout& layout, c
 
 // A full vector has the width of the uplink's values, as far as an all-reduce can add them.
 std::string dense_codec(const WorkerConfig& config) {
-  return bits_of_values(config.codec) < 32 ? "auto:values=bf16" : "auto:values=f32";
+  return std::string(reducible_format(value_format_of(config.codec)).info.example);
 }
 
 double frame_bits(double entries, std::uint64_t dim, double value_bits) {
@@ -160,8 +143,8 @@ StepCost make_cost(const WorkerConfig& config, std::uint64_t dim, int ranks, Exc
                    ControlGather& control) {
   StepCost cost{.dim = dim,
                 .ranks = ranks,
-                .value_bits = bits_of_values(config.codec),
-                .dense_value_bits = bits_of_values(dense_codec(config)),
+                .value_bits = value_format_of(config.codec).bits,
+                .dense_value_bits = value_format_of(dense_codec(config)).bits,
                 .downlink_bits = {}};
   if (!config.downlink.empty()) {
     const Sifter* const server = exchange.server();
@@ -169,7 +152,7 @@ StepCost make_cost(const WorkerConfig& config, std::uint64_t dim, int ranks, Exc
     control.gather(server == nullptr ? 0.0 : server->expected_entries(), budgets);
     double entries = 0;
     for (const double theirs : budgets) entries += theirs;
-    cost.downlink_bits = frame_bits(entries, dim, bits_of_values(config.downlink_codec));
+    cost.downlink_bits = frame_bits(entries, dim, value_format_of(config.downlink_codec).bits);
   }
   return cost;
 }
@@ -198,7 +181,7 @@ Worker::Parts::Parts(const WorkerConfig& given, Layout tensors, Transport& engin
     ExchangePlan plan{config, layout.dim(), weights};
     plan.config.codec = dense_codec(config);
     plan.config.downlink.clear();
-    dense_exchange = make_exchange("dense", plan, engine);
+    dense_exchange = make_exchange(auto_exchange().full, plan, engine);
     cost = make_cost(config, layout.dim(), engine.size(), *exchange, control);
     goes_dense = cost->is_dense_shorter(sifter.expected_entries());
   }
@@ -220,8 +203,11 @@ Worker::Worker(const WorkerConfig& config, Layout layout, Transport& transport)
 
 std::vector<ExchangeChoice> exchange_choices() {
   std::vector<ExchangeChoice> choices;
-  for (const ExchangeInfo& info : exchanges()) choices.push_back({info.name, info.summary, info.name});
-  choices.push_back({"auto", "sharded, or dense where that is shorter", "auto"});
+  const auto add = [&](const ExchangeInfo& info) {
+    choices.push_back({info.name, info.summary, info.name, info.takes_downlink});
+  };
+  for (const ExchangeInfo& info : exchanges()) add(info);
+  add(auto_exchange().info);
   return choices;
 }
 

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <stdexcept>
 
 #include "core/standard_float_mode.h"
-#include "exchange/regions.h"
 #include "sparsewire/errors.h"
 #include "worker/parts.h"
 
@@ -104,27 +104,47 @@ bool is_as_before(const std::vector<SavedWorker>& saved, const std::vector<float
   return saved.size() == weights.size() && std::all_of(saved.begin(), saved.end(), fits);
 }
 
+// A transport that knows its place among the ranks, and moves nothing.
+class PlaceOnly final : public Transport {
+ public:
+  PlaceOnly(int rank, int size) : rank_(rank), size_(size) {}
+  int rank() const noexcept override { return rank_; }
+  int size() const noexcept override { return size_; }
+
+ private:
+  void do_send_receive(std::span<const Outgoing> /*out*/, std::span<const Incoming> /*in*/) override {
+    throw std::logic_error("a saved exchange moves nothing");
+  }
+
+  int rank_;
+  int size_;
+};
+
 // What all old servers had not sent yet, for each entry of the old layout.
 std::vector<double> old_server_memories(const std::vector<SavedWorker>& saved) {
   const std::uint64_t dim = saved[0].layout.dim();
   std::vector<double> owed(dim);
-  const auto ranks = static_cast<int>(saved.size());
-  const Regions regions(dim, ranks);
-  for (int r = 0; r < ranks; ++r) {
-    const SavedWorker& old = saved[static_cast<std::size_t>(r)];
+  for (std::size_t r = 0; r < saved.size(); ++r) {
+    const SavedWorker& old = saved[r];
     if (old.server.empty()) continue;
-    const bool is_region = old.exchange == "sharded";
-    SifterContext context{.layout = is_region ? regions.size(r) : dim};
-    context.model_dim = dim;
-    if (old.server.size() / sizeof(float) < context.layout.dim()) {
-      throw UsageError(
-          fmt::format("[state] the server's part of rank {} is too short for {} entries", r, context.layout.dim()));
+    // The exchange that the old rank had knows which entries it served.
+    PlaceOnly place(static_cast<int>(r), static_cast<int>(saved.size()));
+    ExchangePlan plan;
+    plan.dim = dim;
+    plan.weights.resize(saved.size());
+    plan.config.exchange = old.exchange;
+    plan.config.downlink = old.downlink;
+    plan.config.downlink_codec = plan.config.codec;
+    const std::unique_ptr<Exchange> exchange = make_exchange(old.exchange, plan, place);
+    Sifter* const server = exchange->server();
+    const std::uint64_t served = server == nullptr ? 0 : server->layout().dim();
+    if (server == nullptr || old.server.size() / sizeof(float) < served) {
+      throw UsageError(fmt::format("[state] the server's part of rank {} is too short for {} entries", r, served));
     }
-    Sifter server(old.downlink, "ef", context);
-    server.load(old.server);
-    const std::vector<float> memory = server.memory();
+    server->load(old.server);
+    const std::vector<float> memory = server->memory();
     for (std::uint32_t i = 0; i < memory.size(); ++i) {
-      owed[is_region ? regions.global(r, i) : i] += static_cast<double>(memory[i]);
+      owed[exchange->served_index(i)] += static_cast<double>(memory[i]);
     }
   }
   return owed;

@@ -79,8 +79,8 @@ const StepStats& Worker::step(Gradient gradient, std::span<float> update, const 
     p.account();                          //            fills in the statistics of the step
     p.compare_replicas();                 //            checks, every so often, that all ranks got the same updates
   } catch (const std::exception& error) {
-    // The others may wait for a message of this rank; not if all have read the same.
-    const bool all_know = p.outcome.failure && p.outcome.failure->kind == Failure::Kind::out_of_step;
+    // The others may wait for a message of this rank, unless all have read the same.
+    const bool all_know = p.outcome.failure && !p.outcome.failure->found_here;
     if (!p.usable && !all_know) p.transport.fail(error.what());
     throw;
   }
@@ -133,6 +133,7 @@ void Worker::Parts::sift(const Gradient& gradient, std::span<const float> update
 
 void Worker::Parts::exchange_all() {
   usable = false;
+  outcome = {};
   outcome = active_exchange().run(sent, trailer, received, total);
 }
 

@@ -93,7 +93,7 @@ inline std::vector<ExchangeCase> every_exchange_case() {
   std::vector<ExchangeCase> cases;
   for (const ExchangeChoice& choice : exchange_choices()) {
     cases.push_back({std::string(choice.name), false});
-    if (choice.name == "server" || choice.name == "sharded") cases.push_back({std::string(choice.name), true});
+    if (choice.takes_downlink && choice.name != "auto") cases.push_back({std::string(choice.name), true});
   }
   return cases;
 }

@@ -602,7 +602,6 @@ TEST(AWorkerWhoseTransportFailed, IsNotUsedAgainWhicheverCallFailed) {
           EXPECT_THROW(run.step(1), TransportError);
           EXPECT_THROW(run.worker.save(), UsageError);
           EXPECT_THROW(run.step(2), UsageError);
-          transport.barrier();
         });
       }
       const bool votes = std::string(sparsifier).starts_with("threshold");

@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "exchange/regions.h"
-#include "merge/block_merger.h"
 #include "merge/merger.h"
 #include "reference/inputs.h"
 #include "unit/bits.h"
@@ -200,7 +199,7 @@ TEST(Regions, AreTheSameAsWithDivisions) {
   }
 }
 
-// ---- BlockMerger ----
+// ---- Merger ----
 
 // The sum by a map, entry by entry in the order of the vectors, from +0 on.
 SparseVector summed(std::uint64_t dim, const std::vector<SparseVector>& vectors, const std::vector<float>& weights) {
@@ -222,12 +221,11 @@ SparseVector summed(std::uint64_t dim, const std::vector<SparseVector>& vectors,
 }
 
 // Around the size of a window, with vectors that have none, few, many or all entries, zeros of both signs among them.
-TEST(BlockMerger, AgreesWithAMapAndWithMerger) {
+TEST(Merger, AgreesWithAMap) {
   reference::Random random(kSeed);
-  BlockMerger merger;
+  Merger merger;
   SparseVector total;
   for (const std::uint64_t dim : {0U, 1U, 63U, 64U, 65U, 1000U, 65535U, 65536U, 65537U, 131072U, 200003U}) {
-    Merger other(dim);
     for (int round = 0; round < 12; ++round) {
       SCOPED_TRACE(::testing::Message() << "dim " << dim << ", round " << round);
       std::vector<SparseVector> vectors;
@@ -244,18 +242,13 @@ TEST(BlockMerger, AgreesWithAMapAndWithMerger) {
         merger.sum(dim, vectors, factors, total);
         ASSERT_TRUE(total.is_valid());
         ASSERT_TRUE(same_bits(summed(dim, vectors, factors), total));
-        for (std::size_t v = 0; v < vectors.size(); ++v) other.add(vectors[v], has_weights ? weights[v] : 1.0F);
-        SparseVector same;
-        other.copy_to(same);
-        other.clear();
-        ASSERT_TRUE(same_bits(same, total));
       }
     }
   }
 }
 
-TEST(BlockMerger, GivesPlusZeroForMinusZero) {
-  BlockMerger merger;
+TEST(Merger, GivesPlusZeroForMinusZero) {
+  Merger merger;
   SparseVector total;
   const std::vector<SparseVector> vectors = {{.dim = 9, .indices = {4}, .values = {-0.0F}, .draw = {}}};
   merger.sum(9, vectors, {}, total);
@@ -263,8 +256,8 @@ TEST(BlockMerger, GivesPlusZeroForMinusZero) {
   EXPECT_EQ(bits_of(total.values[0]), 0U);
 }
 
-TEST(BlockMerger, AddsInTheOrderGiven) {
-  BlockMerger merger;
+TEST(Merger, AddsInTheOrderGiven) {
+  Merger merger;
   SparseVector total;
   std::vector<SparseVector> vectors;
   for (const float value : {1e8F, 1.0F, -1e8F})
@@ -276,63 +269,15 @@ TEST(BlockMerger, AddsInTheOrderGiven) {
   EXPECT_EQ(total.values[0], 1.0F);
 }
 
-TEST(BlockMerger, ReachesTheEndOfTheLargestModel) {
+TEST(Merger, ReachesTheEndOfTheLargestModel) {
   constexpr std::uint64_t kDim = 0xFFFFFFFF;
-  BlockMerger merger;
+  Merger merger;
   SparseVector total;
   const std::vector<SparseVector> vectors = {{.dim = kDim, .indices = {7, 0xFFFFFFFEU}, .values = {1, 2}, .draw = {}},
                                              {.dim = kDim, .indices = {0x80000000U}, .values = {3}, .draw = {}}};
   merger.sum(kDim, vectors, {}, total);
   EXPECT_EQ(total.indices, (std::vector<std::uint32_t>{7, 0x80000000U, 0xFFFFFFFEU}));
   EXPECT_EQ(total.values, (std::vector<float>{1, 3, 2}));
-}
-
-TEST(Merger, AgreesWithAMap) {
-  reference::Random random(kSeed);
-  for (const std::uint64_t dim : {0U, 1U, 63U, 64U, 65U, 1000U}) {
-    Merger merger(dim);
-    for (int round = 0; round < 40; ++round) {
-      SCOPED_TRACE(::testing::Message() << "dim " << dim << ", round " << round);
-      std::map<std::uint32_t, float> sums;
-      bool is_full = false;
-      for (std::size_t v = random.below(5); v-- > 0;) {
-        SparseVector vector = some_entries(dim, std::array{0.0, 0.02, 0.4, 2.0}[random.below(4)], random);
-        if (vector.size() == dim && random.below(2) == 0) vector.indices.clear();
-        is_full = is_full || vector.is_full();
-        const auto weight = static_cast<float>(random.uniform());
-        merger.add(vector, weight);
-        for (std::size_t i = 0; i < vector.size(); ++i) {
-          const float weighted = weight * vector.values[i];
-          sums[vector.index(i)] += weighted;
-        }
-      }
-      SparseVector expected;
-      expected.dim = dim;
-      for (const auto& [index, sum] : sums) expected.indices.push_back(index), expected.values.push_back(sum);
-      if (is_full || expected.size() == dim) expected.indices.clear();
-      SparseVector total;
-      total.values = {3};
-      merger.copy_to(total);
-      ASSERT_TRUE(total.is_valid());
-      ASSERT_TRUE(same_bits(expected, total));
-      for (std::uint32_t i = 0; i < dim; ++i) ASSERT_EQ(merger.sums()[i], sums.count(i) != 0 ? sums.at(i) : 0.0F);
-      merger.clear();
-      for (const float sum : merger.sums()) ASSERT_EQ(bits_of(sum), 0U);
-      merger.copy_to(total);
-      ASSERT_EQ(total.size(), 0U);
-    }
-  }
-}
-
-TEST(Merger, AddsInTheOrderGiven) {
-  Merger merger(1);
-  for (const float value : {1e8F, 1.0F, -1e8F})
-    merger.add({.dim = 1, .indices = {0}, .values = {value}, .draw = {}}, 1);
-  EXPECT_EQ(merger.sums()[0], 0.0F);
-  merger.clear();
-  for (const float value : {1e8F, -1e8F, 1.0F})
-    merger.add({.dim = 1, .indices = {0}, .values = {value}, .draw = {}}, 1);
-  EXPECT_EQ(merger.sums()[0], 1.0F);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <latch>
 #include <mutex>
 
 #include "exchange/tampering.h"
@@ -19,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr int kRanks = 3;
-constexpr std::chrono::seconds kDeadline(20);  // a rank that waits for it fails the test
+constexpr std::chrono::seconds kDeadline(10);  // a rank that waits for it fails the test
 
 // ---- Damaged messages ----
 
@@ -36,6 +37,7 @@ struct Ending {
 Ending run_damaged(const Plan& plan, int victim, int message, Damage how, int last_call) {
   Ending ending;
   std::mutex mutex;
+  std::latch finished(kRanks);
   const auto body = [&](Transport& transport) {
     DamagingTransport damaging(transport);
     Runner run(plan, damaging);
@@ -56,16 +58,20 @@ Ending run_damaged(const Plan& plan, int victim, int message, Damage how, int la
       EXPECT_THROW(run.step(3), UsageError);
       EXPECT_THROW(run.worker.save(), UsageError);
     }
+    finished.count_down();
     if (transport.rank() == victim) {
       const std::lock_guard lock(mutex);
       ending.was_damaged = damaging.has_damaged;
       ending.is_last = damaging.call_of_damage >= last_call;
-      if (ending.thrown > 0) throw std::runtime_error("rank " + std::to_string(victim) + " gives up");
+      // After the last message the others learn of it only because this rank gives up.
+      if (ending.thrown > 0 && ending.is_last) throw std::runtime_error("rank " + std::to_string(victim) + " gives up");
     }
+    finished.wait();  // before, they must not need that: no rank ends while another one waits for it
   };
   try {
     run_on_threads(kRanks, body, kDeadline);
   } catch (const std::runtime_error&) {  // that of the victim
+    EXPECT_TRUE(ending.is_last);
   }
   return ending;
 }
