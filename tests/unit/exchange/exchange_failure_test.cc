@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <barrier>
 #include <mutex>
 
 #include "exchange/tampering.h"
@@ -586,6 +587,7 @@ TEST(AWorkerWhoseTransportFailed, IsNotUsedAgainWhicheverCallFailed) {
       int calls = 1;  // in a step
       for (int failing = 0; failing < calls; ++failing) {
         SCOPED_TRACE(plan.name() + ", call " + std::to_string(failing));
+        std::barrier all(3);
         run_on_threads(3, [&](Transport& transport) {
           FailingTransport link(transport);
           Runner run(plan, link);
@@ -597,6 +599,7 @@ TEST(AWorkerWhoseTransportFailed, IsNotUsedAgainWhicheverCallFailed) {
             twin.step(1);
             if (transport.rank() == 0) calls = link.calls;
           }
+          all.arrive_and_wait();  // one that fails tells the others, who may still be in the steps above
           link.calls = 0;
           link.failing = failing;
           EXPECT_THROW(run.step(1), TransportError);
