@@ -24,14 +24,13 @@ float train(sparsewire::Transport& transport) {
   const LeastSquares problem(transport.rank());
   std::vector<float> weights(LeastSquares::kWeights, 0.0F);
   std::vector<float> gradient(LeastSquares::kWeights);
-  std::vector<float> update(LeastSquares::kWeights);
 
   sparsewire::Worker worker({.sparsifier = "topk:ratio=0.1", .exchange = "sharded", .downlink = "topk:ratio=0.1"},
                             LeastSquares::kWeights, transport);
   for (int step = 0; step < kSteps; ++step) {
     problem.gradient(weights, gradient);
-    worker.step(gradient, update);
-    for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= kLearningRate * update[i];
+    worker.step(gradient);
+    worker.apply_update(weights, kLearningRate);
   }
   return problem.distance(weights);
 }

@@ -47,12 +47,11 @@ int main() {
                                .scope = sparsewire::Scope::layer},
                               layout, transport);
 
-    // The update is in 32-bit floats, whatever the gradient is.
-    std::vector<float> update(layout.dim());
-    worker.step({gradient.data(), sparsewire::NumberType::bf16, gradient.size()}, update);
+    worker.step({gradient.data(), sparsewire::NumberType::bf16, gradient.size()});
 
     if (transport.rank() != 0) return;
-    // The same update as a list of entries: layout.at() tells which tensor an entry belongs to.
+    // The update is a list of entries, in 32-bit floats whatever the gradient is: layout.at() tells which tensor an
+    // entry belongs to.
     const sparsewire::SparseVector& entries = worker.update();
     for (std::size_t i = 0; i < entries.size(); ++i) ++entries_of[layout.at(entries.index(i)).name];
   });

@@ -35,13 +35,12 @@ std::vector<float> gradient_of(int rank, int step, const std::vector<float>& wei
 // Steps `first` to `last` - 1. Returns how many were skipped because a gradient was bad.
 int train(sparsewire::Worker& worker, int rank, int first, int last, std::vector<float>& weights,
           bool nan_on_rank_1 = false) {
-  std::vector<float> update(kWeights);
   int skipped = 0;
   for (int step = first; step < last; ++step) {
     std::vector<float> gradient = gradient_of(rank, step, weights);
     if (nan_on_rank_1 && rank == 1 && step == first) gradient[7] = std::numeric_limits<float>::quiet_NaN();
     try {
-      worker.step(gradient, update);
+      worker.step(gradient);
     } catch (const sparsewire::BadGradient& bad) {
       // Thrown on every rank, also on those whose gradient was fine, with the same rank, step and index. The error
       // memories are as before, to rounding. So all ranks can make the same decision: here, to skip this batch.
@@ -49,7 +48,7 @@ int train(sparsewire::Worker& worker, int rank, int first, int last, std::vector
       if (rank == 0) std::printf("skipped a step: %s\n", bad.what());
       continue;
     }
-    for (std::size_t i = 0; i < kWeights; ++i) weights[i] -= 0.05F * update[i];
+    worker.apply_update(weights, 0.05F);
   }
   return skipped;
 }

@@ -24,7 +24,6 @@ int main() {
     // worker applies the same updates.
     std::vector<float> weights(LeastSquares::kWeights, 0.0F);
     std::vector<float> gradient(LeastSquares::kWeights);
-    std::vector<float> update(LeastSquares::kWeights);
 
     sparsewire::Worker worker({.sparsifier = "topk:ratio=0.1",  // uplink: the largest 10 % of memory + gradient
                                .exchange = "sharded",           // every worker sums a part of the entries
@@ -35,8 +34,8 @@ int main() {
       problem.gradient(weights, gradient);
       // The update is the mean over the workers of what was sent. What was not sent stays in the error memory, and is
       // sent in a later step.
-      worker.step(gradient, update);
-      for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= kLearningRate * update[i];
+      worker.step(gradient);
+      worker.apply_update(weights, kLearningRate);
     }
 
     if (transport.rank() == 0) {

@@ -138,7 +138,10 @@ Measured measure(const Row& row, const Options& options, Transport& transport) {
   Measured measured;
   measured.milliseconds = time_steps(
       options, transport, [&](std::uint64_t step) { fill(step, transport, gradient); },
-      [&] { worker.step(Gradient(gradient), update); });
+      [&] {
+        worker.step(gradient);
+        worker.write_update(update);
+      });
   const StepStats& stats = worker.stats();
   const auto all_bytes = gather_and_broadcast(transport, static_cast<double>(stats.bytes_up + stats.bytes_down));
   measured.bytes = std::accumulate(all_bytes.begin(), all_bytes.end(), 0.0) / static_cast<double>(all_bytes.size());

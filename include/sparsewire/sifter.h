@@ -95,6 +95,7 @@ class Sifter {
   // As in Sparsifier.
   SparsifierTraits traits() const;
   std::uint64_t step() const noexcept;  // the number of the next step
+  void set_step(std::uint64_t step) noexcept;
   void observe(const SparseVector& sent, std::span<const float> update_at_sent);
   double expected_entries() const;  // at most those of the layout
   bool is_voting() const noexcept;
@@ -117,12 +118,17 @@ class Sifter {
   void write_memory(const Gradient& numbers);
   void write_velocity(const Gradient& numbers);
 
+  // Continues what another Sifter of the same layout did, under other specs: takes its memory, velocity, step number
+  // and statistics over, but not what its sparsifier has learnt. Throws UsageError if the layouts or the kinds of
+  // feedback differ.
+  void continue_from(const Sifter& other);
+
   // Everything that later steps depend on, in a versioned format with a checksum: docs/state_format.md.
   std::vector<std::byte> save() const;
   // Continues where save() left off, with the same bits, in the same SifterContext (which is not saved). The tensors
   // may be in another order, and may be a subset of those saved: they are found by name. Throws UsageError if the bytes
-  // are broken, or were saved under other specs; then nothing has changed. (To continue under another spec, copy the
-  // memory from one Sifter to the other.)
+  // are broken, or were saved under other specs; then nothing has changed. (To continue under another spec:
+  // continue_from().)
   void load(std::span<const std::byte> bytes);
   // Reads only the parts of a state that do not belong to single entries, from a Sifter that had other entries: the
   // step number, a measured threshold, the statistics. RegTop-k's last round is dropped. Memory and velocity do not

@@ -3,7 +3,7 @@
 //   run_on_threads(8, [&](Transport& transport) {
 //     Worker worker({.sparsifier = "topk:ratio=0.001", .exchange = "sharded", .downlink = "topk:ratio=0.001"},
 //                   model.layout(), transport);
-//     for (...) { worker.step(gradient, update); weights -= lr * update; }
+//     for (...) { worker.step(gradient); worker.apply_update(weights, lr); }
 //   });
 #pragma once
 
@@ -24,6 +24,7 @@ namespace sparsewire {
 
 struct StepOptions {
   float lr = 1;            // for feedback ef:scale=lr
+  float unscale = 1;       // the gradient is multiplied by it, in the same pass: for a loss that was scaled up
   std::uint8_t flags = 0;  // all ranks get the flags of all ranks: for example "I was asked to stop"
   double loss = 0;         // of this rank's batch; all ranks get the mean
 };
@@ -61,27 +62,68 @@ class Worker {
   Worker(Worker&&) noexcept;
   Worker& operator=(Worker&&) noexcept;
 
-  // One step of all workers together. `update` becomes the weighted sum of what they sent: then w -= lr * update, or
-  // w -= update where the memory holds lr*gradient. `update` may be the gradient's own memory.
+  // One step of all workers together: begin_step() and finish_step(). Returns the update: the weighted sum of what all
+  // workers sent, at the entries that some of them sent, or full. Valid until the next step. To use it: w -= lr *
+  // update, or w -= update where the memory holds lr*gradient (apply_update).
   //
   // Throws BadGradient, the same on every rank, if the gradient of one rank is not finite: memories are as before, to
-  // rounding, `update` is as it was, the step does not count, and the next one can follow. The same holds after any
-  // other error of one rank before its messages, such as a gradient of the wrong size: that rank throws it, and all
-  // others throw RankFailed. Throws TransportError if a
-  // rank is lost, if its message cannot be read, or if it is in another step or steps another worker; then this worker
-  // must not be used again. Throws ReplicasDiffer, UsageError.
-  const StepStats& step(Gradient gradient, std::span<float> update, const StepOptions& options = {});
+  // rounding, the step does not count, and the next one can follow. If another error happens on one rank before its
+  // messages, for example a gradient of the wrong size, that rank throws it and all others throw RankFailed; the next
+  // step can follow. Throws TransportError if a rank is lost, if its message cannot be read, or if it is in another
+  // step or steps another worker; then this worker must not be used again. Throws ReplicasDiffer.
+  const SparseVector& step(const Gradient& gradient, const StepOptions& options = {});
 
-  // The update of the last step as a sparse vector: the entries that some rank sent, or all if it is full. Valid until
-  // the next step.
+  // The first half of a step, without messages: adds the gradient to the memory and chooses the entries to send. The
+  // gradient must stay as it is until the step is finished, or for as long as it may be taken back. An error with the
+  // gradient is thrown by finish_step(), because the other ranks have to be told. Throws UsageError if a step has begun
+  // already.
+  void begin_step(const Gradient& gradient, const StepOptions& options = {});
+  // The second half: all messages. May be called by another thread than begin_step(). Throws as step() does, and
+  // UsageError if no step has begun.
+  const SparseVector& finish_step();
+  // Takes the last finished step back, as if it had not been: memory and velocity (to rounding, as BadGradient says),
+  // the memory of the server (exactly), what sparsifiers have learnt, the number of the step. No messages: all ranks
+  // must call it, or none. For a trainer that skips a step after some of its workers have done theirs. REQUIRES: the
+  // gradient has not changed. Throws UsageError if there is no such step, or something came after it.
+  void take_back_step();
+
+  // Writes factor * update as a dense array: zero where there is no entry. It may be the gradient's own memory.
+  void write_update(WritableNumbers numbers, float factor = 1) const;
+  // weights -= lr * update, at the entries of the update. bf16 and f16 weights are rounded to nearest.
+  void apply_update(WritableNumbers weights, float lr) const;
+  // The update of the last step.
   const SparseVector& update() const noexcept;
   const StepStats& stats() const noexcept;
+  const Layout& layout() const noexcept;
 
-  // The error memory: what this worker has not sent yet.
-  std::vector<float> memory() const;  // a copy
+  // The error memory: what this worker has not sent yet. A copy.
+  std::vector<float> memory() const;
+  // Copies one tensor's memory out, or new numbers in. Throws UsageError if no tensor has that name, a size differs, a
+  // number is not finite, or a step has begun; then nothing has changed.
+  void read_memory(std::string_view tensor, WritableNumbers numbers) const;
+  void write_memory(std::string_view tensor, const Gradient& numbers);
   // Adds what this rank, as a server, has not sent yet to `owed`, in units of the update. `owed` has an entry for each
   // of the model. Throws UsageError if the sizes differ.
   void add_server_memory(std::span<double> owed) const;
+
+  // Changes options between two steps: the keys of the sparsifiers, the decay of the feedback, the codecs, check_every,
+  // the pool. Memories are kept. RegTop-k forgets its last round, and a threshold that is measured is measured again.
+  // Collective: all ranks must give the same, which is checked. Throws UsageError if something else differs (exchange,
+  // scope, seed, weight, the kind or scale of the feedback, whether there is a downlink), or if ranks differ; then
+  // nothing has changed.
+  void retune(const WorkerConfig& config);
+
+  // Takes over what other workers of this rank have not sent yet, tensor by tensor: for a model whose tensors were
+  // grouped anew. Every tensor of this worker must be in one of the others. What is owed to the weights stays the same:
+  // a memory is multiplied by the weight it had and divided by the one it has now; what a server owed goes to this
+  // rank's new server where that serves the entry, and to the memory where not. What is taken over leaves the others. A
+  // velocity is taken over likewise; RegTop-k's last round is dropped, and a threshold that is measured is measured
+  // again.
+  //
+  // No messages; all ranks must do the same. Throws UsageError, before anything has changed, if a tensor is missing or
+  // has another size, the feedbacks differ in kind or scale, the workers are not at the same step, or if something is
+  // owed that this worker cannot hold: its weight is 0, its feedback is `none`, or a number is too large.
+  void adopt(std::span<Worker* const> others);
 
   // Everything that decides later steps. Not collective. Throws UsageError after a TransportError, whichever call it
   // came from: the step was not completed.

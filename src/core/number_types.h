@@ -1,4 +1,4 @@
-// WritableNumbers in the formats of NumberType, one at a time.
+// Numbers in the formats of NumberType.
 #pragma once
 
 #include <cstddef>
@@ -9,19 +9,24 @@
 
 namespace sparsewire {
 
-// numbers[i] = x, rounded to the type. REQUIRES: the numbers are on the host.
-inline void write_number(const WritableNumbers& numbers, std::size_t i, float x) noexcept {
+// Calls use(array, rounded): the numbers as an array of floats or of 16-bit patterns, and a function that rounds a
+// float to such a number. REQUIRES: the numbers are on the host.
+template <class Use>
+void with_numbers(const WritableNumbers& numbers, Use use) {
   switch (numbers.type) {
     case NumberType::f32:
-      static_cast<float*>(numbers.data)[i] = x;
-      break;
+      return use(static_cast<float*>(numbers.data), [](float x) { return x; });
     case NumberType::bf16:
-      static_cast<std::uint16_t*>(numbers.data)[i] = to_bf16(x);
-      break;
+      return use(static_cast<std::uint16_t*>(numbers.data), [](float x) { return to_bf16(x); });
     case NumberType::f16:
-      static_cast<std::uint16_t*>(numbers.data)[i] = to_f16(x);
-      break;
+      return use(static_cast<std::uint16_t*>(numbers.data), [](float x) { return to_f16(x); });
   }
+}
+
+// A number of such an array as a float.
+inline float widened(NumberType /*type*/, float number) noexcept { return number; }
+inline float widened(NumberType type, std::uint16_t bits) noexcept {
+  return type == NumberType::bf16 ? from_bf16(bits) : from_f16(bits);
 }
 
 }  // namespace sparsewire

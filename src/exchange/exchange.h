@@ -58,10 +58,14 @@ class Exchange {
   // Every rank makes all calls of the transport that a step has, whatever it read: otherwise one damaged message would
   // leave the others waiting. If a rank had a bad gradient or an error, the outcome says so on all ranks, and nothing
   // else has happened. A rank that cannot read a message says so in its next message of the step, and all ranks fail;
-  // after its last one, only this rank fails, and the caller has to tell the others (control.h). Then the exchange must
-  // not be used again. Throws TransportError.
+  // after its last one, only this rank fails, and the caller has to tell the others (Transport::fail). Then the
+  // exchange must not be used again. Throws TransportError.
   virtual StepOutcome run(const SparseVector& sent, const StepTrailer& trailer, std::vector<float>& received,
                           SparseVector& total) = 0;
+
+  // Takes the last step back, which was completed: the server's memory gets the bits that it had. REQUIRES: no other
+  // step has begun.
+  virtual void take_back() {}
 
   // Whether it moves all entries, also those that were not sent.
   virtual bool is_dense() const noexcept { return false; }

@@ -52,6 +52,9 @@ class ServerExchange final : public Exchange {
     return outcome;
   }
 
+  void take_back() override {
+    if (aggregator_) aggregator_->undo();
+  }
   Sifter* server() noexcept override { return aggregator_ ? aggregator_->sifter() : nullptr; }
 
  private:

@@ -61,6 +61,7 @@ class ShardedExchange final : public Exchange {
     return outcome;
   }
 
+  void take_back() override { aggregator_.undo(); }
   Sifter* server() noexcept override { return aggregator_.sifter(); }
   bool has_many_servers() const noexcept override { return true; }
   std::uint32_t served_index(std::uint32_t local) const noexcept override {

@@ -35,7 +35,9 @@ std::vector<RoundCost> work(const Plan& plan, train::PreciseProblem& problem, Tr
   for (std::uint64_t step = 0; step < plan.rounds; ++step) {
     problem.gradient_at(transport.rank(), step, weights, precise);
     std::transform(precise.begin(), precise.end(), gradient.begin(), [](double g) { return static_cast<float>(g); });
-    const StepStats& stats = worker.step(gradient, update, {.lr = lr});
+    worker.step(gradient, {.lr = lr});
+    worker.write_update(update);
+    const StepStats& stats = worker.stats();
     costs.push_back({static_cast<double>(stats.entries_sent), stats.memory_norm2});
     for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= factor * static_cast<double>(update[i]);
     if (transport.rank() == 0) on_round({step + 1, weights});

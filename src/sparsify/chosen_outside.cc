@@ -22,6 +22,7 @@ class ChosenOutside final : public FusedSparsifier {
   std::optional<float> vote() const noexcept override { return sparsifier_->vote(); }
   void set_vote(float agreed) override { sparsifier_->set_vote(agreed); }
   std::uint64_t step() const noexcept override { return step_; }
+  void set_step(std::uint64_t step) noexcept override { step_ = step; }
 
   // Two passes: the sums must be complete before they can be looked at.
   SiftNorms sift(const kernels::ScaledGradient* gradient, ErrorMemory& memory, SparseVector& out) override {

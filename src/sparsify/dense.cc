@@ -30,6 +30,7 @@ class Dense final : public FusedSparsifier {
   }
 
   std::uint64_t step() const noexcept override { return step_; }
+  void set_step(std::uint64_t step) noexcept override { step_ = step; }
   double expected_entries() const override { return static_cast<double>(context_.layout.dim()); }
   void serialize(State& state) override { state.value("step", step_); }
 

@@ -47,6 +47,7 @@ class FusedSparsifier {
 
   // The number of the next step.
   virtual std::uint64_t step() const noexcept = 0;
+  virtual void set_step(std::uint64_t step) noexcept = 0;
   // Saves or restores, with the same bits, everything that later steps depend on.
   virtual void serialize(State& state) = 0;
 };

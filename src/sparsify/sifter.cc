@@ -360,6 +360,11 @@ void Sifter::observe(const SparseVector& sent, std::span<const float> update_at_
 
 SparsifierTraits Sifter::traits() const { return parts_->sparsifier->traits(); }
 std::uint64_t Sifter::step() const noexcept { return parts_->sparsifier->step(); }
+void Sifter::set_step(std::uint64_t step) noexcept {
+  parts_->sparsifier->set_step(step);
+  parts_->stats.step = step;
+  parts_->can_undo = parts_->can_flush = false;
+}
 bool Sifter::is_all_in_memory() const { return !traits().remembers && !parts_->has_velocity(); }
 double Sifter::expected_entries() const {
   return std::min(parts_->sparsifier->expected_entries(), static_cast<double>(layout().dim()));
@@ -386,7 +391,9 @@ void Sifter::read_memory(std::string_view tensor, WritableNumbers numbers) const
   check_host_size(parts_->name, numbers.device, numbers.size, range.size, "read_memory");
   std::vector<float> copy(range.size);
   parts_->memory.read(range.begin, copy);
-  for (std::size_t i = 0; i < copy.size(); ++i) write_number(numbers, i, copy[i]);
+  with_numbers(numbers, [&](auto* to, auto rounded) {
+    for (std::size_t i = 0; i < copy.size(); ++i) to[i] = rounded(copy[i]);
+  });
 }
 
 void Sifter::write_memory(std::string_view tensor, const Gradient& numbers) {
@@ -413,6 +420,22 @@ void Sifter::Parts::write(ErrorMemory& to, std::size_t begin, std::size_t size, 
   to.write(begin, copy);
   may_hold_numbers = true;
   can_undo = can_flush = false;
+}
+
+void Sifter::continue_from(const Sifter& other) {
+  Parts& p = *parts_;
+  const Parts& o = *other.parts_;
+  if (p.context.layout != o.context.layout) throw UsageError("[sifter] continue_from: the layouts differ");
+  if (p.feedback.kind != o.feedback.kind || p.feedback.scale_by_lr != o.feedback.scale_by_lr) {
+    throw UsageError(
+        fmt::format("[sifter] feedback '{}' cannot continue what '{}' has kept", p.feedback_spec, o.feedback_spec));
+  }
+  p.memory.write(0, o.memory.numbers());
+  if (p.has_velocity()) p.velocity.write(0, o.velocity.numbers());
+  p.may_hold_numbers = true;
+  p.sparsifier->set_step(o.sparsifier->step());
+  p.stats = o.stats;
+  p.can_undo = p.can_flush = false;
 }
 
 void Sifter::Parts::serialize_body(State& state, LongVector& all_memory, LongVector& all_velocity) {

@@ -21,6 +21,7 @@ class UnitSparsifier : public FusedSparsifier {
   SiftNorms sift(const kernels::ScaledGradient* gradient, ErrorMemory& memory, SparseVector& out) final;
   void undo(const kernels::ScaledGradient* gradient, ErrorMemory& memory, const SparseVector& sent) final;
   std::uint64_t step() const noexcept final { return step_; }
+  void set_step(std::uint64_t step) noexcept final { step_ = step; }
   double expected_entries() const final;
   void serialize(State& state) final;
 

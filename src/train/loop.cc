@@ -76,7 +76,8 @@ void Training::follow_local_steps() {
 void Training::exchange() {
   const double lr = is_local() ? 1 : lr_;
   try {
-    worker_.step(gradient_, update_, {.lr = static_cast<float>(lr), .flags = flags(), .loss = batch_loss_});
+    worker_.step(gradient_, {.lr = static_cast<float>(lr), .flags = flags(), .loss = batch_loss_});
+    worker_.write_update(update_);
   } catch (const BadGradient& error) {
     give_up(
         fmt::format("the gradient of rank {} is not finite at index {}, or overflows when it is added to the memory",

@@ -172,6 +172,7 @@ Worker::Parts::Parts(const WorkerConfig& given, Layout tensors, Transport& engin
       control(engine),
       weights(
           agree_on_weights(given, layout, engine, control, identity)),  // first: errors below are the same on all ranks
+      given_exchange(given.exchange),
       config(resolved(given)),
       exchange(make_exchange(config.exchange, {config, layout.dim(), weights}, engine)),
       sifter(config.sparsifier, config.feedback, worker_context(config, layout, engine, weights)),

@@ -36,6 +36,7 @@ struct Worker::Parts {
   ControlGather control;
   std::uint32_t identity = 0;  // the same on all ranks, and different for each of their workers
   std::vector<float> weights;  // of all ranks; they add up to 1
+  std::string given_exchange;  // as the caller gave it
   WorkerConfig config;         // with `auto` and an empty downlink_codec replaced
   std::unique_ptr<Exchange> exchange;
   Sifter sifter;
@@ -48,18 +49,28 @@ struct Worker::Parts {
   bool goes_dense = false;  // in the next step
 
   bool usable = true;             // false in a step, and after one that was not completed
+  bool has_begun = false;         // between begin_step() and finish_step()
+  bool can_take_back = false;     // a step was finished, and nothing came after it
   std::uint64_t step_number = 0;  // of the step under way, or the last one; the first is 0
 
+  Gradient gradient;          // of the step under way, or the last one; borrowed
+  StepOptions options;        // of that step
   StepTrailer trailer;        // of this rank, in the step under way
   bool has_sifted = false;    // the sifter has to take the step back if it fails
   std::exception_ptr thrown;  // by this rank before the exchange
   StepOutcome outcome;        // the trailers of all ranks, combined
   SparseVector sent;
   std::vector<float> received;  // the values of `sent` as the other ranks decoded them; empty: the same
+  bool has_swapped = false;     // `received` and the values of `sent` have changed places
   SparseVector total;
   std::vector<float> at_sent;  // the update at the entries of `sent`
   StepStats stats;
-  std::uint32_t checksum = 0;            // of all updates so far
+  std::uint32_t checksum = 0;  // of all updates so far
+
+  // For take_back_step(): what was before the last step.
+  StepStats stats_before;
+  std::uint32_t checksum_before = 0;
+  bool went_dense = false;               // the last step used dense_exchange
   std::vector<std::uint32_t> checksums;  // of all ranks, where they were compared
 
   // The exchange of this step.
@@ -67,16 +78,23 @@ struct Worker::Parts {
 
   // The stages of a step, in order.
   void check_usable() const;
-  void sift(const Gradient& gradient, std::span<const float> update, const StepOptions& options);
+  void sift();
   void exchange_all();
-  void handle_failure(const Gradient& gradient, const StepOptions& options);
+  void handle_failure();
   void keep_rounding_loss();
   void observe();
   void vote_threshold();
-  void scatter(std::span<float> update);
   void account();
   void compare_replicas();
   [[noreturn]] void throw_failure(const Failure& failure) const;
+
+  void check_between_steps(const char* what) const;
+  void undo_sift();
+
+  // adopt.cc
+  void give_away(const TensorRange& tensor);
+  void forget_last_round();
+  void set_step(std::uint64_t step);
 
   // state.cc
   void redistribute(const std::vector<SavedWorker>& saved);

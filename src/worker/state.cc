@@ -218,7 +218,7 @@ void Worker::Parts::redistribute(const std::vector<SavedWorker>& saved) {
   sifter.load(saved[0].sifter);
   sifter.write_memory(as_floats(owed));
   if (!velocity.empty()) sifter.write_velocity(as_floats(velocity));
-  sifter.observe({.dim = layout.dim(), .indices = {}, .values = {}, .draw = {}}, {});  // forget the last round
+  forget_last_round();
 }
 
 std::vector<std::byte> Worker::save() const {
@@ -229,6 +229,7 @@ std::vector<std::byte> Worker::save() const {
                     "and load a state that was saved earlier",
                     p.step_number));
   }
+  p.check_between_steps("save");
   SavedWorker saved{.rank = static_cast<std::uint32_t>(p.transport.rank()),
                     .ranks = static_cast<std::uint32_t>(p.transport.size()),
                     .weight = p.weights[static_cast<std::size_t>(p.transport.rank())],
@@ -249,6 +250,7 @@ std::vector<std::byte> Worker::save() const {
 void Worker::load(std::span<const std::vector<std::byte>> states) {
   const StandardFloatMode mode;
   Parts& p = *parts_;
+  p.check_between_steps("load");
   const std::vector<SavedWorker> saved = read_all(states);
   const std::vector<std::byte> sifter_before = p.sifter.save();
   Sifter* const server = p.exchange->server();
@@ -275,6 +277,7 @@ void Worker::load(std::span<const std::vector<std::byte>> states) {
   p.checksum = saved[0].checksum;
   p.total.clear(p.layout.dim());
   p.stats = {};
+  p.can_take_back = false;
 }
 
 }  // namespace sparsewire

@@ -64,27 +64,74 @@ void throw_if_different(const std::vector<std::uint32_t>& checksums, std::uint64
 
 }  // namespace
 
-const StepStats& Worker::step(Gradient gradient, std::span<float> update, const StepOptions& options) {
+const SparseVector& Worker::step(const Gradient& gradient, const StepOptions& options) {
+  begin_step(gradient, options);
+  return finish_step();
+}
+
+void Worker::begin_step(const Gradient& gradient, const StepOptions& options) {
+  Parts& p = *parts_;
+  const StandardFloatMode mode;
+  p.check_between_steps("begin_step");
+  p.can_take_back = false;
+  p.gradient = gradient;
+  p.options = options;
+  p.stats_before = p.stats;
+  p.checksum_before = p.checksum;
+  p.went_dense = p.goes_dense;
+  p.sift();  // sparsify/  moves the entries worth sending out of the memory
+  p.has_begun = true;
+}
+
+const SparseVector& Worker::finish_step() {
   Parts& p = *parts_;
   const StandardFloatMode mode;
   p.check_usable();
+  if (!p.has_begun) throw UsageError("[worker] finish_step: no step has begun");
+  p.has_begun = false;
   try {
-    p.sift(gradient, update, options);    // sparsify/  moves the entries worth sending out of the memory
-    p.exchange_all();                     // exchange/  encodes, sends, decodes, merges: the same bits on every rank
-    p.handle_failure(gradient, options);  //            if any rank failed, all take the step back
-    p.keep_rounding_loss();               // sparsify/  puts what the codec's rounding took back into the memory
-    p.observe();                          // sparsify/  tells RegTop-k the update at the entries it sent
-    p.vote_threshold();                   //            makes a measured threshold the same on all ranks
-    p.scatter(update);                    //            writes the update as a dense vector, for the optimiser
-    p.account();                          //            fills in the statistics of the step
-    p.compare_replicas();                 //            checks, every so often, that all ranks got the same updates
+    p.exchange_all();        // exchange/  encodes, sends, decodes, merges: the same bits on every rank
+    p.handle_failure();      //            if any rank failed, all take the step back
+    p.keep_rounding_loss();  // sparsify/  puts what the codec's rounding took back into the memory
+    p.observe();             // sparsify/  tells RegTop-k the update at the entries it sent
+    p.vote_threshold();      //            makes a measured threshold the same on all ranks
+    p.account();             //            fills in the statistics of the step
+    p.compare_replicas();    //            checks, every so often, that all ranks got the same updates
   } catch (const std::exception& error) {
     // The others may wait for a message of this rank, unless all have read the same.
     const bool all_know = p.outcome.failure && !p.outcome.failure->found_here;
     if (!p.usable && !all_know) p.transport.fail(error.what());
     throw;
   }
-  return p.stats;
+  p.can_take_back = true;
+  return p.total;
+}
+
+void Worker::take_back_step() {
+  Parts& p = *parts_;
+  const StandardFloatMode mode;
+  p.check_between_steps("take_back_step");
+  if (!p.can_take_back) throw UsageError("[worker] take_back_step: there is no finished step that could be taken back");
+  p.can_take_back = false;
+  p.undo_sift();
+  p.goes_dense = p.went_dense;
+  p.active_exchange().take_back();
+  p.stats = p.stats_before;
+  p.checksum = p.checksum_before;
+  p.total.clear(p.layout.dim());
+}
+
+void Worker::Parts::check_between_steps(const char* what) const {
+  check_usable();
+  if (!has_begun) return;
+  throw UsageError(fmt::format("[worker] {}: step {} has begun; finish it first", what, step_number));
+}
+
+// Takes the last sift back. The sifter needs the entries as it sent them.
+void Worker::Parts::undo_sift() {
+  if (has_swapped) sent.values.swap(received);
+  has_swapped = false;
+  sifter.undo(gradient, sent, options.lr, options.unscale);
 }
 
 void Worker::Parts::check_usable() const {
@@ -98,11 +145,11 @@ void Worker::Parts::check_usable() const {
 Exchange& Worker::Parts::active_exchange() noexcept { return goes_dense ? *dense_exchange : *exchange; }
 
 // An error here must not leave the other ranks waiting: it travels with the trailer, and is thrown after the exchange.
-void Worker::Parts::sift(const Gradient& gradient, std::span<const float> update, const StepOptions& options) {
+void Worker::Parts::sift() {
   stats.ns_sift = 0;
   StageClock clock;
   step_number = sifter.step();
-  has_sifted = false;
+  has_sifted = has_swapped = false;
   thrown = nullptr;
   const int rank = transport.rank();
   trailer = {.rank = rank,
@@ -114,11 +161,7 @@ void Worker::Parts::sift(const Gradient& gradient, std::span<const float> update
              .entries = 0,
              .failure = {}};
   try {
-    if (update.size() != layout.dim()) {
-      throw UsageError(
-          fmt::format("[worker] an update of {} entries does not fit a layout of {}", update.size(), layout.dim()));
-    }
-    sifter.sift(gradient, sent, options.lr);
+    sifter.sift(gradient, sent, options.lr, options.unscale);
     has_sifted = true;
     trailer.entries = sent.size();
     if (goes_dense) sifter.flush(sent);
@@ -137,12 +180,12 @@ void Worker::Parts::exchange_all() {
   outcome = active_exchange().run(sent, trailer, received, total);
 }
 
-void Worker::Parts::handle_failure(const Gradient& gradient, const StepOptions& options) {
+void Worker::Parts::handle_failure() {
   stats.flags = outcome.flags;
   stats.loss = outcome.loss;
   if (!outcome.failure) return;
   total.clear(layout.dim());
-  if (has_sifted) sifter.undo(gradient, sent, options.lr);
+  if (has_sifted) undo_sift();
   const Failure::Kind kind = outcome.failure->kind;
   usable = kind == Failure::Kind::bad_gradient || kind == Failure::Kind::error;
   if (kind == Failure::Kind::error && thrown) std::rethrow_exception(thrown);
@@ -188,6 +231,7 @@ void Worker::Parts::keep_rounding_loss() {
   if (received.empty()) return;
   sifter.keep_rounding_loss(sent, received);
   sent.values.swap(received);
+  has_swapped = true;
 }
 
 void Worker::Parts::observe() {
@@ -211,18 +255,6 @@ void Worker::Parts::vote_threshold() {
   agree_on_vote(sifter, control);
   Sifter* const server = exchange->server();
   if (server != nullptr && exchange->has_many_servers()) agree_on_vote(*server, control);
-}
-
-void Worker::Parts::scatter(std::span<float> update) {
-  stats.ns_apply = 0;
-  StageClock clock;
-  if (total.is_full()) {
-    std::copy(total.values.begin(), total.values.end(), update.begin());
-  } else {
-    std::fill(update.begin(), update.end(), 0.0F);
-    for (std::size_t i = 0; i < total.size(); ++i) update[total.indices[i]] = total.values[i];
-  }
-  clock.lap(stats.ns_apply);
 }
 
 void Worker::Parts::account() {
@@ -267,7 +299,19 @@ void Worker::Parts::compare_replicas() {
 
 const SparseVector& Worker::update() const noexcept { return parts_->total; }
 const StepStats& Worker::stats() const noexcept { return parts_->stats; }
+const Layout& Worker::layout() const noexcept { return parts_->layout; }
 std::vector<float> Worker::memory() const { return parts_->sifter.memory(); }
+
+void Worker::read_memory(std::string_view tensor, WritableNumbers numbers) const {
+  parts_->check_between_steps("read_memory");
+  parts_->sifter.read_memory(tensor, numbers);
+}
+
+void Worker::write_memory(std::string_view tensor, const Gradient& numbers) {
+  parts_->check_between_steps("write_memory");
+  parts_->sifter.write_memory(tensor, numbers);
+  parts_->can_take_back = false;
+}
 
 void Worker::add_server_memory(std::span<double> owed) const {
   if (owed.size() != parts_->layout.dim()) {

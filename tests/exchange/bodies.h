@@ -196,7 +196,9 @@ class Runner {
   }
   // One step with `gradient` as it is.
   const StepStats& step() {
-    const StepStats& stats = worker.step(gradient, update);
+    worker.step(gradient);
+    worker.write_update(update);
+    const StepStats& stats = worker.stats();
     for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= 0.125F * update[i];
     digest(sum, update);
     return stats;

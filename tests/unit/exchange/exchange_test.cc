@@ -287,7 +287,8 @@ TEST_P(EveryExchangeCase, WorksInPlace) {
     for (std::uint64_t t = 0; t < 6; ++t) {
       apart.step(t);
       plan.fill(in_place.gradient, plan.seed, transport.rank(), t);
-      in_place.worker.step(in_place.gradient, in_place.gradient);
+      in_place.worker.step(in_place.gradient);
+      in_place.worker.write_update(in_place.gradient);
       ASSERT_TRUE(same_bits(std::span<const float>(apart.update), in_place.gradient)) << plan.name() << ", step " << t;
     }
   });
@@ -300,8 +301,10 @@ TEST(Exchange, TellsAllRanksTheFlagsOfAll) {
     run_on_threads(3, [&](Transport& transport) {
       Runner run(plan, transport);
       const auto mine = static_cast<std::uint8_t>(1U << transport.rank());
-      EXPECT_EQ(run.worker.step(run.gradient, run.update, {.flags = mine}).flags, 7);
-      EXPECT_EQ(run.worker.step(run.gradient, run.update).flags, 0);
+      run.worker.step(run.gradient, {.flags = mine});
+      EXPECT_EQ(run.worker.stats().flags, 7);
+      run.worker.step(run.gradient);
+      EXPECT_EQ(run.worker.stats().flags, 0);
     });
   }
 }
@@ -314,8 +317,10 @@ TEST(Exchange, TellsAllRanksTheMeanLossOfAll) {
     run_on_threads(3, [&](Transport& transport) {
       Runner run(plan, transport);
       const double mine = transport.rank() == 0 ? -3 : transport.rank() * 1e6;
-      EXPECT_EQ(run.worker.step(run.gradient, run.update, {.loss = mine}).loss, 0.5 * -3 + 0.25 * 1e6 + 0.25 * 2e6);
-      EXPECT_EQ(run.worker.step(run.gradient, run.update).loss, 0);
+      run.worker.step(run.gradient, {.loss = mine});
+      EXPECT_EQ(run.worker.stats().loss, 0.5 * -3 + 0.25 * 1e6 + 0.25 * 2e6);
+      run.worker.step(run.gradient);
+      EXPECT_EQ(run.worker.stats().loss, 0);
     });
   }
 }

@@ -88,7 +88,8 @@ std::vector<Updates> updates(const WorkerConfig& config, bool flush) {
     Worker worker(mine, 200, transport);
     std::vector<float> update(200);
     for (int step = 0; step < 5; ++step) {
-      worker.step(gradient_of(rank, step), update);
+      worker.step(gradient_of(rank, step));
+      worker.write_update(update);
       all[static_cast<std::size_t>(rank)].push_back(update);
     }
     EXPECT_EQ(FlushToZero::is_on(), flush && rank == 2) << "the caller's mode was changed";
@@ -164,7 +165,10 @@ TEST_F(FloatMode, WhileAWorkerIsMadeDoesNotChangeTheUpdates) {
           std::vector<float> update(200);
           std::vector<float> gradient(200);
           for (std::size_t i = 0; i < 200; ++i) gradient[i] = static_cast<float>(i % 17) + 1;
-          for (int step = 0; step < 4; ++step) worker.step(gradient, update);
+          for (int step = 0; step < 4; ++step) {
+            worker.step(gradient);
+            worker.write_update(update);
+          }
           if (transport.rank() == 0) results[rounded ? 1 : 0] = update;
         });
       }

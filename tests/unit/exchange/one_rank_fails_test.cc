@@ -167,17 +167,8 @@ Plan exact_plan(const std::string& sparsifier, const ExchangeCase& setup) {
 
 TEST_P(EveryExchangeCase, FailsOnAllRanksIfOneGradientHasAnotherSize) {
   const Plan plan = exact_plan(spec(), exchange_case());
-  const Mistake too_short = [](Runner& run) {
-    run.worker.step(Gradient(std::span(run.gradient).first(400)), run.update);
-  };
+  const Mistake too_short = [](Runner& run) { run.worker.step(Gradient(std::span(run.gradient).first(400))); };
   for (const int odd : {0, 2}) check_mistake(plan, odd, too_short, "a gradient of 400 entries does not fit");
-}
-
-TEST(AnUpdateOfAnotherSize, OnOneRankFailsAllRanks) {
-  for (const ExchangeCase& setup : bodies::every_exchange_case()) {
-    const Mistake too_short = [](Runner& run) { run.worker.step(run.gradient, std::span(run.update).first(7)); };
-    check_mistake(exact_plan("topk:ratio=0.1", setup), 1, too_short, "an update of 7 entries does not fit");
-  }
 }
 
 // A learning rate that is not a number, where the memory holds lr*gradient.
@@ -186,7 +177,7 @@ TEST(ABadLearningRate, OnOneRankFailsAllRanks) {
     Plan plan = exact_plan("topk:ratio=0.1", setup);
     plan.config.feedback = "ef:scale=lr";
     const Mistake bad_lr = [](Runner& run) {
-      run.worker.step(run.gradient, run.update, {.lr = std::numeric_limits<float>::quiet_NaN()});
+      run.worker.step(run.gradient, {.lr = std::numeric_limits<float>::quiet_NaN()});
     };
     check_mistake(plan, 2, bad_lr, "lr=nan");
   }
@@ -223,7 +214,7 @@ TEST(AnErrorAndABadGradient, GiveTheErrorOnAllOtherRanks) {
       if (transport.rank() == 0) run.gradient[3] = std::numeric_limits<float>::quiet_NaN();
       if (transport.rank() == 1) gradient = gradient.first(5);
       try {
-        run.worker.step(Gradient(gradient), run.update);
+        run.worker.step(gradient);
       } catch (const RankFailed& error) {
         EXPECT_EQ(error.rank(), 1);
         EXPECT_NE(transport.rank(), 1);

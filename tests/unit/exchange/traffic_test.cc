@@ -170,7 +170,8 @@ Row bytes_over_least(int ranks, std::uint64_t dim, const std::string& codec, boo
     std::uint64_t bytes = 0;
     for (std::uint64_t t = 0; t < steps; ++t) {
       fill_layers(gradient, transport.rank(), t, has_hot);
-      const StepStats& stats = worker.step(gradient, gradient);
+      worker.step(gradient);
+      const StepStats& stats = worker.stats();
       bytes += stats.bytes_up + stats.bytes_down;
     }
     const auto all = bodies::from_all(transport, std::span<const std::uint64_t>(&bytes, 1));

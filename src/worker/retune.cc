@@ -1,0 +1,40 @@
+// Other options between two steps.
+#include <fmt/core.h>
+
+#include "core/crc32c_extend.h"
+#include "core/standard_float_mode.h"
+#include "sparsewire/errors.h"
+#include "worker/parts.h"
+
+namespace sparsewire {
+namespace {
+
+[[noreturn]] void refuse(const char* what) {
+  throw UsageError(fmt::format("[worker] retune: {} must stay as it is; for another one create a new worker", what));
+}
+
+}  // namespace
+
+// The options are those of a new worker, which checks that all ranks have the same; it then takes over what this one
+// has kept. So if anything fails, this one is as it was.
+void Worker::retune(const WorkerConfig& config) {
+  const StandardFloatMode mode;
+  Parts& p = *parts_;
+  p.check_between_steps("retune");
+  auto next = std::make_unique<Parts>(config, p.layout, p.transport);
+  if (next->given_exchange != p.given_exchange) refuse("the exchange");
+  if (next->config.scope != p.config.scope) refuse("the scope");
+  if (next->config.seed != p.config.seed) refuse("the seed");
+  if (next->config.downlink.empty() != p.config.downlink.empty()) refuse("whether there is a downlink");
+  if (next->weights != p.weights) refuse("the weight of every worker");
+  next->sifter.continue_from(p.sifter);
+  if (Sifter* const server = next->exchange->server()) server->continue_from(*p.exchange->server());
+  next->identity = crc32c_extend(next->identity, std::as_bytes(std::span(&p.identity, 1)));
+  next->step_number = p.step_number;
+  next->stats = p.stats;
+  next->checksum = p.checksum;
+  next->total = std::move(p.total);
+  parts_ = std::move(next);
+}
+
+}  // namespace sparsewire
