@@ -33,6 +33,7 @@ struct Sifter::Parts {
   SiftStats stats_before;  // for undo
   bool can_undo = false;   // a step was taken, and nothing but what belongs to it came after it
   bool can_flush = false;  // nothing at all came after it
+  std::vector<float> all;  // of flush(), kept so that the steady state allocates nothing
 
   // Feedback `none` only. Its memory is zero between steps, unless numbers were put there from outside.
   bool may_hold_numbers = false;     // load() or write_memory() may have put them there; once set it stays
@@ -305,16 +306,18 @@ void Sifter::flush(SparseVector& sent) {
   }
   p.check(sent, "flush");
   if (sent.is_full()) return;
-  std::vector<float> all = memory();
-  for (std::size_t i = 0; i < sent.size(); ++i) all[sent.indices[i]] = sent.values[i];
+  p.all.resize(p.memory.size());
   if (p.has_velocity()) {  // a velocity is cleared where its entry is sent: everywhere
-    std::vector<float> cleared = velocity();
-    for (std::size_t i = 0; i < sent.size(); ++i) cleared[sent.indices[i]] = p.cleared[i];
-    p.cleared = std::move(cleared);
+    p.velocity.read(0, p.all);
+    for (std::size_t i = 0; i < sent.size(); ++i) p.all[sent.indices[i]] = p.cleared[i];
+    p.cleared.swap(p.all);
+    p.all.resize(p.memory.size());
     p.velocity.clear();
   }
+  p.memory.read(0, p.all);
+  for (std::size_t i = 0; i < sent.size(); ++i) p.all[sent.indices[i]] = sent.values[i];
   sent.clear(p.memory.size());
-  sent.values = std::move(all);
+  sent.values.swap(p.all);
   p.memory.clear();
   p.stats.entries = sent.size();
   if (p.feedback.kind == Feedback::Kind::none) return;  // the rest was dropped already

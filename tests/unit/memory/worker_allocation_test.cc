@@ -54,5 +54,15 @@ TEST_P(AllocationsOfAWorker, AreNoneInTheSteadyState) {
   }
 }
 
+// `auto` with a ratio at which full vectors are shorter: all entries are sent instead of the chosen ones.
+TEST(AllocationsOfAWorkerThatGoesDense, AreNoneInTheSteadyState) {
+  for (const char* feedback : {"ef", "momentum:m=0.9", "none"}) {
+    Plan plan = bodies::plan_of("topk:ratio=0.9", {"auto"});
+    plan.config.feedback = feedback;
+    plan.layout = 2011;
+    EXPECT_EQ(allocations_of(plan), 0) << plan.name();
+  }
+}
+
 }  // namespace
 }  // namespace sparsewire::worker_allocation_test
