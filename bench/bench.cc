@@ -65,7 +65,7 @@ const Warm& Bench::warm(double ratio) {
     thresholds.push_back(smallest_magnitude(sent.values));
   }
   clear_progress();
-  warm.memory.assign = sifter.memory();
+  warm.memory = sifter.memory();
   warm.threshold = median(std::span(thresholds).last((thresholds.size() + 9) / 10));
   return warm;
 }

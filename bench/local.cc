@@ -72,8 +72,6 @@ class SimulatedRanks final : public Transport {
 
   int rank() const noexcept override { return 0; }
   int size() const noexcept override { return kLocalRanks; }
-  void all_reduce_sum(std::span<float> /*numbers*/) override {}
-  void all_reduce_sum_bf16(std::span<std::uint16_t> /*numbers*/) override {}
 
   // The other ranks sift; to be called before rank 0 does.
   void begin_step(std::span<float> gradient, std::uint64_t step) {
@@ -82,7 +80,7 @@ class SimulatedRanks final : public Transport {
     calls_ = 0;
   }
 
-  void send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) override {
+  void do_send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) override {
     ended[static_cast<std::size_t>(calls_)] = Clock::now();
     if (state != nullptr) state->PauseTiming();
     if (calls_ == 0) serve(out);
@@ -123,6 +121,7 @@ class SimulatedRanks final : public Transport {
       for (const auto& from : others_) {
         fine = decode(from->frames[region], inputs[static_cast<std::size_t>(from->rank)]) == DecodeStatus::ok && fine;
       }
+      other->aggregator.begin();
       if (!fine || other->aggregator.answer(other->answer)) throw std::runtime_error("a region could not be served");
       other->aggregator.finish();
     }

@@ -140,6 +140,11 @@ void Step::make_sifter() {
 
 void Step::set_up() {
   const std::uint64_t step = step_++;
+  const auto change_memory = [&](auto change) {
+    std::vector<float> memory = sifter_->memory();
+    change(memory);
+    sifter_->write_memory(memory);
+  };
   switch (name_.situation) {
     case Case::steady:
       return fill_gradient(step, bench_.gradient());
@@ -151,17 +156,17 @@ void Step::set_up() {
     case Case::jump:
       // On the way down the memory is scaled too: otherwise its larger numbers would hide the jump for many steps.
       jump_up_ = !jump_up_;
-      if (!jump_up_) multiply(0.01F, sifter_->memory());
+      if (!jump_up_) change_memory([](std::span<float> memory) { multiply(0.01F, memory); });
       fill_gradient(step, bench_.gradient());
       if (jump_up_) multiply(100.0F, bench_.gradient());
       return;
     case Case::equal:
-      fill_equal(0.5F, sifter_->memory());
+      change_memory([](std::span<float> memory) { fill_equal(0.5F, memory); });
       return fill_equal(0.5F, bench_.gradient());
     case Case::sparse:
       return fill_sparse(step, entries(name_.ratio, bench_.n()) / 2, bench_.gradient());
     case Case::sorted:
-      fill_sorted(0.5F, sifter_->memory());
+      change_memory([](std::span<float> memory) { fill_sorted(0.5F, memory); });
       return fill_sorted(0.5F, bench_.gradient());
   }
 }
