@@ -30,37 +30,13 @@ double sum_tiles(double* tiles, std::size_t n) noexcept {
   return tiles[0];
 }
 
-void SparseNorm::begin(double* sums, std::size_t tiles) noexcept {
-  sums_ = sums;
-  tiles_ = tiles;
-  std::fill_n(sums, tiles, 0.0);
-  slice_ = count_ = tile_ = 0;
-  slices_.fill(0);
-}
-
-// Moves the first entries of a slice to their lanes.
-void SparseNorm::spread() noexcept {
-  lanes_.fill(0);
-  for (std::size_t i = 0; i < kFew; ++i) lanes_[few_lanes_[i]] += few_[i];
-}
-
-void SparseNorm::end_slice() noexcept {
-  if (count_ == 0) return;
-  if (slice_ / kSlices != tile_) {
-    sums_[tile_] = add_pairwise(slices_.data(), kSlices);
-    slices_.fill(0);
-    tile_ = slice_ / kSlices;
+double sum_slices(double* slices, std::size_t tiles) noexcept {
+  for (std::size_t t = 0; t < tiles; ++t) {
+    std::array<double, kSlices> of_tile;
+    std::copy_n(slices + t * kSlices, kSlices, of_tile.begin());
+    slices[t] = add_pairwise(of_tile.data(), kSlices);
   }
-  slices_[slice_ % kSlices] = count_ > kFew    ? add_pairwise(lanes_.data(), kLanes)
-                              : count_ == kFew ? few_[0] + few_[1]
-                                               : few_[0];
-  count_ = 0;
-}
-
-double SparseNorm::total() noexcept {
-  end_slice();
-  if (tiles_ != 0) sums_[tile_] = add_pairwise(slices_.data(), kSlices);
-  return sum_tiles(sums_, tiles_);
+  return sum_tiles(slices, tiles);
 }
 
 }  // namespace sparsewire::kernels

@@ -89,44 +89,8 @@ class TileNorms {
 // The sum of all tiles. Overwrites them.
 double sum_tiles(double* tiles, std::size_t n) noexcept;
 
-// The sum of squares of some entries of a unit, in the same order; the others count as 0. COST: O(entries + tiles).
-class SparseNorm {
- public:
-  // For a unit of `tiles` tiles; `sums` has room for a sum of each.
-  void begin(double* sums, std::size_t tiles) noexcept;
-  // REQUIRES: positions in the unit ascend.
-  void add(std::size_t position, float value) noexcept {
-    const double square = static_cast<double>(value) * static_cast<double>(value);
-    if (position / kSlice != slice_) {
-      end_slice();
-      slice_ = position / kSlice;
-    }
-    if (count_ < kFew) {
-      few_lanes_[count_] = position % kLanes;
-      few_[count_] = square;
-    } else {
-      if (count_ == kFew) spread();
-      lanes_[position % kLanes] += square;
-    }
-    ++count_;
-  }
-  double total() noexcept;
-
- private:
-  static constexpr std::size_t kFew = 2;  // the sum of two numbers needs no lanes: adding zeros changes nothing
-
-  void spread() noexcept;
-  void end_slice() noexcept;
-
-  double* sums_ = nullptr;
-  std::size_t tiles_ = 0;
-  std::size_t slice_ = 0;  // the slice that has begun
-  std::size_t count_ = 0;  // entries in it
-  std::array<std::size_t, kFew> few_lanes_;
-  std::array<double, kFew> few_;
-  std::array<double, kLanes> lanes_;
-  std::array<double, kSlices> slices_;
-  std::size_t tile_ = 0;  // whose slices these are
-};
+// The sum of squares of entries whose slices have these sums; `slices` has kSlices of them for each tile. Overwrites
+// them.
+double sum_slices(double* slices, std::size_t tiles) noexcept;
 
 }  // namespace sparsewire::kernels

@@ -407,6 +407,32 @@ void sum_squares(const ScaledGradient& gradient, std::size_t first, std::size_t 
   with_type(gradient.type, [&]<class T>(T*) { sum_squares_typed<T>(gradient, first, n, norm); });
 }
 
+void sum_sparse_squares(const std::uint32_t* indices, const float* values, std::size_t n, std::size_t shift,
+                        double* slices) {
+  HWY_ALIGN double lanes[kLanes];
+  for (std::size_t i = 0; i < n;) {
+    const std::size_t slice = (indices[i] - shift) / kSlice;
+    const double first = static_cast<double>(values[i]) * static_cast<double>(values[i]);
+    std::size_t next = i + 1;
+    if (next == n || (indices[next] - shift) / kSlice != slice) {  // a single entry: adding zeros changes nothing
+      slices[slice] += first;
+      i = next;
+      continue;
+    }
+    Sums().store(lanes);
+    lanes[(indices[i] - shift) % kLanes] = first;
+    do {
+      const double wide = values[next];
+      lanes[(indices[next] - shift) % kLanes] += wide * wide;
+      ++next;
+    } while (next < n && (indices[next] - shift) / kSlice == slice);
+    Sums sums;
+    for (std::size_t s = 0; s < kSums; ++s) sums.at[s] = hn::Load(kDoubles, lanes + s * kDoubleWidth);
+    slices[slice] += sums.total();
+    i = next;
+  }
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace sparsewire::kernels
@@ -419,6 +445,7 @@ HWY_EXPORT(accumulate_and_take);
 HWY_EXPORT(take);
 HWY_EXPORT(accumulate_into);
 HWY_EXPORT(sum_squares);
+HWY_EXPORT(sum_sparse_squares);
 }  // namespace
 
 Taken accumulate_and_take(const ScaledGradient& gradient, std::size_t first, std::size_t n, float* memory,
@@ -438,6 +465,11 @@ std::size_t accumulate_into(const ScaledGradient& gradient, std::size_t first, s
 
 void sum_squares(const ScaledGradient& gradient, std::size_t first, std::size_t n, TileNorms& norm) noexcept {
   HWY_DYNAMIC_DISPATCH(sum_squares)(gradient, first, n, norm);
+}
+
+void sum_sparse_squares(const std::uint32_t* indices, const float* values, std::size_t n, std::size_t shift,
+                        double* slices) noexcept {
+  HWY_DYNAMIC_DISPATCH(sum_sparse_squares)(indices, values, n, shift, slices);
 }
 
 void restore(const ScaledGradient& gradient, std::size_t first, std::size_t n, float* memory) noexcept {

@@ -376,19 +376,22 @@ std::uint32_t ErrorMemory::sample(const Unit& unit, const kernels::ScaledGradien
 
 double ErrorMemory::norm2(const Unit& unit, const Candidates& chosen) {
   const std::size_t tiles = kernels::tiles_of(unit.size);
-  if (tiles_.size() < tiles) tiles_.resize(tiles);
-  kernels::SparseNorm norm;
-  norm.begin(tiles_.data(), tiles);
+  slices_.assign(tiles * kernels::kSlices, 0.0);
+  if (unit.segments.size() == 1) {
+    kernels::sum_sparse_squares(chosen.indices(), chosen.values(), chosen.size(), unit.segments[0].begin,
+                                slices_.data());
+    return kernels::sum_slices(slices_.data(), tiles);
+  }
+  positions_.resize(chosen.size());
   std::size_t c = 0;
   for (const Segment& segment : unit.segments) {
-    const std::size_t end = segment.begin + segment.size;
     const std::size_t shift = segment.begin - segment.position;
-    for (; c < chosen.size() && chosen.indices()[c] < end; ++c) {
-      norm.add(chosen.indices()[c] - shift, chosen.values()[c]);
+    for (; c < chosen.size() && chosen.indices()[c] < segment.begin + segment.size; ++c) {
+      positions_[c] = static_cast<std::uint32_t>(chosen.indices()[c] - shift);
     }
-    if (c == chosen.size()) break;
   }
-  return norm.total();
+  kernels::sum_sparse_squares(positions_.data(), chosen.values(), chosen.size(), 0, slices_.data());
+  return kernels::sum_slices(slices_.data(), tiles);
 }
 
 double ErrorMemory::norm2(const kernels::ScaledGradient& gradient) {

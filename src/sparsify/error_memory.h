@@ -143,8 +143,10 @@ class ErrorMemory {
   LongVector memory_;
   Unit whole_;  // all entries
   Pool* pool_;
-  std::vector<Part> parts_;    // one for each thread, in the order of the entries
-  std::vector<double> tiles_;  // sums of squares
+  std::vector<Part> parts_;               // one for each thread, in the order of the entries
+  std::vector<double> tiles_;             // sums of squares
+  std::vector<double> slices_;            // the same, of chosen entries
+  std::vector<std::uint32_t> positions_;  // of chosen entries in a unit that has gaps
   double norm2_ = 0;
   std::vector<float> before_sum_;  // the numbers that add_sum() changed
   Candidates nothing_;
