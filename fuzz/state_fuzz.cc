@@ -1,10 +1,10 @@
 // Fuzzes Sifter::load(). Any bytes give a UsageError and change nothing, or a sifter that can continue.
 //
-// The first byte chooses the sifter. The checksum would stop almost every mutation, so the bytes are tried a second
-// time with a correct checksum; states have the same checksum as frames, in the same place.
+// The first byte chooses the sifter. The checksums would stop almost every mutation, so the bytes are tried a second
+// time with correct ones, also in the state of the sparsifier inside. The corpus has states of versions 1 and 2.
 #include <vector>
 
-#include "reference/wire.h"
+#include "reference/state.h"
 #include "require.h"
 #include "sifters.h"
 #include "sparsewire/errors.h"
@@ -50,6 +50,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   const auto bytes = std::as_bytes(std::span(data, size)).subspan(1);
   check(data[0], bytes);
-  check(data[0], reference::with_checksum({bytes.begin(), bytes.end()}));
+  check(data[0], reference::with_checksums({bytes.begin(), bytes.end()}));
   return 0;
 }

@@ -324,6 +324,22 @@ class Resumed(Case):
             shutil.rmtree(self.folder / "d")
 
 
+class OldCheckpoints(Case):
+    def test_of_0_1_0_continue_with_the_same_bits(self):
+        """tests/golden/states: a checkpoint that 0.1.0 wrote, and the report of 0.1.0 after it had resumed from it."""
+        golden = Path(__file__).resolve().parent / "golden" / "states"
+        before = json.loads((golden / "resumed.json").read_text())
+        shutil.copytree(golden / "checkpoint", self.folder / "checkpoint")
+        options = ["problem", "workers", "sparsifier", "downlink", "optimiser", "lr", "seed", "steps", "keep"]
+        options += ["checkpoint_dir", "checkpoint_every"]
+        arguments = [f"--{name.replace('_', '-')}={before['config'][name]}" for name in options]
+        now = self.train(*arguments, "--resume")
+        for key in ["step", "weights_crc32c", "bytes_up", "bytes_down", "bytes_served", "loss", "test_loss"]:
+            self.assertEqual(now[key], before[key], key)
+        # Norms are not added up in the same order as in 0.1.0.
+        self.assertAlmostEqual(now["total_error"] / before["total_error"], 1, places=12)
+
+
 class Deterministic(Case):
     def test_on_threads_and_processes_and_one_core(self):
         methods = (

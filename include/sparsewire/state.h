@@ -31,10 +31,11 @@ class State {
   bool saving() const noexcept { return saving_; }
 
   // Each call writes the field of that name, or reads it. When reading, the order does not matter. Throws UsageError if
-  // there is no such field, or its size is wrong; if the name is longer than 127 bytes, or was written before.
+  // there is no such field, or its size is wrong; if the name is longer than 127 bytes, or was written before; if there
+  // are more than 1,000 fields.
   template <class T>
   void value(std::string_view name, T& value) {
-    static_assert(std::is_trivially_copyable_v<T>);
+    static_assert(std::is_trivially_copyable_v<T> && !std::is_same_v<T, bool>, "bool: use flag()");
     field(name, std::as_writable_bytes(std::span(&value, 1)));
   }
   template <class T, class Allocator>
@@ -46,11 +47,15 @@ class State {
   void string(std::string_view name, std::string& value);
   void flag(std::string_view name, bool& value);
 
+  // A field that is a state of its own, which `serialize` writes or reads: its names are apart from those here. It has
+  // the same remap_index. Throws UsageError, also if not all of it was read.
+  void nested(std::string_view name, const std::function<void(State&)>& serialize);
+
   // For a field that later versions add: readers that do not know it skip it, where an unknown field is an error
   // otherwise. Returns whether the value was written or read; not if an older version wrote the state.
   template <class T>
   bool optional_value(std::string_view name, T& value) {
-    static_assert(std::is_trivially_copyable_v<T>);
+    static_assert(std::is_trivially_copyable_v<T> && !std::is_same_v<T, bool>, "bool: use a std::uint8_t");
     return optional_field(name, std::as_writable_bytes(std::span(&value, 1)));
   }
   // Whether the state that is read has the field.
@@ -76,7 +81,7 @@ class State {
   void field(std::string_view name, std::span<std::byte> data);
   bool optional_field(std::string_view name, std::span<std::byte> data);
   void write(std::string_view name, std::span<const std::byte> data, bool is_optional);
-  void parse(std::span<const std::byte> fields);
+  void parse(std::span<const std::byte> fields, std::uint32_t version);
   // The number of items of `item` bytes each in the field.
   std::size_t count_of(std::string_view name, std::size_t item);
   const Field* find(std::string_view name) const noexcept;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <cstring>
 
 #include "core/crc32c.h"
@@ -15,7 +16,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "states are little-endian");
 
 constexpr std::string_view kMagic = "SWST";
-constexpr std::uint32_t kVersion = 2;      // version 1 has no optional fields
+constexpr std::uint32_t kVersion = 2;
 constexpr std::size_t kHeader = 16;        // magic, version, total size of the fields
 constexpr std::size_t kTrailer = 4;        // CRC-32C of everything before it
 constexpr std::size_t kMostFields = 1000;  // far more than there are: looking for a name takes time for each of them
@@ -32,6 +33,10 @@ T load(const std::byte* at) {
   T value;
   std::memcpy(&value, at, sizeof value);
   return value;
+}
+
+[[noreturn]] void throw_too_many_fields() {
+  throw UsageError(fmt::format("[state] has more than {} fields", kMostFields));
 }
 
 }  // namespace
@@ -60,23 +65,25 @@ State::State(std::span<const std::byte> bytes) : saving_(false) {
   if (checksum != crc32c(bytes.first(bytes.size() - kTrailer))) {
     throw UsageError("[state] the checksum does not match: the bytes were changed");
   }
-  parse(bytes.subspan(kHeader, bytes.size() - kHeader - kTrailer));
+  parse(bytes.subspan(kHeader, bytes.size() - kHeader - kTrailer), version);
 }
 
-// A field: length of the name (1 byte; the highest bit says that the field is optional), the name, size of the data (8
-// bytes), the data.
-void State::parse(std::span<const std::byte> unread) {
+// A field: length of the name (1 byte; the highest bit says that the field is optional, but in version 1 it belongs to
+// the length), the name, size of the data (8 bytes), the data.
+void State::parse(std::span<const std::byte> unread, std::uint32_t version) {
+  const std::uint8_t optional_bit = version == 1 ? 0 : kOptional;
   while (!unread.empty()) {
     const auto first = std::to_integer<std::uint8_t>(unread[0]);
-    const std::size_t length = first & (kOptional - 1);
+    const bool is_optional = (first & optional_bit) != 0;
+    const std::size_t length = std::size_t{first} - (is_optional ? kOptional : 0U);
     const std::size_t head = 1 + length + sizeof(std::uint64_t);
     if (unread.size() < head) throw UsageError("[state] the name of a field is truncated");
     const std::string_view name(reinterpret_cast<const char*>(unread.data() + 1), length);
     const auto size = load<std::uint64_t>(unread.data() + 1 + length);
     if (size > unread.size() - head) throw UsageError(fmt::format("[state] field '{}' is truncated", name));
     if (find(name) != nullptr) throw UsageError(fmt::format("[state] field '{}' is there twice", name));
-    if (fields_.size() == kMostFields) throw UsageError(fmt::format("[state] has more than {} fields", kMostFields));
-    fields_.push_back({name, unread.subspan(head, size), (first & kOptional) != 0, false});
+    if (fields_.size() == kMostFields) throw_too_many_fields();
+    fields_.push_back({name, unread.subspan(head, size), is_optional, false});
     unread = unread.subspan(head + size);
   }
 }
@@ -94,7 +101,24 @@ void State::flag(std::string_view name, bool& value) {
   value = byte != 0;
 }
 
+void State::nested(std::string_view name, const std::function<void(State&)>& serialize) {
+  std::vector<std::byte> bytes;
+  if (saving_) {
+    State inner;
+    serialize(inner);
+    bytes = std::move(inner).bytes();
+    array(name, bytes);
+    return;
+  }
+  array(name, bytes);
+  State inner(bytes);
+  inner.remap_index = remap_index;
+  serialize(inner);
+  inner.finish();
+}
+
 std::vector<std::byte> State::bytes() && {
+  assert(saving_);
   const std::uint64_t size = written_.size() - kHeader;
   std::memcpy(written_.data() + 8, &size, sizeof size);
   const std::uint32_t checksum = crc32c(written_);
@@ -149,6 +173,7 @@ void State::write(std::string_view name, std::span<const std::byte> data, bool i
   if (std::find(names_.begin(), names_.end(), name) != names_.end()) {
     throw UsageError(fmt::format("[state] field '{}' is written twice", name));
   }
+  if (names_.size() == kMostFields) throw_too_many_fields();
   names_.emplace_back(name);
   const auto length = static_cast<std::uint8_t>(name.size() | (is_optional ? kOptional : 0));
   const std::uint64_t size = data.size();

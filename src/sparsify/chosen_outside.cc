@@ -66,7 +66,7 @@ class ChosenOutside final : public FusedSparsifier {
 
   void serialize(State& state) override {
     state.value("step", step_);
-    sparsifier_->serialize(state);
+    state.nested("own_state", [&](State& own) { sparsifier_->serialize(own); });  // it may have a "step" too
   }
 
  private:

@@ -454,21 +454,11 @@ void Sifter::Parts::serialize_body(State& state, LongVector& all_memory, LongVec
 
 // The sparsifier has a state of its own, so that it can take any names. In version 1 its fields were among the others.
 void Sifter::Parts::serialize_sparsifier(State& state) {
-  std::vector<std::byte> bytes;
-  if (state.saving()) {
-    State own;
-    sparsifier->serialize(own);
-    bytes = std::move(own).bytes();
-  } else if (!state.has("sparsifier_state")) {
+  if (!state.saving() && !state.has("sparsifier_state")) {
     sparsifier->serialize(state);
     return;
   }
-  state.array("sparsifier_state", bytes);
-  if (state.saving()) return;
-  State own(bytes);
-  own.remap_index = state.remap_index;
-  sparsifier->serialize(own);
-  own.finish();
+  state.nested("sparsifier_state", [&](State& own) { sparsifier->serialize(own); });
 }
 
 // The specs and the layout, which say whether a state fits this sifter. Returns the layout of the state.

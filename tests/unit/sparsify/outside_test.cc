@@ -33,7 +33,7 @@ class EveryNth final : public Sparsifier {
     for (const float x : update_at_sent) largest_ = std::max(largest_, std::abs(x));
   }
   void rewind() override { largest_ = largest_before_; }
-  void serialize(State& state) override { state.value("step_of_mine", largest_); }
+  void serialize(State& state) override { state.value("step", largest_); }
 
  private:
   std::uint64_t n_;

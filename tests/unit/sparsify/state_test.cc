@@ -1,11 +1,13 @@
 // Saving and loading: a sifter continues bit for bit, tensors are found by name, and damaged bytes are refused.
+#include "reference/state.h"
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <string_view>
 
-#include "core/crc32c.h"
 #include "sparsewire/errors.h"
 #include "unit/sifters.h"
 #include "unit/specs.h"
@@ -14,6 +16,8 @@
 namespace sparsewire::state_test {
 namespace {
 
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 using Bytes = std::vector<std::byte>;
 
 constexpr int kBefore = 3;
@@ -232,13 +236,6 @@ TEST_P(SavedState, IsRefusedWhenATensorIsMissingOrOfAnotherSize) {
   }
 }
 
-// The state with a valid checksum.
-Bytes with_checksum(Bytes state) {
-  const std::uint32_t checksum = crc32c(std::span(state).first(state.size() - 4));
-  std::memcpy(state.data() + state.size() - 4, &checksum, 4);
-  return state;
-}
-
 std::size_t find(const Bytes& state, std::string_view name) {
   const auto* const begin = reinterpret_cast<const char*>(state.data());
   const std::string_view all(begin, state.size());
@@ -251,12 +248,43 @@ TEST_P(SavedState, ChangesNothingIfOnlyItsEndIsWrong) {
   Sifter original(GetParam(), "ef", three_tensors());
   for (int step = 0; step < kBefore; ++step) step_of(original, step);
   Bytes state = original.save();
-  state[find(state, "step")] = std::byte{'S'};  // comes after the memory and the stats
+  state[find(state, "step")] = std::byte{'S'};  // the sparsifier's: read after the memory and the stats
   Sifter other(GetParam(), "ef", three_tensors());
   step_of(other, 7);
   const Bytes before = other.save();
-  EXPECT_THROW(other.load(with_checksum(state)), UsageError);
+  EXPECT_THAT([&] { other.load(reference::with_checksums(state)); },
+              ThrowsMessage<UsageError>(HasSubstr("'step' is missing")));
   EXPECT_EQ(other.save(), before);
+}
+
+// As a later version may write it: more optional fields, also of the sparsifier, and another order.
+TEST_P(SavedState, IsReadWithUnknownOptionalFieldsInAnyOrder) {
+  Sifter original(GetParam(), "ef", three_tensors());
+  for (int step = 0; step < kBefore; ++step) step_of(original, step);
+  const auto with_more = [](const Bytes& state, bool is_optional) {
+    std::vector<reference::StateField> fields = reference::read_state(state);
+    fields.push_back({"unknown_here", Bytes(3), is_optional});
+    std::reverse(fields.begin(), fields.end());
+    return fields;
+  };
+  for (const bool outer_is_optional : {true, false}) {
+    for (const bool inner_is_optional : {true, false}) {
+      std::vector<reference::StateField> fields = with_more(original.save(), outer_is_optional);
+      const auto own = std::find_if(fields.begin(), fields.end(),
+                                    [](const auto& field) { return field.name == "sparsifier_state"; });
+      ASSERT_NE(own, fields.end());
+      own->data = reference::write_state(with_more(own->data, inner_is_optional));
+      const Bytes state = reference::write_state(fields);
+      Sifter other(GetParam(), "ef", three_tensors());
+      step_of(other, 7);
+      if (outer_is_optional && inner_is_optional) {
+        other.load(state);
+        EXPECT_EQ(other.save(), original.save());
+      } else {
+        ASSERT_NO_FATAL_FAILURE(expect_refused(other, state));
+      }
+    }
+  }
 }
 
 TEST(SavedStateOfALayout, IsRefusedIfTheMemoryHasAnotherSize) {
@@ -264,23 +292,26 @@ TEST(SavedStateOfALayout, IsRefusedIfTheMemoryHasAnotherSize) {
   Bytes state = original.save();
   state[find(state, "tensor_sizes") + std::string_view("tensor_sizes").size() + 8] = std::byte{9};
   Sifter larger("topk:k=1", "ef", {.layout = 9});
-  EXPECT_THROW(larger.load(with_checksum(state)), UsageError);
+  EXPECT_THROW(larger.load(reference::with_checksums(state)), UsageError);
 }
 
 TEST(SavedStateOfThreshold, IsRefusedIfAFlagOrANumberIsInvalid) {
   Sifter original("threshold:ratio=0.1", "ef", {.layout = 8});
   const Bytes good = original.save();
+  const auto loading = [&](const Bytes& state) {
+    return [&original, &state] { original.load(reference::with_checksums(state)); };
+  };
   Bytes flag = good;
   flag[find(flag, "voting") + std::string_view("voting").size() + 8] = std::byte{187};
-  EXPECT_THROW(original.load(with_checksum(flag)), UsageError);
+  EXPECT_THAT(loading(flag), ThrowsMessage<UsageError>(HasSubstr("'voting' is neither 0 nor 1")));
   Bytes lambda = good;
   lambda[find(lambda, "lambda") + std::string_view("lambda").size() + 8 + 3] = std::byte{0x7F};
   lambda[find(lambda, "lambda") + std::string_view("lambda").size() + 8 + 2] = std::byte{0xC0};  // NaN
-  EXPECT_THROW(original.load(with_checksum(lambda)), UsageError);
+  EXPECT_THAT(loading(lambda), ThrowsMessage<UsageError>(HasSubstr("cannot have been measured")));
   Bytes memory = good;
   memory[find(memory, "memory") + std::string_view("memory").size() + 8 + 3] = std::byte{0x7F};
   memory[find(memory, "memory") + std::string_view("memory").size() + 8 + 2] = std::byte{0x80};  // infinity
-  EXPECT_THROW(original.load(with_checksum(memory)), UsageError);
+  EXPECT_THAT(loading(memory), ThrowsMessage<UsageError>(HasSubstr("not finite")));
   EXPECT_EQ(original.save(), good);
 }
 
