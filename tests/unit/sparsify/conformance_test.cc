@@ -24,9 +24,9 @@ std::vector<SparsifierCase> every_case() {
   return cases;
 }
 
-// A sparsifier that does one thing wrong. It sends every third entry, and one more after each step in which it learned
-// something.
-struct Wrong : Sparsifier {
+// A right one, from which the wrong ones below are derived. It sends every third entry, and sometimes one
+// more, which depends on the steps before.
+struct EveryThird : Sparsifier {
   SparsifierTraits traits() const override { return {.observes = true, .entries_vary = true, .remembers = true}; }
   void choose(std::span<const float> accumulated, std::uint64_t step, std::vector<std::uint32_t>& chosen) override {
     before = learned;
@@ -74,32 +74,33 @@ void expect_complaint(conformance::Promise promise, const std::string& words) {
 }
 
 TEST(SparsifierConformanceItself, FindsNothingWrongWithARightOne) {
-  const Registration registration = register_wrong<Wrong>();
+  const Registration registration = register_wrong<EveryThird>();
   for (const conformance::Promise promise :
-       {conformance::sends_ascending_indices, conformance::loses_nothing, conformance::is_deterministic,
-        conformance::takes_a_step_back, conformance::goes_on_after_save_and_load,
+       {conformance::is_listed_and_its_example_works, conformance::sends_ascending_indices, conformance::loses_nothing,
+        conformance::is_deterministic, conformance::works_on_several_threads, conformance::takes_a_step_back,
+        conformance::takes_a_step_back_to_rounding, conformance::goes_on_after_save_and_load,
         conformance::goes_on_with_other_tensors, conformance::has_the_traits_it_names,
-        conformance::may_be_told_the_update, conformance::votes_in_the_same_step_on_all_ranks,
-        conformance::serves_as_downlink}) {
+        conformance::refuses_bad_gradients, conformance::takes_half_precision, conformance::may_be_told_the_update,
+        conformance::votes_in_the_same_step_on_all_ranks, conformance::serves_as_downlink}) {
     EXPECT_EQ(complaint(promise, {.spec = "wrong"}), "");
   }
 }
 
 TEST(SparsifierConformanceItself, FindsWrongIndices) {
-  struct Unsorted : Wrong {
+  struct Unsorted : EveryThird {
     void choose(std::span<const float> accumulated, std::uint64_t step, std::vector<std::uint32_t>& chosen) override {
-      Wrong::choose(accumulated, step, chosen);
+      EveryThird::choose(accumulated, step, chosen);
       std::reverse(chosen.begin(), chosen.end());
     }
   };
   expect_complaint<Unsorted>(conformance::sends_ascending_indices, "the indices must ascend");
-  struct OutOfRange : Wrong {
+  struct OutOfRange : EveryThird {
     void choose(std::span<const float> accumulated, std::uint64_t, std::vector<std::uint32_t>& chosen) override {
       chosen.push_back(static_cast<std::uint32_t>(accumulated.size()));
     }
   };
   expect_complaint<OutOfRange>(conformance::sends_ascending_indices, "chose index 0 of a model of 0 entries");
-  struct NeedsTwo : Wrong {
+  struct NeedsTwo : EveryThird {
     void choose(std::span<const float> accumulated, std::uint64_t, std::vector<std::uint32_t>& chosen) override {
       if (accumulated.empty()) return;
       chosen = {0, 1};
@@ -114,7 +115,7 @@ TEST(SparsifierConformanceItself, FindsZerosThatAreSent) {
 }
 
 TEST(SparsifierConformanceItself, FindsChance) {
-  struct Random : Wrong {
+  struct Random : EveryThird {
     Random() {
       static std::atomic<std::uint32_t> made = 0;
       learned = made++;
@@ -125,7 +126,7 @@ TEST(SparsifierConformanceItself, FindsChance) {
 }
 
 TEST(SparsifierConformanceItself, FindsAStepThatIsNotTakenBack) {
-  struct WithoutRewind : Wrong {
+  struct WithoutRewind : EveryThird {
     void rewind() override {}
   };
   expect_complaint<WithoutRewind>(conformance::takes_a_step_back, "left a trace in the state");
@@ -133,10 +134,10 @@ TEST(SparsifierConformanceItself, FindsAStepThatIsNotTakenBack) {
     void serialize(State&) override {}
   };
   expect_complaint<ForgetsUnsaved>(conformance::takes_a_step_back, "other entries are sent");
-  struct ObservesForGood : Wrong {
+  struct ObservesForGood : EveryThird {
     void observe(const SparseVector&, std::span<const float>) override { ++observed; }
     void serialize(State& state) override {
-      Wrong::serialize(state);
+      EveryThird::serialize(state);
       state.value("observed", observed);
     }
     std::uint32_t observed = 0;
@@ -145,11 +146,11 @@ TEST(SparsifierConformanceItself, FindsAStepThatIsNotTakenBack) {
 }
 
 TEST(SparsifierConformanceItself, FindsAStateThatIsNotSaved) {
-  struct Unsaved : Wrong {
+  struct Unsaved : EveryThird {
     void serialize(State&) override {}
   };
   expect_complaint<Unsaved>(conformance::goes_on_after_save_and_load, "other entries are sent");
-  struct SavedTwice : Wrong {
+  struct SavedTwice : EveryThird {
     void serialize(State& state) override {
       state.value("learned", learned);
       if (!state.saving()) ++learned;
@@ -159,7 +160,7 @@ TEST(SparsifierConformanceItself, FindsAStateThatIsNotSaved) {
 }
 
 TEST(SparsifierConformanceItself, FindsIndicesThatAreNotRemapped) {
-  struct SendsTheSameAgain : Wrong {
+  struct SendsTheSameAgain : EveryThird {
     void choose(std::span<const float> accumulated, std::uint64_t, std::vector<std::uint32_t>& chosen) override {
       if (last.empty() && !accumulated.empty()) last.push_back(static_cast<std::uint32_t>(accumulated.size() - 1));
       chosen = last;
@@ -172,28 +173,28 @@ TEST(SparsifierConformanceItself, FindsIndicesThatAreNotRemapped) {
 }
 
 TEST(SparsifierConformanceItself, FindsWrongTraits) {
-  struct HidesItsState : Wrong {
+  struct HidesItsState : EveryThird {
     SparsifierTraits traits() const override { return {.entries_vary = true}; }
   };
   expect_complaint<HidesItsState>(conformance::has_the_traits_it_names, "traits().remembers is false");
-  struct HidesItsCount : Wrong {
+  struct HidesItsCount : EveryThird {
     SparsifierTraits traits() const override { return {.remembers = true}; }
   };
   expect_complaint<HidesItsCount>(conformance::has_the_traits_it_names, "traits().entries_vary is false");
-  struct ChangesItsMind : Wrong {
+  struct ChangesItsMind : EveryThird {
     SparsifierTraits traits() const override {
       return {.observes = learned != 1, .entries_vary = true, .remembers = true};
     }
   };
   expect_complaint<ChangesItsMind>(conformance::has_the_traits_it_names, "traits() returns something else");
-  struct ExpectsNonsense : Wrong {
+  struct ExpectsNonsense : EveryThird {
     double expected_entries() const override { return std::nan(""); }
   };
   expect_complaint<ExpectsNonsense>(conformance::has_the_traits_it_names, "expected_entries() returned nan");
 }
 
 TEST(SparsifierConformanceItself, FindsAnObserverThatFails) {
-  struct NeedsAnUpdate : Wrong {
+  struct NeedsAnUpdate : EveryThird {
     void observe(const SparseVector&, std::span<const float> update) override {
       if (update.empty()) throw std::out_of_range("there is no first number");
     }
@@ -202,7 +203,7 @@ TEST(SparsifierConformanceItself, FindsAnObserverThatFails) {
 }
 
 TEST(SparsifierConformanceItself, FindsRanksThatVoteAlone) {
-  struct VotesOnRankOne : Wrong {
+  struct VotesOnRankOne : EveryThird {
     bool is_voting() const noexcept override { return context.rank == 1; }
     SifterContext context;
   };
@@ -212,7 +213,7 @@ TEST(SparsifierConformanceItself, FindsRanksThatVoteAlone) {
 TEST(SparsifierConformanceItself, FindsAWrongExample) {
   const Registration registration = register_sparsifier(
       {"wrong", "not what it should", "wrong:key=1"},
-      [](Spec&, const SifterContext&) -> std::unique_ptr<Sparsifier> { return std::make_unique<Wrong>(); });
+      [](Spec&, const SifterContext&) -> std::unique_ptr<Sparsifier> { return std::make_unique<EveryThird>(); });
   const std::string found = complaint(conformance::is_listed_and_its_example_works, {.spec = "wrong"});
   EXPECT_NE(found.find("key"), std::string::npos) << found;
 }
