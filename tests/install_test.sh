@@ -34,10 +34,18 @@ END
 
 echo "== a transport of its own"
 timeout 240 "$work/consumer/transport_test" --gtest_brief=1 || fail "a transport that another project wrote fails its tests: $?"
-# docs/extending.md shows it whole.
-diff <(sed -n '/^```cpp$/,/^```$/p' "$sources/../docs/extending.md" | awk '/^```cpp$/ { block = ""; next }
-  /^```$/ { if (block ~ /class QueueTransport/) { printf "%s", block; exit } next } { block = block $0 "\n" }') \
-  "$sources/consumer/queue_transport.h" || fail "docs/extending.md shows another transport than tests/consumer/"
+echo "== a sparsifier of its own"
+timeout 240 "$work/consumer/sparsifier_test" --gtest_brief=1 || fail "a sparsifier that another project wrote fails its tests: $?"
+
+# docs/extending.md shows both whole.
+shown() {  # the block of C++ on that page that has these words
+  sed -n '/^```cpp$/,/^```$/p' "$sources/../docs/extending.md" | awk -v words="$1" '/^```cpp$/ { block = ""; next }
+    /^```$/ { if (index(block, words)) { printf "%s", block; exit } next } { block = block $0 "\n" }'
+}
+diff <(shown "class QueueTransport") "$sources/consumer/queue_transport.h" ||
+  fail "docs/extending.md shows another transport than tests/consumer/"
+diff <(shown "class SteadyThreshold") "$sources/consumer/steady_threshold.h" ||
+  fail "docs/extending.md shows another sparsifier than tests/consumer/"
 
 echo "== examples"
 cmake -S "$sources/../examples" -B "$work/examples" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" \

@@ -2,7 +2,8 @@
 //
 // A Sifter (sifter.h) adds the gradient to the error memory and asks a sparsifier which of the sums to send. The
 // library has its own; `sparsewire list` shows them. To write another, derive from Sparsifier and register it: then its
-// name works in every spec string. docs/extending.md shows one from beginning to end.
+// name works in every spec string. docs/extending.md shows one from beginning to end, and
+// sparsewire/testing/sparsifier_conformance.h tests it.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +55,7 @@ struct SparsifierTraits {
 };
 
 // The choice of the entries; the rest is done for it: accumulation, taking steps back, the search for NaN and infinity,
-// statistics. WritableNumbers are in the standard floating-point mode.
+// statistics. Its functions are called in the standard floating-point mode.
 //
 // THREADS: one caller at a time.
 class Sparsifier {

@@ -6,6 +6,7 @@
 // k-th magnitudes over the last tenth of these steps.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "kernels/sweep.h"
@@ -63,22 +64,23 @@ class Threshold final : public UnitSparsifier {
   std::uint64_t tail() const noexcept { return std::max<std::uint64_t>(1, calibrate_ / 10); }
 
   void begin(float scale, SparseVector& /*out*/) override {
-    lambda_before_ = lambda_;
-    voting_before_ = voting_;
-    voting_ = false;
+    lambda_of_step_ = lambda_;
     if (rule_) {  // 1/(2 sqrt k) is for gradients; where the memory holds lr*gradient, it is multiplied by the first lr
-      lambda_ = std::abs(scale) * (0.5F / std::sqrt(static_cast<float>(k_)));
+      lambda_of_step_ = std::abs(scale) * (0.5F / std::sqrt(static_cast<float>(k_)));
     }
   }
 
   std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const kernels::ScaledGradient* gradient,
                                        ErrorMemory& memory, Candidates& chosen) override {
     if (calibrating()) return top_.take(u, unit, gradient, memory, k_, magnitude_score(), chosen);
-    const std::uint32_t threshold = std::clamp(kernels::key_of(lambda_), kernels::kLowestKey, kernels::kInfinityKey);
+    const std::uint32_t threshold =
+        std::clamp(kernels::key_of(lambda_of_step_), kernels::kLowestKey, kernels::kInfinityKey);
     return memory.take_all(unit, gradient, threshold, chosen);
   }
 
   void end() override {
+    lambda_before_ = std::exchange(lambda_, lambda_of_step_);
+    voting_before_ = std::exchange(voting_, false);
     rule_before_ = rule_;
     if (lambda_ > 0) rule_ = false;  // a learning rate of 0, with which warm-ups begin, sets no lambda
     measured_before_ = measured_steps_;
@@ -121,7 +123,8 @@ class Threshold final : public UnitSparsifier {
 
   TopSelector top_;
   float lambda_ = 0;
-  float lambda_before_ = 0;  // this and the other *_before_: for rewind()
+  float lambda_of_step_ = 0;  // becomes lambda_ at the end of a step that does not fail
+  float lambda_before_ = 0;   // this and the other *_before_: for rewind()
   std::size_t k_ = 0;
   bool by_rule_ = false;
   bool rule_ = false;  // lambda is still to be set by the rule

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "sparsewire/errors.h"
+#include "sparsewire/sifter.h"
 #include "unit/bare_sparsifier.h"
 #include "unit/specs.h"
 #include "unit/walk.h"

@@ -8,6 +8,8 @@
 #include "reference/inputs.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/sifter.h"
+#include "sparsewire/transport.h"
+#include "sparsewire/worker.h"
 #include "unit/bits.h"
 
 namespace sparsewire::outside_test {
@@ -121,6 +123,21 @@ TEST(OutsideSparsifier, IsRegisteredAndUsedFromManyThreads) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+TEST(OutsideSparsifier, IsTakenByWorkersAsUplinkAndDownlink) {
+  const Registration registration = register_every_nth();
+  for (const char* exchange : {"allgather", "server", "sharded", "auto"}) {
+    const std::string downlink = exchange == std::string("allgather") ? "" : "every_nth:n=2";
+    run_on_threads(3, [&](Transport& transport) {
+      const WorkerConfig config{.sparsifier = "every_nth:n=2", .exchange = exchange, .downlink = downlink};
+      EXPECT_NO_THROW(Worker(config, 100, transport)) << exchange;
+      EXPECT_NO_THROW(Worker(config, 2, transport)) << exchange << ", with fewer entries than ranks";
+    });
+  }
+  run_on_threads(2, [&](Transport& transport) {
+    EXPECT_THROW(Worker({.sparsifier = "every_nth:m=2"}, 100, transport), UsageError);
+  });
 }
 
 TEST(OutsideSparsifier, LosesNothingIfItChoosesWrongly) {
