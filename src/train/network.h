@@ -1,6 +1,6 @@
 // A multilayer perceptron: layers of weights and biases, ReLU between them, softmax cross-entropy at the end.
 //
-// WritableNumbers are of type T: float in training, double where a test compares closely. Sums have the same order on
+// Numbers are of type T: float in training, double where a test compares closely. Sums have the same order on
 // every machine.
 #pragma once
 

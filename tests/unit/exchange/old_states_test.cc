@@ -13,9 +13,7 @@ namespace {
 
 SparseVector step_of(Worker& worker, int step, int rank) {
   const std::vector<float> gradient = old_state::gradient_of(step, rank);
-  std::vector<float> update(gradient.size());
-  worker.step(Gradient(gradient), update, {.lr = old_state::lr_of(step)});
-  return worker.update();
+  return worker.step(gradient, {.lr = old_state::lr_of(step)});
 }
 
 // What the workers did after the state was saved.
