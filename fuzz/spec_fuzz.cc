@@ -24,13 +24,12 @@ void check(const Use& use) {
 
 void use_sparsifier(std::string_view spec, Scope scope) {
   const Layout layout({{"a", 5, 0}, {"b", kDim - 5, 0}});
-  const auto sparsifier = make_sparsifier(spec, {.layout = layout, .scope = scope, .ranks = 2});
+  Sifter sifter(spec, "ef", {.layout = layout, .scope = scope, .ranks = 2});
   std::vector<float> gradient(kDim);
   for (std::size_t i = 0; i < kDim; ++i) gradient[i] = static_cast<float>(i * 7 % 11) - 5;
-  std::vector<float> memory(kDim);
   SparseVector out;
   for (int step = 0; step < 2; ++step) {
-    sparsifier->sift(Gradient(gradient), memory, out);
+    sifter.sift(gradient, out);
     require(out.is_valid() && out.dim == kDim, "what is sent is valid");
   }
 }
