@@ -97,22 +97,22 @@ void load_state(const std::string& path, const std::optional<std::uint64_t>& ste
 void load_memory(const std::string& path, const std::optional<std::string>& state, Sifter& sifter) {
   const files::Array array = files::read_npy(path);
   if (array.type != NumberType::f32) throw UsageError(fmt::format("'{}' is float16; a memory is float32", path));
-  if (array.size != sifter.memory().size()) {
+  if (array.size != sifter.layout().dim()) {
     throw UsageError(
-        fmt::format("the memory '{}' has {} entries, the gradient {}", path, array.size, sifter.memory().size()));
+        fmt::format("the memory '{}' has {} entries, the gradient {}", path, array.size, sifter.layout().dim()));
   }
   const auto numbers = array.floats();
   const auto bad = std::find_if(numbers.begin(), numbers.end(), [](float number) { return !std::isfinite(number); });
   if (bad != numbers.end()) {
     throw UsageError(fmt::format("the memory '{}' holds {} at index {}", path, *bad, bad - numbers.begin()));
   }
-  if (state && !std::equal(numbers.begin(), numbers.end(), sifter.memory().begin())) {
+  if (state && !std::ranges::equal(numbers, sifter.memory())) {
     throw UsageError(fmt::format(
         "the memory '{}' differs from the one in the state '{}': one of them was changed, or an earlier step "
         "was interrupted between the two; to continue from the state, remove the memory",
         path, *state));
   }
-  std::copy(numbers.begin(), numbers.end(), sifter.memory().begin());
+  sifter.write_memory(numbers);
 }
 
 // A memory file does not say how many steps were done. A sparsifier that depends on it would take every step for the

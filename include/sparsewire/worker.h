@@ -135,6 +135,8 @@ class Worker {
   // bit for bit. Otherwise what is owed to the weights stays the same: every new worker begins with the weighted sum of
   // the old memories, the new servers take over the memories of the old ones, and RegTop-k forgets its last round.
   //
+  // If nothing of that has changed, the state of this rank alone is enough; then every rank must load its own.
+  //
   // Throws UsageError; then this worker is as it was.
   void load(std::span<const std::vector<std::byte>> states);
 

@@ -43,7 +43,7 @@ Sequence record(const FarStart& context, const std::string& sparsifier, std::uin
     context.problem->gradient_at(0, step, weights[step], precise);
     const std::vector<float> gradient(precise.begin(), precise.end());
     sifter.sift(gradient, sent, static_cast<float>(plan.lr));
-    sequence.emplace_back(sifter.memory().begin(), sifter.memory().end());
+    sequence.push_back(sifter.memory());
     for (std::size_t i = 0; i < sent.size(); ++i) sequence.back()[sent.index(i)] += sent.values[i];
   }
   return sequence;

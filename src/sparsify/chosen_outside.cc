@@ -40,6 +40,7 @@ class ChosenOutside final : public FusedSparsifier {
       std::erase_if(indices_, [&](std::uint32_t index) { return memory.at(index) == 0; });
       memory.take_at(memory.whole(), nullptr, indices_, chosen_);
       try {
+        sifted.sent_norm2 = memory.norm2(memory.whole(), chosen_);
         out.indices.assign(chosen_.indices(), chosen_.indices() + chosen_.size());
         out.values.assign(chosen_.values(), chosen_.values() + chosen_.size());
       } catch (...) {
@@ -52,7 +53,6 @@ class ChosenOutside final : public FusedSparsifier {
       if (has_chosen) sparsifier_->rewind();
       throw;
     }
-    sifted.sent_norm2 = memory.norm2(memory.whole(), chosen_);
     ++step_;
     return sifted;
   }

@@ -67,8 +67,8 @@ SiftNorms UnitSparsifier::sift(const kernels::ScaledGradient* gradient, ErrorMem
       throw_lowest_bad(*bad, *gradient, memory);
     }
     sifted.accumulated_norm2 += memory.accumulated_norm2();
-    sifted.sent_norm2 += memory.norm2(unit, chosen_);
     try {
+      sifted.sent_norm2 += memory.norm2(unit, chosen_);
       make_room(out, chosen_.size());
     } catch (...) {
       memory.put_back(chosen_);

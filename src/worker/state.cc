@@ -94,6 +94,29 @@ std::vector<SavedWorker> read_all(std::span<const std::vector<std::byte>> states
   return saved;
 }
 
+// The state of one rank of several, for that rank. Throws UsageError unless it can continue from it bit for bit: for
+// anything else the states of all ranks are needed.
+SavedWorker read_own(std::span<const std::byte> bytes, std::size_t rank, const std::vector<float>& weights,
+                     const WorkerConfig& config, const Layout& layout) {
+  SavedWorker saved = read(bytes, rank, weights.size());
+  if (saved.exchange != config.exchange || saved.downlink != config.downlink || saved.layout != layout ||
+      saved.weight != weights[rank]) {
+    throw UsageError(
+        "[state] weight, exchange, downlink or layout are others than when this state was saved: give the states of "
+        "all "
+        "ranks");
+  }
+  return saved;
+}
+
+// The number of ranks of a run, by the state of one of them.
+std::size_t ranks_of(std::span<const std::byte> bytes) {
+  State state(bytes);
+  std::uint32_t ranks = 0;
+  state.value("worker_ranks", ranks);
+  return ranks;
+}
+
 // Whether every worker can continue bit for bit from its own state.
 bool is_as_before(const std::vector<SavedWorker>& saved, const std::vector<float>& weights, const WorkerConfig& config,
                   const Layout& layout) {
@@ -251,16 +274,23 @@ void Worker::load(std::span<const std::vector<std::byte>> states) {
   const StandardFloatMode mode;
   Parts& p = *parts_;
   p.check_between_steps("load");
-  const std::vector<SavedWorker> saved = read_all(states);
+  const auto rank = static_cast<std::size_t>(p.transport.rank());
+  const bool is_own = states.size() == 1 && p.weights.size() > 1 && ranks_of(states[0]) == p.weights.size();
+  std::vector<SavedWorker> saved;
+  if (is_own) {
+    saved.push_back(read_own(states[0], rank, p.weights, p.config, p.layout));
+  } else {
+    saved = read_all(states);
+  }
   const std::vector<std::byte> sifter_before = p.sifter.save();
   Sifter* const server = p.exchange->server();
   const std::vector<std::byte> server_before = server == nullptr ? std::vector<std::byte>() : server->save();
-  const auto rank = static_cast<std::size_t>(p.transport.rank());
-  const bool as_before = is_as_before(saved, p.weights, p.config, p.layout);
+  const bool as_before = is_own || is_as_before(saved, p.weights, p.config, p.layout);
   try {
     if (as_before) {
-      p.sifter.load(saved[rank].sifter);
-      if (server != nullptr) server->load(saved[rank].server);
+      const SavedWorker& mine = saved[is_own ? 0 : rank];
+      p.sifter.load(mine.sifter);
+      if (server != nullptr) server->load(mine.server);
     } else {
       p.redistribute(saved);
     }

@@ -80,6 +80,33 @@ TEST_P(EveryExchangeCase, ContinuesBitForBitWithAsManyWorkers) {
   }
 }
 
+// Where nothing has changed, a rank needs its own state only.
+TEST(SavedWorkers, ContinueFromTheirOwnStateAlone) {
+  for (const ExchangeCase& setup : bodies::every_exchange_case()) {
+    const Plan plan = bodies::plan_of("topk:ratio=0.05", setup, "auto:values=bf16");
+    const Saved saved = run_and_save(plan, 3, 5);
+    run_on_threads(3, [&](Transport& transport) {
+      const auto rank = static_cast<std::size_t>(transport.rank());
+      Runner all(plan, transport);
+      Runner own(plan, transport);
+      all.worker.load(saved.states);
+      own.worker.load({&saved.states[rank], 1});
+      EXPECT_EQ(own.worker.save(), saved.states[rank]);
+      for (std::uint64_t t = 5; t < 9; ++t) {
+        EXPECT_EQ(all.step(t).step, own.step(t).step);
+        ASSERT_TRUE(same_bits(std::span<const float>(all.update), own.update)) << plan.name() << " " << t;
+      }
+      const std::vector<std::byte> before = own.worker.save();
+      EXPECT_THROW(own.worker.load({&saved.states[(rank + 1) % 3], 1}), UsageError) << "of another rank";
+      Plan other = plan;
+      other.layout = 1002;
+      Runner larger(other, transport);
+      EXPECT_THROW(larger.worker.load({&saved.states[rank], 1}), UsageError);
+      EXPECT_EQ(own.worker.save(), before);
+    });
+  }
+}
+
 // Other workers load the states: they owe the same, the steps continue, and replicas agree.
 void check_taken_over(const Saved& saved, const Plan& plan, int ranks, std::uint64_t steps) {
   run_on_threads(ranks, [&](Transport& transport) {
