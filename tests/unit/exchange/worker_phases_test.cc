@@ -359,7 +359,9 @@ TEST(AStar, RetunesAndTakesStepsBack) {
     config.check_every = 3;
     Worker worker(config, 200, star);
     for (int step = 0; step < 20; ++step) {
-      worker.step(reference::input("normal").make(200, step, 3 + static_cast<std::uint64_t>(transport.rank())));
+      const Numbers gradient =
+          reference::input("normal").make(200, step, 3 + static_cast<std::uint64_t>(transport.rank()));
+      worker.step(gradient);
       if (step % 5 == 2) worker.take_back_step();
       if (step == 10) {
         config.sparsifier = "topk:ratio=0.05";

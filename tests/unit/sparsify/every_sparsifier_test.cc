@@ -34,14 +34,14 @@ class EverySparsifier : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Specs, EverySparsifier, ::testing::ValuesIn(every_spec()), spec_as_name);
 
 TEST(Registry, NamesEverySparsifierOnceAndItsExampleWorks) {
-  std::set<std::string_view> names;
+  std::set<std::string> names;
   for (const SparsifierInfo& info : sparsifiers()) {
     EXPECT_TRUE(names.insert(info.name).second) << info.name;
     EXPECT_EQ(name_of(std::string(info.example)), info.name);
     EXPECT_FALSE(info.summary.empty());
     EXPECT_NE(make_bare(info.example, {.layout = 1000}), nullptr);
   }
-  EXPECT_EQ(names, (std::set<std::string_view>{"topk", "randomk", "rtopk", "threshold", "regtopk", "dense"}));
+  EXPECT_EQ(names, (std::set<std::string>{"topk", "randomk", "rtopk", "threshold", "regtopk", "dense"}));
 }
 
 TEST_P(EverySparsifier, AgreesWithTheReferenceOnEveryKindOfInput) {
