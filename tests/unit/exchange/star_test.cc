@@ -96,9 +96,10 @@ TEST(AStar, IsEnoughToRefuseWorkersThatDisagreeOnAllRanks) {
 // The transport itself: the other exchanges need other links.
 TEST(AStar, HasNoOtherLinks) {
   for (const char* exchange : {"sharded", "allgather", "dense"}) {
+    const bodies::Plan plan = bodies::plan_of("topk:ratio=0.1", {exchange});
     const auto body = [&](Transport& transport) {
       StarTransport star(transport);
-      Runner run(bodies::plan_of("topk:ratio=0.1", {exchange}), star);
+      Runner run(plan, star);
       run.step(0);
     };
     EXPECT_ANY_THROW(run_on_threads(kRanks, body)) << exchange;
