@@ -142,6 +142,7 @@ class Worker {
 
  private:
   struct Parts;
+  static std::unique_ptr<Parts> make_parts(const WorkerConfig& config, Layout layout, Transport& transport);
   std::unique_ptr<Parts> parts_;
 };
 

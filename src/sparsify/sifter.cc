@@ -307,6 +307,7 @@ void Sifter::flush(SparseVector& sent) {
   p.check(sent, "flush");
   if (sent.is_full()) return;
   p.all.resize(p.memory.size());
+  if (p.has_velocity()) p.cleared.reserve(p.memory.size());  // nothing is allocated after the first change
   if (p.has_velocity()) {  // a velocity is cleared where its entry is sent: everywhere
     p.velocity.read(0, p.all);
     for (std::size_t i = 0; i < sent.size(); ++i) p.all[sent.indices[i]] = p.cleared[i];

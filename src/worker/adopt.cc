@@ -172,6 +172,7 @@ void Worker::Parts::give_away(const TensorRange& tensor) {
 }
 
 void Worker::Parts::forget_last_round() {
+  if (!observes) return;
   sifter.observe({.dim = layout.dim(), .indices = {}, .values = {}, .draw = {}}, {});
 }
 

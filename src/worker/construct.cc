@@ -190,17 +190,19 @@ Worker::Parts::Parts(const WorkerConfig& given, Layout tensors, Transport& engin
 }
 
 Worker::Worker(const WorkerConfig& config, Layout layout, Transport& transport)
-    : parts_([&] {
-        const StandardFloatMode mode;  // for the workers' shares, and numbers in specs
-        try {
-          return std::make_unique<Parts>(config, std::move(layout), transport);
-        } catch (const UsageError&) {  // all ranks throw it
-          throw;
-        } catch (const std::exception& error) {
-          transport.fail(error.what());
-          throw;
-        }
-      }()) {}
+    : parts_(make_parts(config, std::move(layout), transport)) {}
+
+std::unique_ptr<Worker::Parts> Worker::make_parts(const WorkerConfig& config, Layout layout, Transport& transport) {
+  const StandardFloatMode mode;  // for the workers' shares, and numbers in specs
+  try {
+    return std::make_unique<Parts>(config, std::move(layout), transport);
+  } catch (const UsageError&) {  // all ranks throw it
+    throw;
+  } catch (const std::exception& error) {
+    transport.fail(error.what());
+    throw;
+  }
+}
 
 std::vector<ExchangeChoice> exchange_choices() {
   std::vector<ExchangeChoice> choices;

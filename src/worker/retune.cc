@@ -21,7 +21,7 @@ void Worker::retune(const WorkerConfig& config) {
   const StandardFloatMode mode;
   Parts& p = *parts_;
   p.check_between_steps("retune");
-  auto next = std::make_unique<Parts>(config, p.layout, p.transport);
+  auto next = make_parts(config, p.layout, p.transport);
   if (next->given_exchange != p.given_exchange) refuse("the exchange");
   if (next->config.scope != p.config.scope) refuse("the scope");
   if (next->config.seed != p.config.seed) refuse("the seed");
