@@ -1,12 +1,13 @@
 # The commands in which the root CMakeLists.txt writes the module table.
 
-# sparsewire_module(<name> [TARGET <target>] [HEADERS <header>...] [DEPENDS <module>...])
+# sparsewire_module(<name> [UNIT] [TARGET <target>] [HEADERS <header>...] [DEPENDS <module>...])
 #
 # Adds src/<name>/*.cc to the target, which is the library unless said otherwise. HEADERS are those of
 # include/sparsewire/ that belong to the module, DEPENDS the modules it may include, directly: nothing follows from what
-# those depend on.
+# those depend on. With UNIT the module is compiled as one unit, because most of the time goes into headers; names in its
+# anonymous namespaces must then differ.
 function(sparsewire_module name)
-  cmake_parse_arguments(PARSE_ARGV 1 module "" "TARGET" "HEADERS;DEPENDS")
+  cmake_parse_arguments(PARSE_ARGV 1 module "UNIT" "TARGET" "HEADERS;DEPENDS")
   sparsewire_add_row(src/${name} "${module_HEADERS}" "${module_DEPENDS}")
   if(NOT module_TARGET)
     set(module_TARGET sparsewire)
@@ -14,6 +15,12 @@ function(sparsewire_module name)
 
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cc)
   target_sources(${module_TARGET} PRIVATE ${sources})
+  if(module_UNIT)
+    # A registry stays on its own: a program can replace it (tests/unit/parts).
+    list(FILTER sources EXCLUDE REGEX "/registry\\.cc$")
+    set_source_files_properties(${sources} PROPERTIES UNITY_GROUP ${name})
+    set_target_properties(${module_TARGET} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  endif()
   list(TRANSFORM module_HEADERS PREPEND ${PROJECT_SOURCE_DIR}/include/sparsewire/)
   if(module_HEADERS)
     target_sources(sparsewire PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES ${module_HEADERS})

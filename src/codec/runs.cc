@@ -8,7 +8,7 @@
 namespace sparsewire {
 namespace {
 
-constexpr std::size_t kHead = 3 * sizeof(std::uint32_t);
+constexpr std::size_t kRunsHead = 3 * sizeof(std::uint32_t);
 
 // Calls visit(gap, length - 1) for every run, with the gap as it is on the wire, until visit returns false.
 template <class Visit>
@@ -49,9 +49,9 @@ std::optional<std::size_t> encode_runs(const SparseVector& vector, std::size_t l
     const std::size_t length_bits = runs_left * static_cast<std::size_t>(length_code.bits());
     return written + (least_bits(gap_code, runs_left, gaps_left) + length_bits) / 8 > limit;
   };
-  if (is_too_long(kHead, runs, gaps)) return std::nullopt;
+  if (is_too_long(kRunsHead, runs, gaps)) return std::nullopt;
 
-  out.reserve_with_room(kHead + most_bytes(gap_code, runs, gaps) + most_bytes(length_code, runs, lengths));
+  out.reserve_with_room(kRunsHead + most_bytes(gap_code, runs, gaps) + most_bytes(length_code, runs, lengths));
   std::byte* at = out.data();
   write_field(at, gap_code.divisor());
   write_field(at, length_code.divisor());
@@ -74,7 +74,7 @@ std::optional<std::size_t> encode_runs(const SparseVector& vector, std::size_t l
 }
 
 bool decode_runs(Bytes section, SparseVector& vector) {
-  if (section.size() < kHead) return false;
+  if (section.size() < kRunsHead) return false;
   const std::byte* at = section.data();
   const auto gap_divisor = next_field<std::uint32_t>(at);
   const auto length_divisor = next_field<std::uint32_t>(at);
@@ -83,7 +83,7 @@ bool decode_runs(Bytes section, SparseVector& vector) {
   const kernels::GolombCode gap_code(gap_divisor);
   const kernels::GolombCode length_code(length_divisor);
 
-  kernels::BitReader reader(section.subspan(kHead));
+  kernels::BitReader reader(section.subspan(kRunsHead));
   const std::size_t count = vector.indices.size();
   std::size_t found = 0;
   std::uint64_t next = 0;  // the lowest possible value of the next index

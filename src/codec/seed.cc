@@ -10,7 +10,7 @@
 namespace sparsewire {
 namespace {
 
-constexpr std::size_t kHead = 8 + 8 + 4 + 1 + 4;
+constexpr std::size_t kSeedHead = 8 + 8 + 4 + 1 + 4;
 constexpr std::size_t kUnit = 8;
 constexpr std::size_t kChecksum = 4;
 
@@ -36,7 +36,7 @@ std::optional<std::size_t> encode_seed(const SparseVector& vector, std::size_t l
   const Draw& draw = vector.draw;
   if (draw.units.empty() || !fits(draw, vector.dim, vector.indices.size())) return std::nullopt;
   const std::size_t units = is_one_unit(draw, vector.dim, vector.indices.size()) ? 0 : draw.units.size();
-  const std::size_t size = kHead + units * kUnit + kChecksum;
+  const std::size_t size = kSeedHead + units * kUnit + kChecksum;
   if (size > limit) return std::nullopt;
   out.reserve(size);
   std::byte* at = out.data();
@@ -54,7 +54,7 @@ std::optional<std::size_t> encode_seed(const SparseVector& vector, std::size_t l
 }
 
 bool decode_seed(Bytes section, SparseVector& vector) {
-  if (section.size() < kHead + kChecksum) return false;
+  if (section.size() < kSeedHead + kChecksum) return false;
   Draw& draw = vector.draw;
   const std::byte* at = section.data();
   draw.seed = next_field<std::uint64_t>(at);
@@ -63,7 +63,7 @@ bool decode_seed(Bytes section, SparseVector& vector) {
   draw.role = next_field<std::uint8_t>(at);
   const std::size_t units = next_field<std::uint32_t>(at);
   const std::size_t count = vector.indices.size();
-  if (section.size() != kHead + units * kUnit + kChecksum) return false;
+  if (section.size() != kSeedHead + units * kUnit + kChecksum) return false;
   draw.units.resize(std::max<std::size_t>(units, 1));
   draw.units[0] = {static_cast<std::uint32_t>(vector.dim), static_cast<std::uint32_t>(count)};
   for (std::size_t u = 0; u < units; ++u) {

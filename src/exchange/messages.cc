@@ -8,7 +8,7 @@ namespace {
 
 // Decoders and transports allocate exactly what they need. `most` is the largest size that the items can have.
 template <class T>
-void keep_room(std::vector<T>& items, std::uint64_t most) {
+void reserve_more(std::vector<T>& items, std::uint64_t most) {
   const std::size_t size = items.size();
   if (size == 0 || size == most || items.capacity() >= size + size / 16 + 4) return;
   items.reserve(std::min<std::size_t>(size + size / 2 + 64, most));
@@ -51,8 +51,8 @@ std::optional<Failure> decode_from(std::span<const std::byte> frame, int from, s
     return Failure{Failure::Kind::unreadable, from, static_cast<std::uint64_t>(status), {}, true};
   }
   if (vector.dim != dim) return Failure{Failure::Kind::unreadable, from, Failure::kOtherDim, {}, true};
-  keep_room(vector.indices, dim);
-  keep_room(vector.values, dim);
+  reserve_more(vector.indices, dim);
+  reserve_more(vector.values, dim);
   return std::nullopt;
 }
 
@@ -62,7 +62,7 @@ void make_room_for_trailer(Message& message) {
 }
 
 void keep_room(std::span<Message> messages) {
-  for (Message& message : messages) keep_room(message, ~std::uint64_t{0});
+  for (Message& message : messages) reserve_more(message, ~std::uint64_t{0});
 }
 
 std::optional<std::uint64_t> find_overflow(const SparseVector& total) noexcept {

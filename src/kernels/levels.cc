@@ -1,6 +1,6 @@
 #include "kernels/levels.h"
 
-#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)  // as in sweep.cc
+#include "kernels/targets.h"  // must come before foreach_target.h
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/levels.cc"
 #include <hwy/foreach_target.h>  // must come before highway.h

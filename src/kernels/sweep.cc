@@ -3,9 +3,7 @@
 #include <type_traits>
 
 #include "core/half.h"
-
-// Arrays of SIMD vectors need a size known at compile time; so Arm machines with SVE run the NEON code.
-#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#include "kernels/targets.h"  // must come before foreach_target.h
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/sweep.cc"
 #include <hwy/foreach_target.h>  // must come before highway.h
