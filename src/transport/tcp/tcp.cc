@@ -44,6 +44,9 @@ constexpr int kLatePolls = 20;
 // A rank that has ended may have said why, over its control connection. When that is closed, too, everything was read;
 // this is only for one that is not.
 constexpr milliseconds kEndGrace(1000);
+// A call whose messages have all arrived does not fail because a rank that is further on says that one has ended. So what
+// has arrived is read before that is thrown, for no more than this time.
+constexpr milliseconds kReadFirst(1000);
 // How long a failure may take to leave, and the last messages of a transport that is destroyed.
 constexpr milliseconds kFailureTime(100);
 constexpr milliseconds kLastMessagesTime(2000);
@@ -149,6 +152,7 @@ class TcpTransport final : public Transport {
       }
     }
     wait(milliseconds(0));
+    if (told_) throw TransportError(told_->error);
   }
 
   void start_messages(std::span<const Outgoing> out, std::span<const Incoming> in) {
@@ -227,9 +231,11 @@ class TcpTransport final : public Transport {
   // for the deadline.
   void check_peers(Clock::time_point now, bool progress) {
     throw_if_failed();
+    if (told_ && (!progress || now >= told_->at + kReadFirst)) throw TransportError(told_->error);
     for (const int rank : active_) {
       const Peer& peer = at(rank);
       if (!peer.ended_at) continue;
+      if (told_) throw TransportError(told_->error);
       if (!peer.connections.control.has_ended() && now < *peer.ended_at + end_grace()) continue;
       throw TransportError(fmt::format("rank {} has ended; rank {} was waiting for it", rank, rank_), rank);
     }
@@ -293,13 +299,15 @@ class TcpTransport final : public Transport {
 
   // ---- Control messages ----
 
-  // Throws if one of them says that this transport failed.
   void read_control_messages(int from) {
     tcp::ControlConnection& control = at(from).connections.control;
     tcp::Parsed parsed = control.next(size_, received_);
     for (; parsed == tcp::Parsed::message; parsed = control.next(size_, received_)) {
-      if (received_.kind == ControlMessage::Kind::failed) throw TransportError(received_.text, received_.rank);
-      watch_.read_status(from, received_.age_ms, received_.missing, Clock::now());
+      if (received_.kind == ControlMessage::Kind::status) {
+        watch_.read_status(from, received_.age_ms, received_.missing, Clock::now());
+      } else if (!told_) {
+        told_ = {TransportError(received_.text, received_.rank), Clock::now()};
+      }
     }
     if (parsed == tcp::Parsed::garbage) {
       throw TransportError(fmt::format("rank {} sent a control message that cannot be read", from), from);
@@ -375,11 +383,8 @@ class TcpTransport final : public Transport {
 
   // A failure that this rank has not read yet.
   void pass_on_failure() {
-    try {
-      wait(milliseconds(0));
-    } catch (const TransportError& error) {
-      tell_all_that_it_failed(error.rank(), error.what());
-    }
+    wait(milliseconds(0));
+    if (told_) tell_all_that_it_failed(told_->error.rank(), told_->error.what());
   }
 
   bool is_everything_acknowledged() {
@@ -417,6 +422,12 @@ class TcpTransport final : public Transport {
   ControlMessage status_;
   ControlMessage received_;
   std::vector<std::byte> bytes_;
+
+  struct Told {
+    TransportError error;
+    Clock::time_point at;
+  };
+  std::optional<Told> told_;  // another rank said that this transport has failed
 
   std::mutex in_use_;  // held by a call: fail() may come from another thread
   bool has_told_failure_ = false;
