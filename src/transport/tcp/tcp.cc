@@ -2,7 +2,6 @@
 // everything: so every call ends within the deadline, and no thread is needed.
 #include <fmt/core.h>
 #include <linux/sockios.h>
-#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
@@ -94,7 +93,7 @@ class TcpTransport final : public Transport {
   TcpTransport& operator=(const TcpTransport&) = delete;
 
   ~TcpTransport() override {
-    if (size_ > 1) close();
+    if (size_ > 1 && !is_copy()) close();
   }
 
   int rank() const noexcept override { return rank_; }
@@ -103,7 +102,7 @@ class TcpTransport final : public Transport {
   void fail(std::string_view why) noexcept override {
     try {
       Transport::fail(why);
-      if (size_ == 1) return;
+      if (size_ == 1 || is_copy()) return;
       {
         const std::lock_guard lock(failure_mutex_);
         if (failure_.empty()) failure_ = failure_text(rank_, why);
@@ -140,6 +139,10 @@ class TcpTransport final : public Transport {
 
  private:
   Peer& at(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
+
+  // Whether this is the copy in a process that fork() made, a data loader's for example: it shares the connections, and
+  // must not end them.
+  bool is_copy() const { return ::getpid() != process_; }
 
   // ---- A call ----
 
@@ -369,6 +372,7 @@ class TcpTransport final : public Transport {
   // system drops what it has not sent yet. So this waits until the other side's system has everything.
   void close() noexcept {
     try {
+      const std::lock_guard use(in_use_);
       pass_on_failure();
       for (Peer& peer : peers_) {  // this one first: see kEndGrace
         ::shutdown(peer.connections.control.socket().fd(), SHUT_WR);
@@ -410,6 +414,7 @@ class TcpTransport final : public Transport {
   const int rank_;
   const int size_;
   const milliseconds deadline_;
+  const pid_t process_ = ::getpid();
   Watch watch_;
   std::vector<Peer> peers_;  // one for each rank
   Socket poll_;

@@ -211,6 +211,22 @@ TEST(TcpProcesses, TheLastMessageOfARankThatEndedArrives) {
   }
 }
 
+// As data loaders do: a process made by fork() has a copy of the transport, and destroys it.
+TEST(TcpProcesses, ACopyInAForkedProcessEndsNothing) {
+  Processes ranks(2, kLong, [](Transport& transport) {
+    transport.barrier();
+    const pid_t copy = ::fork();
+    if (copy == 0) {
+      transport.fail("not the rank itself");
+      transport.~Transport();  // this process ends without destroying anything else
+      ::_exit(0);
+    }
+    ::waitpid(copy, nullptr, 0);
+    return error_of([&] { transport.barrier(); });
+  });
+  for (const int rank : {0, 1}) EXPECT_EQ(ranks.result(rank), "no error");
+}
+
 // Every call of the system may be interrupted.
 TEST(TcpProcesses, SignalsDoNotDisturbThem) {
   Processes ranks(2, kLong, [](Transport& transport) {

@@ -50,9 +50,9 @@ conformance::Engine tcp_engine(int ranks, bool with_deadline) {
 
 namespace sparsewire::conformance {
 
-// The deadline with two and five ranks only: to wait for it takes most of the time.
+// The deadline with five ranks only: to wait for it takes most of the time.
 INSTANTIATE_TEST_SUITE_P(TcpTransport, TransportConformance,
-                         testing::Values(tcp_test::tcp_engine(1, false), tcp_test::tcp_engine(2, true),
+                         testing::Values(tcp_test::tcp_engine(1, false), tcp_test::tcp_engine(2, false),
                                          tcp_test::tcp_engine(3, false), tcp_test::tcp_engine(5, true)),
                          name_of);
 
@@ -150,7 +150,6 @@ std::vector<std::string> errors_of_setup(std::vector<TcpListener> all, const std
                                          milliseconds deadline) {
   const std::vector<std::string> addresses = addresses_of(all);
   std::vector<std::string> errors(ranks.size());
-  all.erase(std::remove_if(all.begin(), all.end(), [](const TcpListener&) { return false; }), all.end());
   {
     std::vector<std::jthread> threads;
     for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -199,7 +198,7 @@ TEST(TcpSetup, NamesARankThatHasEndedAtOnce) {
 }
 
 TEST(TcpSetup, RefusesARankWithAnotherToken) {
-  for (const std::string& token : {std::string("a secret\0of alL", 15), std::string("short"), std::string()}) {
+  for (const std::string& token : {std::string("a secret\0of alL", 15), std::string()}) {
     std::vector<TcpListener> all = listeners(2);
     const std::vector<std::string> addresses = addresses_of(all);
     std::jthread other([&] {
@@ -342,6 +341,26 @@ TEST(TcpWire, ReadsWhatItWrote) {
   EXPECT_EQ(got.rank, 4);
   EXPECT_EQ(got.age_ms, 12);
   EXPECT_EQ(tcp::read_control(bytes, 4, got, used), tcp::Parsed::garbage) << "there is no rank 4";
+}
+
+// Whatever arrives: no byte outside of it is read, and no rank is named that does not exist.
+TEST(TcpWire, ReadsAnything) {
+  conformance::Random random(5);
+  for (int round = 0; round < 20'000; ++round) {
+    Bytes bytes;
+    tcp::write(tcp::ControlMessage{tcp::ControlMessage::Kind::status, 1, 5, {0, 1, 2}, "abc"}, bytes);
+    for (int i = static_cast<int>(random.next() % 4); i >= 0; --i) {
+      bytes[random.next() % bytes.size()] = static_cast<std::byte>(random.next() % 3 == 0 ? 0xFF : random.next() % 8);
+    }
+    bytes.resize(random.next() % (bytes.size() + 1));
+    bytes.shrink_to_fit();
+    tcp::ControlMessage got;
+    std::size_t used = 0;
+    if (tcp::read_control(bytes, 3, got, used) != tcp::Parsed::message) continue;
+    EXPECT_LE(used, bytes.size());
+    EXPECT_LT(got.rank, 3);
+    for (const int rank : got.missing) EXPECT_LT(rank, 3);
+  }
 }
 
 }  // namespace
