@@ -1,8 +1,8 @@
 // For engines whose ranks share no memory: when a rank that is in a call tells the others its status, and what it
 // concludes from theirs.
 //
-// A rank that makes progress says so every quarter of the deadline. In its first status it says that it is in a call; if
-// a rank waits for it, at once, because that one may have waited for long. Calls shorter than that send nothing.
+// A rank that makes progress says so every quarter of the deadline. In its first status it says that it is in a call;
+// if a rank waits for it, at once, because that one may have waited for long. Calls shorter than that send nothing.
 #pragma once
 
 #include <algorithm>

@@ -40,8 +40,8 @@ inline void run_over_tcp(int ranks, const std::function<void(Transport&)>& body,
   const auto run = [&](int rank) {
     std::unique_ptr<Transport> transport;
     try {
-      transport = make_tcp_transport(std::move(all[static_cast<std::size_t>(rank)]), rank, addresses, kTcpToken,
-                                     deadline);
+      transport =
+          make_tcp_transport(std::move(all[static_cast<std::size_t>(rank)]), rank, addresses, kTcpToken, deadline);
       body(*transport);
     } catch (const std::exception& error) {
       {

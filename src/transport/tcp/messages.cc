@@ -60,8 +60,8 @@ Moved ReceiveMessage::read_header(const Socket& socket, int rank) {
   if (header_bytes_ < kHeaderBytes) return moved;
   const auto header = read_message_header(header_);
   if (!header || header->number != number_) {
-    throw TransportError(
-        fmt::format("rank {} sent something that is not the beginning of message {}", rank, number_), rank);
+    throw TransportError(fmt::format("rank {} sent something that is not the beginning of message {}", rank, number_),
+                         rank);
   }
   ++number_;
   length_ = header->length;

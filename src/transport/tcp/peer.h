@@ -42,9 +42,7 @@ struct Connections {
   Socket messages;
   ControlConnection control;
 
-  bool is_open(Channel channel) const {
-    return channel == Channel::messages ? messages.is_open() : control.is_open();
-  }
+  bool is_open(Channel channel) const { return channel == Channel::messages ? messages.is_open() : control.is_open(); }
   void open(Channel channel, Socket socket) {
     if (channel == Channel::messages) {
       messages = std::move(socket);

@@ -284,9 +284,8 @@ class Setup {
 
   [[noreturn]] void throw_missing() {
     const int missing = first_missing().value();
-    std::string what =
-        fmt::format("[tcp] rank {} at {} was not connected with rank {} within {} ms", missing, address_of(missing),
-                    rank_, deadline_.count());
+    std::string what = fmt::format("[tcp] rank {} at {} was not connected with rank {} within {} ms", missing,
+                                   address_of(missing), rank_, deadline_.count());
     for (const Attempt& attempt : attempts_) {
       if (attempt.rank != missing || attempt.error == 0) continue;
       what += fmt::format(": {}", error_text(attempt.error));

@@ -76,14 +76,12 @@ HostAndPort split_address(std::string_view address) {
     if (error == std::errc() && last == end && result.port >= 1 && result.port <= 65535) result.host = host;
   }
   if (!result.host.empty()) return result;
-  throw UsageError(
-      fmt::format("[tcp] '{}' is not an address like 10.0.0.3:4321, [::1]:4321 or host:4321", address));
+  throw UsageError(fmt::format("[tcp] '{}' is not an address like 10.0.0.3:4321, [::1]:4321 or host:4321", address));
 }
 
 std::string numeric_host(const SocketAddress& address) {
   std::array<char, NI_MAXHOST> host{};
-  const int code =
-      ::getnameinfo(address.get(), address.length, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST);
+  const int code = ::getnameinfo(address.get(), address.length, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST);
   if (code != 0) throw TransportError(fmt::format("[tcp] {}", ::gai_strerror(code)), -1);
   return host.data();
 }
@@ -155,9 +153,10 @@ TcpListener::TcpListener(std::string_view address) {
   for (const SocketAddress& candidate : tcp::resolve(std::string(host), 0, -1)) {
     const std::string name = tcp::numeric_host(candidate);
     if (name == "0.0.0.0" || name == "::") {
-      throw UsageError(fmt::format("[tcp] '{}' stands for all addresses of this machine: give one that others can "
-                                   "connect to, see local_address_towards()",
-                                   address));
+      throw UsageError(
+          fmt::format("[tcp] '{}' stands for all addresses of this machine: give one that others can "
+                      "connect to, see local_address_towards()",
+                      address));
     }
     Socket socket = tcp::make_socket(candidate.storage.ss_family, SOCK_STREAM, -1);
     if (::bind(socket.fd(), candidate.get(), candidate.length) != 0 || ::listen(socket.fd(), SOMAXCONN) != 0) {
@@ -165,8 +164,8 @@ TcpListener::TcpListener(std::string_view address) {
       continue;
     }
     const int port = tcp::port_of(tcp::local_address(socket));
-    address_ = candidate.storage.ss_family == AF_INET6 ? fmt::format("[{}]:{}", name, port)
-                                                       : fmt::format("{}:{}", name, port);
+    address_ =
+        candidate.storage.ss_family == AF_INET6 ? fmt::format("[{}]:{}", name, port) : fmt::format("{}:{}", name, port);
     socket_ = socket.release();
     return;
   }

@@ -43,8 +43,8 @@ constexpr int kLatePolls = 20;
 // A rank that has ended may have said why, over its control connection. When that is closed, too, everything was read;
 // this is only for one that is not.
 constexpr milliseconds kEndGrace(1000);
-// A call whose messages have all arrived does not fail because a rank that is further on says that one has ended. So what
-// has arrived is read before that is thrown, for no more than this time.
+// A call whose messages have all arrived does not fail because a rank that is further on says that one has ended. So
+// what has arrived is read before that is thrown, for no more than this time.
 constexpr milliseconds kReadFirst(1000);
 // How long a failure may take to leave, and the last messages of a transport that is destroyed.
 constexpr milliseconds kFailureTime(100);
@@ -206,7 +206,8 @@ class TcpTransport final : public Transport {
       if (moved.would_block || moved.error != 0) flag = false;
       if (moved.error != 0 && !peer.ended_at) peer.ended_at = Clock::now();
     };
-    if (peer.send.is_active() && peer.is_writable) note(peer.send.progress(peer.connections.messages), peer.is_writable);
+    if (peer.send.is_active() && peer.is_writable)
+      note(peer.send.progress(peer.connections.messages), peer.is_writable);
     if (peer.receive.is_active() && peer.is_readable) {
       note(peer.receive.progress(peer.connections.messages, rank), peer.is_readable);
     }
@@ -343,9 +344,8 @@ class TcpTransport final : public Transport {
     if (has_told_failure_) return;
     has_told_failure_ = true;
     try {
-      send_to_all({.kind = ControlMessage::Kind::failed,
-                   .rank = culprit >= 0 ? culprit : rank_,
-                   .text = std::string(text)});
+      send_to_all(
+          {.kind = ControlMessage::Kind::failed, .rank = culprit >= 0 ? culprit : rank_, .text = std::string(text)});
       const Clock::time_point end = Clock::now() + kFailureTime;
       while (!flush_control_messages() && Clock::now() < end) std::this_thread::sleep_for(milliseconds(1));
     } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the other ranks will notice

@@ -123,7 +123,8 @@ TEST(TcpProcesses, AllNameARankThatWasKilledAtOnce) {
       if (transport.rank() == 2) ::raise(SIGKILL);
       return error_of([&] { wait_in_a_chain(transport); });
     });
-    for (const int rank : {0, 1, 3}) expect_begins(ranks.result(rank), "2: rank 2 has ended; rank 1 was waiting for it");
+    for (const int rank : {0, 1, 3})
+      expect_begins(ranks.result(rank), "2: rank 2 has ended; rank 1 was waiting for it");
     EXPECT_EQ(ranks.result(2), "");
   }
 }

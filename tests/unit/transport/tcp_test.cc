@@ -1,6 +1,4 @@
 // TCP between ranks that are threads here: what every transport must do, how ranks find each other, and strangers.
-#include "sparsewire/tcp_transport.h"
-
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -11,6 +9,7 @@
 
 #include "exchange/bodies.h"
 #include "sparsewire/errors.h"
+#include "sparsewire/tcp_transport.h"
 #include "sparsewire/testing/transport_conformance.h"
 #include "transport/ended.h"
 #include "transport/tcp/peer.h"
@@ -155,9 +154,8 @@ std::vector<std::string> errors_of_setup(std::vector<TcpListener> all, const std
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       threads.emplace_back([&, i] {
         const auto rank = static_cast<std::size_t>(ranks[i]);
-        errors[i] = error_that_names(named, [&] {
-          make_tcp_transport(std::move(all[rank]), ranks[i], addresses, kTcpToken, deadline);
-        });
+        errors[i] = error_that_names(
+            named, [&] { make_tcp_transport(std::move(all[rank]), ranks[i], addresses, kTcpToken, deadline); });
       });
     }
   }
@@ -202,14 +200,12 @@ TEST(TcpSetup, RefusesARankWithAnotherToken) {
     std::vector<TcpListener> all = listeners(2);
     const std::vector<std::string> addresses = addresses_of(all);
     std::jthread other([&] {
-      const std::string error = error_that_names(0, [&] {
-        make_tcp_transport(std::move(all[1]), 1, addresses, token, kLong);
-      });
+      const std::string error =
+          error_that_names(0, [&] { make_tcp_transport(std::move(all[1]), 1, addresses, token, kLong); });
       EXPECT_NE(error.find("another token"), std::string::npos) << error;
     });
-    const std::string error = error_that_names(1, [&] {
-      make_tcp_transport(std::move(all[0]), 0, addresses, kTcpToken, milliseconds(300));
-    });
+    const std::string error =
+        error_that_names(1, [&] { make_tcp_transport(std::move(all[0]), 0, addresses, kTcpToken, milliseconds(300)); });
     EXPECT_NE(error.find(addresses[1]), std::string::npos) << error;
     EXPECT_NE(error.find("2 connections with another token"), std::string::npos) << error;
   }
@@ -242,7 +238,7 @@ TEST(TcpSetup, IsNotDisturbedByStrangers) {
       if (!bytes.empty()) tcp::send(strangers.back(), bytes);
     };
     const Bytes hello = tcp::hello_with_token({tcp::Channel::messages, 2, 3, kTcpToken.size()}, kTcpToken);
-    add({});                                            // silent
+    add({});                                              // silent
     add(bytes_of("GET / HTTP/1.1\r\nHost: me\r\n\r\n"));  // a browser
     add(Bytes(100'000, std::byte{0xFF}));
     add(Bytes(hello.begin(), hello.begin() + 10));  // a part of a hello
