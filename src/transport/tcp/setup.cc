@@ -18,8 +18,9 @@ using Clock = std::chrono::steady_clock;
 // After an error that may pass: a host that is not reachable yet.
 constexpr std::chrono::milliseconds kRetry(100);
 // A rank that refuses a connection may have failed because of another one. That is told over other connections, which
-// get this time, or a quarter of the deadline.
-constexpr std::chrono::milliseconds kRefusedGrace(500);
+// get this time, or a quarter of the deadline. What is told may also be a failure of a first call, on a rank that was
+// connected with all earlier than this one; then the set-up completes, and the first call of this rank throws it.
+constexpr std::chrono::milliseconds kGrace(500);
 // Connections that have not said yet who they are, besides those that are expected. The oldest is dropped.
 constexpr std::size_t kMostStrangers = 64;
 
@@ -136,8 +137,10 @@ class Setup {
     std::erase_if(strangers_, [](const Stranger& stranger) { return stranger.is_finished; });
     while (strangers_.size() > kMostStrangers + 2 * static_cast<std::size_t>(size_)) strangers_.pop_front();
     for (Attempt& attempt : attempts_) progress(attempt, now);
-    listen_to_control_messages();
-    throw_if_refused(now);
+    listen_to_control_messages(now);
+    if (!first_missing()) return;
+    if (told_ && now >= told_at_ + grace()) throw TransportError(*told_);
+    if (!told_) throw_if_refused(now);
     if (now >= end_) throw_missing();
   }
 
@@ -156,6 +159,7 @@ class Setup {
     for (const Connections& other : connections_) {
       if (other.control.is_open() && !other.control.has_ended()) add(other.control.socket(), POLLIN);
     }
+    if (told_) until = std::min(until, told_at_ + grace());
     const auto pause = std::chrono::ceil<std::chrono::milliseconds>(until - now);
     ::poll(polled_.data(), polled_.size(), static_cast<int>(std::clamp<std::int64_t>(pause.count(), 0, 60'000)));
   }
@@ -259,16 +263,18 @@ class Setup {
   }
 
   // A rank that is connected may know why another one does not come.
-  void listen_to_control_messages() {
+  void listen_to_control_messages(Clock::time_point now) {
     for (Connections& other : connections_) {
       if (!other.control.is_open()) continue;
       other.control.receive();
       const auto failure = other.control.find_failure(size_);
-      if (failure) throw TransportError(failure->text, failure->rank);
+      if (!failure || told_) continue;
+      told_.emplace(failure->text, failure->rank);
+      told_at_ = now;
     }
   }
 
-  std::chrono::milliseconds grace() const { return std::min(kRefusedGrace, deadline_ / 4); }
+  std::chrono::milliseconds grace() const { return std::min(kGrace, deadline_ / 4); }
 
   void throw_if_refused(Clock::time_point now) const {
     for (const Attempt& attempt : attempts_) {
@@ -283,6 +289,7 @@ class Setup {
   }
 
   [[noreturn]] void throw_missing() {
+    if (told_) throw TransportError(*told_);
     const int missing = first_missing().value();
     std::string what = fmt::format("[tcp] rank {} at {} was not connected with rank {} within {} ms", missing,
                                    address_of(missing), rank_, deadline_.count());
@@ -317,6 +324,8 @@ class Setup {
   std::deque<Stranger> strangers_;
   std::vector<pollfd> polled_;
   int refused_ = 0;
+  std::optional<TransportError> told_;  // another rank said that this transport has failed
+  Clock::time_point told_at_;
 };
 
 }  // namespace

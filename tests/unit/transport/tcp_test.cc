@@ -312,6 +312,49 @@ TEST(TcpMessages, ThatCannotBeRightAreErrors) {
   EXPECT_LE(received.capacity(), std::size_t{1} << 20);
 }
 
+// Its connection for messages is closed first: what it says over the other one still counts.
+TEST(TcpMessages, ARankThatEndsCanStillSayWhy) {
+  Bytes received;
+  std::jthread later;
+  const std::string error = error_with(
+      [&](RawRank& other) {
+        other.messages.close();
+        later = std::jthread([&other] {
+          std::this_thread::sleep_for(milliseconds(50));
+          Bytes bytes;
+          tcp::write(tcp::ControlMessage{.kind = tcp::ControlMessage::Kind::failed, .rank = 1, .text = "no disk"},
+                     bytes);
+          tcp::send(other.control, bytes);
+        });
+      },
+      received);
+  EXPECT_EQ(error, "no disk");
+}
+
+// Even if bytes that nobody has read have come from there, and if the other rank begins to read only later: a socket
+// that is closed with unread bytes drops what it has not sent.
+TEST(TcpMessages, ThatWereSentLastArrive) {
+  TcpListener listener("127.0.0.1");
+  const std::vector<std::string> addresses = {listener.address(), "127.0.0.1:1"};
+  RawRank other(addresses[0]);
+  auto transport = make_tcp_transport(std::move(listener), 0, addresses, kTcpToken, kLong);
+  tcp::send(other.messages, Bytes(1000));
+  const Bytes sent = conformance::message(0, 1, 0, 600'000);
+  const Transport::Outgoing out{1, sent};
+  transport->send_receive({&out, 1}, {});
+  std::jthread destroyer([&] { transport.reset(); });
+  std::this_thread::sleep_for(milliseconds(50));
+  Bytes got(2 * tcp::kHeaderBytes + kTcpToken.size() + sent.size());  // hello, and the message with its header
+  std::size_t count = 0;
+  while (count < got.size()) {
+    const tcp::Moved moved = tcp::receive(other.messages, std::span(got).subspan(count));
+    if (moved.error != 0) break;
+    count += moved.bytes;
+  }
+  ASSERT_EQ(count, got.size());
+  EXPECT_TRUE(std::equal(sent.begin(), sent.end(), got.end() - static_cast<std::ptrdiff_t>(sent.size())));
+}
+
 TEST(TcpWire, ReadsWhatItWrote) {
   std::array<std::byte, tcp::kHeaderBytes> header{};
   tcp::write(tcp::MessageHeader{7, std::uint64_t{1} << 40}, header);
