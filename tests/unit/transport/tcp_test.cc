@@ -260,6 +260,25 @@ TEST(TcpSetup, IsNotDisturbedByStrangers) {
   }
 }
 
+// Rank 1 is connected earlier than rank 0, and fails before rank 0 has noticed: the first call throws that, not the
+// set-up.
+TEST(TcpSetup, CompletesThoughARankHasFailedAfterIt) {
+  TcpListener listener("127.0.0.1");
+  const std::vector<std::string> addresses = {listener.address(), "127.0.0.1:1"};
+  const tcp::Socket control = connect_to(addresses[0]);
+  Bytes bytes = tcp::hello_with_token({tcp::Channel::control, 1, 2, kTcpToken.size()}, kTcpToken);
+  tcp::write(tcp::ControlMessage{.kind = tcp::ControlMessage::Kind::failed, .rank = 1, .text = "no disk"}, bytes);
+  tcp::send(control, bytes);
+  tcp::Socket messages;
+  std::jthread later([&] {
+    std::this_thread::sleep_for(milliseconds(50));
+    messages = connect_to(addresses[0]);
+    tcp::send(messages, tcp::hello_with_token({tcp::Channel::messages, 1, 2, kTcpToken.size()}, kTcpToken));
+  });
+  const auto transport = make_tcp_transport(std::move(listener), 0, addresses, kTcpToken, kLong);
+  EXPECT_EQ(error_that_names(1, [&] { transport->barrier(); }), "no disk");
+}
+
 // Rank 1 of two, made by hand.
 struct RawRank {
   explicit RawRank(const std::string& address) : messages(connect_to(address)), control(connect_to(address)) {
