@@ -2,6 +2,7 @@
 //
 //   run_on_threads(8, [&](Transport& transport) { ... });      // eight workers in this process
 //   auto transport = make_mpi_transport();                     // under mpirun
+//   tcp_transport.h                                            // other processes
 #pragma once
 
 #include <chrono>

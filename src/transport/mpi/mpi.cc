@@ -3,9 +3,7 @@
 #include <mpi.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <exception>
-#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,7 +16,7 @@
 #include "transport/mpi/messages.h"
 #include "transport/mpi/segments.h"
 #include "transport/mpi/session.h"
-#include "transport/progress.h"
+#include "transport/watch.h"
 
 namespace sparsewire {
 namespace {
@@ -37,7 +35,7 @@ using mpi::Session;
 // not looked for it.
 constexpr std::chrono::milliseconds kDoneGrace(2000);
 constexpr int kDonePolls = 1000;
-// Likewise, ranks are late only after so many polls without progress.
+// See Watch.
 constexpr int kLatePolls = 100;
 
 class MpiTransport final : public Transport {
@@ -45,7 +43,6 @@ class MpiTransport final : public Transport {
   MpiTransport(std::chrono::milliseconds deadline, std::size_t segment_bytes)
       : deadline_(deadline), segment_bytes_(segment_bytes), channel_(acquire_channel(session_, deadline)) {
     done_.resize(static_cast<std::size_t>(size()));
-    waits_for_me_.resize(static_cast<std::size_t>(size()));
   }
 
   MpiTransport(const MpiTransport&) = delete;
@@ -92,9 +89,7 @@ class MpiTransport final : public Transport {
     sends_.clear();
     receives_.clear();
     read_control_messages();
-    note_progress(Clock::now());
-    last_status_ = last_progress_;
-    sent_status_ = false;
+    watch_.begin_call(Clock::now());
     backoff_.reset();
   }
 
@@ -113,7 +108,7 @@ class MpiTransport final : public Transport {
       if (complete) return;
       const Clock::time_point now = Clock::now();
       if (progress) {
-        note_progress(now);
+        watch_.note_progress(now);
         send_status_if_due(now);
         backoff_.reset();
       } else {
@@ -126,13 +121,7 @@ class MpiTransport final : public Transport {
   void end_call() {
     sends_.clear();
     receives_.clear();  // they refer to memory of the caller
-    if (sent_status_) channel_.send_to_all({.kind = ControlMessage::status});
-  }
-
-  void note_progress(Clock::time_point now) {
-    last_progress_ = now;
-    progressed_ = true;
-    polls_ = 0;
+    if (watch_.has_sent_status()) channel_.send_to_all({.kind = ControlMessage::status});
   }
 
   // Copies what is sent (see PendingBuffers). What a rank sends to itself has arrived at once.
@@ -178,26 +167,16 @@ class MpiTransport final : public Transport {
       }
     });
     send_status_if_due(now);
-    if (++polls_ < kLatePolls || now < last_progress_ + deadline_) return;
-    progress_.note(rank(), last_progress_);
-    list_missing_ranks(progress_.missing(rank()));
-    if (now < progress_.last_of_all(rank()) + deadline_) return;
-    fail_on_all_ranks({.kind = ControlMessage::late, .rank = progress_.find_late_rank(rank())});
+    const auto late = watch_.find_late_rank(now, [&](std::vector<int>& missing) { list_missing_ranks(missing); });
+    if (late) fail_on_all_ranks({.kind = ControlMessage::late, .rank = *late});
   }
 
-  // A rank that makes progress says so every quarter of the deadline. In its first status it says that it is in a call;
-  // if a rank waits for it, at once, because that one may have waited for long.
   void send_status_if_due(Clock::time_point now) {
-    const bool is_asked = !sent_status_ && waiting_for_me_ > 0;
-    if (!is_asked && (!progressed_ || now < last_status_ + deadline_ / 4)) return;
-    const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(now - last_progress_).count();
+    if (!watch_.is_status_due(now)) return;
     status_.kind = ControlMessage::status;
-    status_.age_ms = static_cast<std::int32_t>(std::min<std::int64_t>(age, std::numeric_limits<std::int32_t>::max()));
+    status_.age_ms = watch_.note_status(now);
     list_missing_ranks(status_.missing);
     channel_.send_to_all(status_);
-    last_status_ = now;
-    sent_status_ = true;
-    progressed_ = false;
   }
 
   void list_missing_ranks(std::vector<int>& missing) const {
@@ -220,7 +199,7 @@ class MpiTransport final : public Transport {
     while (const auto from = channel_.next_control_message(received_)) {
       switch (received_.kind) {
         case ControlMessage::status:
-          read_status(*from);
+          watch_.read_status(*from, received_.age_ms, received_.missing, Clock::now());
           break;
         case ControlMessage::done:
           done_[static_cast<std::size_t>(*from)] = Done{Clock::now()};
@@ -229,15 +208,6 @@ class MpiTransport final : public Transport {
           throw failure_of(*from, received_);
       }
     }
-  }
-
-  void read_status(int from) {
-    progress_.note(from, Clock::now() - std::chrono::milliseconds(received_.age_ms));
-    progress_.missing(from) = received_.missing;
-    const auto& missing = received_.missing;
-    const bool waits = std::find(missing.begin(), missing.end(), rank()) != missing.end();
-    waiting_for_me_ += (waits ? 1 : 0) - (waits_for_me_[static_cast<std::size_t>(from)] ? 1 : 0);
-    waits_for_me_[static_cast<std::size_t>(from)] = waits;
   }
 
   [[noreturn]] void fail_on_all_ranks(const ControlMessage& message) {
@@ -270,15 +240,8 @@ class MpiTransport final : public Transport {
   Backoff backoff_;
   ControlMessage status_;
   ControlMessage received_;
-  Clock::time_point last_progress_;
-  Clock::time_point last_status_;  // or the beginning of the call
-  bool sent_status_ = false;       // in this call
-  bool progressed_ = false;        // since the last status
-  int polls_ = 0;                  // without progress
 
-  Progress progress_{size()};       // of the others: what they said
-  std::vector<bool> waits_for_me_;  // of each rank: whether it said so
-  int waiting_for_me_ = 0;          // how many of them
+  Watch watch_{rank(), size(), deadline_, kLatePolls};
   struct Done {
     Clock::time_point at;
     int polls = 0;  // since then

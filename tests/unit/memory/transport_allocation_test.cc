@@ -1,4 +1,5 @@
-// In the steady state the collectives allocate nothing: those of the thread engine, and the defaults of Transport.
+// In the steady state the collectives allocate nothing: those of the thread engine, the defaults of Transport,
+// and TCP.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -6,6 +7,7 @@
 
 #include "sparsewire/transport.h"
 #include "transport/least.h"
+#include "transport/tcp_ranks.h"
 #include "unit/memory/counted_memory.h"
 
 namespace sparsewire::transport_allocation_test {
@@ -33,27 +35,29 @@ struct Buffers {
   }
 };
 
-long allocations_of(bool by_default) {
-  long allocations = -1;
-  run_on_threads(4, [&](Transport& engine) {
-    LeastTransport least(engine);
-    Transport& transport = by_default ? static_cast<Transport&>(least) : engine;
-    Buffers buffers;
-    for (int round = 0; round < 5; ++round) buffers.use(transport);
-    transport.barrier();
-    if (transport.rank() == 0) allocations = counted_memory.allocations.load();
-    transport.barrier();
-    for (int round = 0; round < 20; ++round) buffers.use(transport);
-    transport.barrier();
-    if (transport.rank() == 0) allocations = counted_memory.allocations.load() - allocations;
-    transport.barrier();
-  });
-  return allocations;
+void count(Transport& transport, long& allocations) {
+  Buffers buffers;
+  for (int round = 0; round < 5; ++round) buffers.use(transport);
+  transport.barrier();
+  if (transport.rank() == 0) allocations = counted_memory.allocations.load();
+  transport.barrier();
+  for (int round = 0; round < 20; ++round) buffers.use(transport);
+  transport.barrier();
+  if (transport.rank() == 0) allocations = counted_memory.allocations.load() - allocations;
+  transport.barrier();
 }
 
 TEST(AllocationsOfCollectives, AreNoneInTheSteadyState) {
-  EXPECT_EQ(allocations_of(false), 0);
-  EXPECT_EQ(allocations_of(true), 0);
+  long allocations = -1;
+  run_on_threads(4, [&](Transport& transport) { count(transport, allocations); });
+  EXPECT_EQ(allocations, 0);
+  run_on_threads(4, [&](Transport& transport) {
+    LeastTransport least(transport);
+    count(least, allocations);
+  });
+  EXPECT_EQ(allocations, 0);
+  run_over_tcp(4, [&](Transport& transport) { count(transport, allocations); });
+  EXPECT_EQ(allocations, 0);
 }
 
 }  // namespace
