@@ -93,10 +93,10 @@ struct Worker::Parts {
 
   // adopt.cc
   void give_away(const TensorRange& tensor);
-  void forget_last_round();
   void set_step(std::uint64_t step);
 
   // state.cc
+  void forget_last_round();
   void redistribute(const std::vector<SavedWorker>& saved);
 };
 
