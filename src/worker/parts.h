@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "exchange/control.h"
 #include "exchange/exchange.h"
 #include "sparsewire/sifter.h"
 #include "sparsewire/worker.h"
+#include "transport/gather_and_broadcast.h"
 
 namespace sparsewire {
 
