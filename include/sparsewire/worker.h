@@ -107,9 +107,9 @@ class Worker {
   void add_server_memory(std::span<double> owed) const;
 
   // Changes options between two steps: the keys of the sparsifiers, the decay of the feedback, the codecs, check_every,
-  // the pool. Memories are kept, and what the sparsifiers have learnt where the new keys allow it: RegTop-k's last round
-  // always; a threshold that was measured or follows a rule, or a calibration under way, if its keys stay the same. With
-  // another ratio= or calibrate= it is measured again.
+  // the pool. Memories are kept, and what the sparsifiers have learnt where the new keys allow it: RegTop-k's last
+  // round always; a threshold that was measured or follows a rule, or a calibration under way, if its keys stay the
+  // same. With another ratio= or calibrate= it is measured again.
   //
   // Collective: all ranks must give the same, which is checked. Throws UsageError if something else differs (exchange,
   // scope, seed, weight, the kind or scale of the feedback, whether there is a downlink), or if ranks differ; then

@@ -174,7 +174,7 @@ class Threshold final : public UnitSparsifier {
   float lambda_ = 0;
   float lambda_of_step_ = 0;  // becomes lambda_ at the end of a step that does not fail
   float lambda_before_ = 0;   // this and the other *_before_: for rewind()
-  double ratio_ = 0;  // 0: lambda is given
+  double ratio_ = 0;          // 0: lambda is given
   std::size_t k_ = 0;
   bool by_rule_ = false;
   bool rule_ = false;  // lambda is still to be set by the rule

@@ -1,5 +1,5 @@
-// Control traffic beside the exchange: agreement when workers are constructed, votes, comparisons of replicas, errors of
-// a training. It goes over rank 0 only, so that the exchange `server` needs no link between two other ranks.
+// Control traffic beside the exchange: agreement when workers are constructed, votes, comparisons of replicas, errors
+// of a training. It goes over rank 0 only, so that the exchange `server` needs no link between two other ranks.
 #pragma once
 
 #include <cstddef>

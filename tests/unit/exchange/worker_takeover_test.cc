@@ -66,6 +66,7 @@ INSTANTIATE_TEST_SUITE_P(All, RetunedWorkers, every_spec_and_case(), spec_and_ca
 TEST_P(RetunedWorkers, GoOnBitForBitIfOnlyTheCodecChanges) {
   Plan plan = EveryExchangeCase::plan();
   plan.layout = 301;
+  plan.config.check_every = 5;
   if (name_of(spec()) == "threshold") {
     plan.config.sparsifier = "threshold:ratio=0.05,calibrate=5";
     if (exchange_case().downlink) plan.config.downlink = "threshold:ratio=0.1,calibrate=7";
@@ -77,12 +78,12 @@ TEST_P(RetunedWorkers, GoOnBitForBitIfOnlyTheCodecChanges) {
       SCOPED_TRACE(plan.name() + ", step " + std::to_string(t));
       WorkerConfig config = plan.config_of(transport);
       if (t % 2 == 0) config.codec = "raw32";
-      config.check_every = t % 3;
+      config.check_every = 1 + t % 3;
       retuned.worker.retune(config);
       straight.step(t);
       retuned.step(t);
       ASSERT_TRUE(same_bits(std::span<const float>(straight.update), retuned.update));
-      ASSERT_EQ(straight.worker.memory(), retuned.worker.memory());
+      ASSERT_EQ(straight.worker.save(), retuned.worker.save());
     }
   });
 }
@@ -206,6 +207,30 @@ TEST(Adopt, RestartsACalibrationThatIsNotFinishedOrHasAnotherRatio) {
   });
 }
 
+// Of two workers one has finished, the other not, because it has restarted.
+TEST(Adopt, MeasuresAgainIfOneOfTheOthersHasNotFinished) {
+  run_on_threads(2, [&](Transport& transport) {
+    const WorkerConfig config{.sparsifier = "threshold:ratio=0.1,calibrate=4", .exchange = "allgather"};
+    const auto step = [&](Worker& worker, int number) {
+      worker.step(gradient_of(worker.layout().dim(), transport.rank(), number));
+    };
+    Worker a(config, Layout({{"a", 300}}), transport);
+    Worker first(config, Layout({{"b", 100}}), transport);
+    Worker second(config, Layout({{"b", 100}}), transport);
+    for (int number = 0; number < 3; ++number) step(a, number), step(first, number);
+    Worker* const only[] = {&first};
+    second.adopt(only);
+    for (int number = 3; number < 6; ++number) step(a, number), step(second, number);
+    Worker both(config, Layout({{"a", 300}, {"b", 100}}), transport);
+    Worker* const old[] = {&a, &second};
+    both.adopt(old);
+    for (int number = 6; number < 10; ++number) {
+      step(both, number);
+      EXPECT_EQ(both.stats().entries_sent, 40U) << "Top-k in step " << number;
+    }
+  });
+}
+
 // The servers of all ranks take the same mean, whatever their regions are.
 TEST(Adopt, TakesTheMeanOfTheServersThresholdsToo) {
   for (const char* exchange : {"server", "sharded"}) {
@@ -222,7 +247,8 @@ TEST(Adopt, TakesTheMeanOfTheServersThresholdsToo) {
       ca.adopt(old);
       const Numbers fine = ramp(400, 0.015625F);
       const SparseVector& update = ca.step(fine);
-      EXPECT_NEAR(static_cast<double>(update.size()), static_cast<double>(count_from(fine, 3)), 1) << "3 up to rounding";
+      EXPECT_NEAR(static_cast<double>(update.size()), static_cast<double>(count_from(fine, 3)), 1)
+          << "3 up to rounding";
     });
   }
 }
@@ -323,9 +349,10 @@ TEST(Adopt, DropsTheLastRoundOfRegTopKUnderOtherWeights) {
 // What the old servers owe is too large for the new worker's memory, or together with what its server owes already.
 TEST(Adopt, RefusesWhatIsOwedByAServerIfItIsTooLarge) {
   run_on_threads(2, [&](Transport& transport) {
-    WorkerConfig config{.sparsifier = "dense", .exchange = "sharded"};
+    WorkerConfig config{.sparsifier = "topk:k=60", .exchange = "sharded"};
     config.downlink = "topk:k=2";  // one entry of each region; the others stay with the server
-    const Numbers large(64, 3e38F);
+    Numbers large(64, 3e38F);
+    std::fill_n(large.begin(), 4, 1.0F);  // stay with the worker
     Worker old(config, 64, transport);
     Worker twin(config, 64, transport);
     old.step(large);
@@ -385,7 +412,8 @@ class AboveTheMean final : public Sparsifier {
   void learn_from(std::span<const Predecessor<Sparsifier>> others) override {
     mean_ = 0;
     for (const auto& other : others) {
-      if (const auto* const from = dynamic_cast<const AboveTheMean*>(other.learner)) mean_ = std::max(mean_, from->mean_);
+      if (const auto* const from = dynamic_cast<const AboveTheMean*>(other.learner))
+        mean_ = std::max(mean_, from->mean_);
     }
   }
 
