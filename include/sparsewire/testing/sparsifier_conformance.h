@@ -167,8 +167,8 @@ inline void expect_same_step(Sifter& sifter, const Gradient& gradient, Sifter& o
 inline void expect_same_steps(Sifter& sifter, Sifter& other, std::uint64_t seed, const std::string& what) {
   for (std::uint64_t t = 0; t < kSteps; ++t) {
     const std::vector<float> gradient = exact_numbers(sifter.layout().dim(), seed + t);
-    ASSERT_NO_FATAL_FAILURE(
-        expect_same_step(sifter, gradient, other, gradient, what + ", " + std::to_string(t + 1) + " steps later"));
+    SCOPED_TRACE(std::to_string(t + 1) + " steps later");
+    ASSERT_NO_FATAL_FAILURE(expect_same_step(sifter, gradient, other, gradient, what));
   }
 }
 
