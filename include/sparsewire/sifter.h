@@ -118,10 +118,16 @@ class Sifter {
   void write_memory(const Gradient& numbers);
   void write_velocity(const Gradient& numbers);
 
-  // Continues what another Sifter of the same layout did, under other specs: takes its memory, velocity, step number
-  // and statistics over, but not what its sparsifier has learnt. Throws UsageError if the layouts or the kinds of
-  // feedback differ.
+  // Continues what another Sifter of the same layout did, under other specs: takes over its memory, velocity, step
+  // number and statistics, and what its sparsifier has learnt if that suits the new spec: a threshold with the same
+  // rule=, ratio=, calibrate= and dense_below= is kept, also a calibration that is not finished; RegTop-k's last round
+  // is kept under any keys. Throws UsageError if the layouts or the kinds of feedback differ.
   void continue_from(const Sifter& other);
+  // Replaces what the sparsifier has learnt by what those of others have; nothing else changes. Threshold: the mean of
+  // the thresholds that were measured, weighted by entries. It is measured again if one of the others has not finished
+  // that, or has another ratio= or calibrate=; rule=sqrt is applied again. RegTop-k: the last round at the moved
+  // entries, of those whose weights are the same.
+  void learn_from(std::span<const Predecessor<Sifter>> others);
 
   // Everything that later steps depend on, in a versioned format with a checksum: docs/state_format.md.
   std::vector<std::byte> save() const;

@@ -6,6 +6,7 @@
 // sparsewire/testing/sparsifier_conformance.h tests it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -54,6 +55,29 @@ struct SparsifierTraits {
   bool remembers = false;     // later steps depend on more than the memory and the number of the step
 };
 
+// Entries that have other indices now: those from `from` on are those from `to` on.
+struct MovedEntries {
+  std::size_t from = 0;
+  std::size_t to = 0;
+  std::size_t size = 0;
+};
+
+// One whose entries another one continues, with what it has learnt.
+template <class Learner>
+struct Predecessor {
+  const Learner* learner = nullptr;
+  bool only_options_changed = false;  // it is the only one, and all its entries are where they were
+  bool same_weights = false;          // of all workers: what it observed means the same as before
+  std::uint64_t entries = 0;          // of the whole model that are taken over; the same on all ranks
+  std::vector<MovedEntries> moved;    // where they are now; empty for a server, whose region is another one
+
+  // The same about another learner.
+  template <class Other>
+  Predecessor<Other> with(const Other* other) const {
+    return {other, only_options_changed, same_weights, entries, moved};
+  }
+};
+
 // The choice of the entries; the rest is done for it: accumulation, taking steps back, the search for NaN and infinity,
 // statistics. Its functions are called in the standard floating-point mode.
 //
@@ -80,6 +104,11 @@ class Sparsifier {
   // The last choose() did not count, nor what followed it (observe, set_vote): everything is to be as before it.
   // Called at most once after a choose().
   virtual void rewind() {}
+
+  // Replaces what this one has learnt by what others have: a worker's options were changed, or its tensors were grouped
+  // anew. A `learner` of another class says nothing, nor does a null pointer: use dynamic_cast. If is_voting() depends
+  // on what is taken over, that must be the same on all ranks. By default nothing is taken over.
+  virtual void learn_from(std::span<const Predecessor<Sparsifier>> /*others*/) {}
 
   // Saves or restores, with the same bits, everything that later steps depend on, except for the number of the step.
   // Throws UsageError if what it reads cannot be right.

@@ -107,26 +107,36 @@ class Worker {
   void add_server_memory(std::span<double> owed) const;
 
   // Changes options between two steps: the keys of the sparsifiers, the decay of the feedback, the codecs, check_every,
-  // the pool. Memories are kept. RegTop-k forgets its last round, and a threshold that is measured is measured again.
+  // the pool. Memories are kept, and what the sparsifiers have learnt where the new keys allow it: RegTop-k's last
+  // round always; a threshold that was measured or follows a rule, or a calibration under way, if its keys stay the
+  // same. With another ratio= or calibrate= it is measured again.
+  //
   // Collective: all ranks must give the same, which is checked. Throws UsageError if something else differs (exchange,
   // scope, seed, weight, the kind or scale of the feedback, whether there is a downlink), or if ranks differ; then
-  // nothing has changed.
+  // nothing has changed. After any other error the transport has failed on all ranks; this worker can still be saved
+  // where the call has thrown.
   void retune(const WorkerConfig& config);
 
   // Takes over what other workers of this rank have not sent yet, tensor by tensor: for a model whose tensors were
   // grouped anew. Every tensor of this worker must be in one of the others. What is owed to the weights stays the same:
   // a memory is multiplied by the weight it had and divided by the one it has now; what a server owed goes to this
   // rank's new server where that serves the entry, and to the memory where not. What is taken over leaves the others. A
-  // velocity is taken over likewise; RegTop-k's last round is dropped, and a threshold that is measured is measured
-  // again.
+  // velocity is taken over likewise.
+  //
+  // What sparsifiers have learnt is taken over from those with the same name, and replaces what this worker's has
+  // learnt. RegTop-k's last round is kept where the weights of all workers are the same. A measured threshold becomes
+  // the mean of the old ones, weighted by the entries that are taken over; it is measured again if one of the others
+  // has not finished that, or has another ratio= or calibrate=. rule=sqrt is applied again, with the lr of the next
+  // step. The thresholds of servers likewise, if all others have the same exchange and a downlink; else they are
+  // measured again.
   //
   // No messages; all ranks must do the same. Throws UsageError, before anything has changed, if a tensor is missing or
   // has another size, the feedbacks differ in kind or scale, the workers are not at the same step, or if something is
   // owed that this worker cannot hold: its weight is 0, its feedback is `none`, or a number is too large.
   void adopt(std::span<Worker* const> others);
 
-  // Everything that decides later steps. Not collective. Throws UsageError after a TransportError, whichever call it
-  // came from: the step was not completed.
+  // Everything that decides later steps. Not collective. Throws UsageError after a step that threw TransportError or
+  // was not completed for another reason.
   std::vector<std::byte> save() const;
   // Continues from the states of all workers of an earlier run, given in rank order. Every rank needs all of them
   // (under MPI, Transport::all_gather can collect them), and all ranks must load the same. Not collective.

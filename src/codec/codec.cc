@@ -166,11 +166,11 @@ Codec::Codec(std::string_view spec_text) : parts_(std::make_unique<Parts>()) {
   kernels::choose_simd();  // may throw; the kernels must not
   Spec spec(spec_text);
   parts_->index_codec = find_name(index_codecs(), spec.name());
-  if (parts_->index_codec == nullptr && spec.name() != "auto") {
-    const bool is_format = find_name(value_format_table(), spec.name()) != nullptr;
+  if (parts_->index_codec == nullptr && spec.name() != auto_codec().name) {
+    const ValueFormat* const format = find_name(value_format_table(), spec.name());
     throw UsageError(
         fmt::format("'{}' is not a codec; there are {}{}", spec.name(), names_of(codecs()),
-                    is_format ? fmt::format("; for the value format write auto:values={}", spec.name()) : ""));
+                    format == nullptr ? "" : fmt::format("; for the value format write {}", format->info.example)));
   }
   parts_->value_format = &read_format(spec);
   const auto block = spec.integer("block", kLeastBlock, kMostBlock);

@@ -29,6 +29,8 @@ struct IndexCodec {
 
 // All index codecs. `auto` tries them in this order: those that can tell at once that they would be too long come last.
 std::span<const IndexCodec> index_codecs() noexcept;
+// `auto` itself.
+const CodecInfo& auto_codec() noexcept;
 
 #define INDEX_CODEC(id, name, summary, example)                                                                    \
   std::optional<std::size_t> encode_##name(const SparseVector& vector, std::size_t limit, Buffer<std::byte>& out); \

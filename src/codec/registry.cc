@@ -12,8 +12,10 @@ constexpr IndexCodec kIndexCodecs[] = {
 #undef INDEX_CODEC
 };
 
+constexpr CodecInfo kAuto = {"auto", "the shortest of the following", "auto:values=bf16"};
+
 constexpr CodecInfo kCodecs[] = {
-    {"auto", "the shortest of the following", "auto:values=bf16"},
+    kAuto,
 #define INDEX_CODEC(id, name, summary, example) {#name, summary, example},
 #include "codec/index_codecs.def"
 #undef INDEX_CODEC
@@ -44,6 +46,7 @@ constexpr CodecInfo kValueInfos[] = {
 
 std::span<const IndexCodec> index_codecs() noexcept { return kIndexCodecs; }
 std::span<const ValueFormat> value_format_table() noexcept { return kValueFormats; }
+const CodecInfo& auto_codec() noexcept { return kAuto; }
 std::span<const CodecInfo> codecs() noexcept { return kCodecs; }
 std::span<const CodecInfo> value_formats() noexcept { return kValueInfos; }
 

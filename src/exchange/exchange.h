@@ -86,9 +86,13 @@ class Exchange {
   std::exception_ptr thrown_;
 };
 
+// What `auto` uses an exchange for. One is for sparse steps, one for those in which a full vector is shorter.
+enum class AutoUse : std::uint8_t { nothing, sparse_steps, full_steps };
+
 struct ExchangeInfo {
   std::string_view name;
   bool takes_downlink;
+  AutoUse auto_use;
   std::string_view summary;
 };
 std::span<const ExchangeInfo> exchanges() noexcept;
@@ -96,15 +100,15 @@ std::span<const ExchangeInfo> exchanges() noexcept;
 // The choice between two exchanges: the name `auto` is known here only.
 struct AutoExchange {
   ExchangeInfo info;
-  std::string_view sparse;  // the exchange for sparse steps
-  std::string_view full;    // and for those in which a full vector is shorter
+  std::string_view sparse;  // the exchange for AutoUse::sparse_steps
+  std::string_view full;    // and for AutoUse::full_steps
 };
 const AutoExchange& auto_exchange() noexcept;
 
 // Throws UsageError; also if there is a downlink that the exchange does not take. `transport` must outlive it.
 std::unique_ptr<Exchange> make_exchange(std::string_view spec, const ExchangePlan& plan, Transport& transport);
 
-#define EXCHANGE(name, takes_downlink, summary) \
+#define EXCHANGE(name, takes_downlink, auto_use, summary) \
   std::unique_ptr<Exchange> make_##name##_exchange(Spec& spec, const ExchangePlan& plan, Transport& transport);
 #include "exchange/exchanges.def"
 #undef EXCHANGE

@@ -9,7 +9,7 @@ namespace sparsewire {
 namespace {
 
 constexpr ExchangeInfo kInfos[] = {
-#define EXCHANGE(name, takes_downlink, summary) {#name, takes_downlink, summary},
+#define EXCHANGE(name, takes_downlink, auto_use, summary) {#name, takes_downlink, AutoUse::auto_use, summary},
 #include "exchange/exchanges.def"
 #undef EXCHANGE
 };
@@ -17,12 +17,22 @@ constexpr ExchangeInfo kInfos[] = {
 using Make = std::unique_ptr<Exchange> (*)(Spec& spec, const ExchangePlan& plan, Transport& transport);
 
 constexpr Make kMakers[] = {
-#define EXCHANGE(name, takes_downlink, summary) make_##name##_exchange,
+#define EXCHANGE(name, takes_downlink, auto_use, summary) make_##name##_exchange,
 #include "exchange/exchanges.def"
 #undef EXCHANGE
 };
 
-constexpr AutoExchange kAuto = {{"auto", true, "sharded, or dense where that is shorter"}, "sharded", "dense"};
+constexpr std::string_view used_for(AutoUse use) {
+  for (const ExchangeInfo& info : kInfos) {
+    if (info.auto_use == use) return info.name;
+  }
+  return {};
+}
+
+constexpr AutoExchange kAuto = {{"auto", true, AutoUse::nothing, "frames, or all values where that is shorter"},
+                                used_for(AutoUse::sparse_steps),
+                                used_for(AutoUse::full_steps)};
+static_assert(!kAuto.sparse.empty() && !kAuto.full.empty());
 
 // "server or sharded"
 std::string names_with_servers() {

@@ -21,6 +21,16 @@ class ChosenOutside final : public FusedSparsifier {
   bool is_voting() const noexcept override { return sparsifier_->is_voting(); }
   std::optional<float> vote() const noexcept override { return sparsifier_->vote(); }
   void set_vote(float agreed) override { sparsifier_->set_vote(agreed); }
+  // Another sparsifier is a null pointer, also if it is from outside too.
+  void learn_from(std::span<const Predecessor<FusedSparsifier>> others) override {
+    std::vector<Predecessor<Sparsifier>> outside;
+    for (const Predecessor<FusedSparsifier>& other : others) {
+      const auto* const wrapped = dynamic_cast<const ChosenOutside*>(other.learner);
+      const bool is_same = wrapped != nullptr && wrapped->name_ == name_;
+      outside.push_back(other.with<Sparsifier>(is_same ? wrapped->sparsifier_.get() : nullptr));
+    }
+    sparsifier_->learn_from(outside);
+  }
   std::uint64_t step() const noexcept override { return step_; }
   void set_step(std::uint64_t step) noexcept override { step_ = step; }
 

@@ -45,6 +45,8 @@ class FusedSparsifier {
   virtual std::optional<float> vote() const noexcept { return std::nullopt; }
   virtual void set_vote(float /*agreed*/) {}
 
+  virtual void learn_from(std::span<const Predecessor<FusedSparsifier>> /*others*/) {}
+
   // The number of the next step.
   virtual std::uint64_t step() const noexcept = 0;
   virtual void set_step(std::uint64_t step) noexcept = 0;

@@ -31,6 +31,15 @@ struct LastRound {
   float update;
 };
 
+void sort_by_index(std::vector<LastRound>& round) {
+  std::sort(round.begin(), round.end(), [](const LastRound& a, const LastRound& b) { return a.index < b.index; });
+}
+
+auto first_from(const std::vector<LastRound>& round, std::size_t index) {
+  return std::lower_bound(round.begin(), round.end(), index,
+                          [](const LastRound& e, std::size_t wanted) { return e.index < wanted; });
+}
+
 class Regularised final : public Score {
  public:
   Regularised(double weight, double mu, double q, bool form_b)
@@ -43,8 +52,7 @@ class Regularised final : public Score {
             std::uint32_t* keys) const noexcept override {
     for (std::size_t i = 0; i < n; ++i) keys[i] = kernels::key_of(factor_if_not_sent_ * std::abs(values[i]));
     if (n == 0) return;
-    auto last = std::lower_bound(last_round.begin(), last_round.end(), indices[0],
-                                 [](const LastRound& e, std::uint32_t index) { return e.index < index; });
+    auto last = first_from(last_round, indices[0]);
     for (std::size_t i = 0; i < n && last != last_round.end(); ++i) {
       while (last != last_round.end() && last->index < indices[i]) ++last;
       if (last == last_round.end() || last->index != indices[i]) continue;
@@ -89,6 +97,27 @@ class RegTopK final : public UnitSparsifier {
     observed_ = true;
   }
 
+  // Entries of workers that had other weights count as not sent in the last round.
+  void learn_from(std::span<const Predecessor<FusedSparsifier>> others) override {
+    std::vector<LastRound> round;
+    bool observed = false;
+    for (const Predecessor<FusedSparsifier>& other : others) {
+      const auto* const from = dynamic_cast<const RegTopK*>(other.learner);
+      if (from == nullptr || !from->observed_ || !other.same_weights) continue;
+      observed = true;
+      for (const MovedEntries& part : other.moved) {
+        for (auto last = first_from(from->score_.last_round, part.from);
+             last != from->score_.last_round.end() && last->index - part.from < part.size; ++last) {
+          round.push_back({static_cast<std::uint32_t>(last->index - part.from + part.to), last->sent, last->update});
+        }
+      }
+    }
+    sort_by_index(round);
+    score_.last_round = std::move(round);
+    observed_ = observed;
+    replaced_ = false;
+  }
+
   SparsifierTraits traits() const override { return {.observes = true, .remembers = true}; }
 
  private:
@@ -128,7 +157,7 @@ class RegTopK final : public UnitSparsifier {
       const auto index = state.remap_index(last.index);
       if (index) kept.push_back({*index, last.sent, last.update});
     }
-    std::sort(kept.begin(), kept.end(), [](const LastRound& a, const LastRound& b) { return a.index < b.index; });
+    sort_by_index(kept);
     score_.last_round = std::move(kept);
   }
 

@@ -437,9 +437,25 @@ void Sifter::continue_from(const Sifter& other) {
   p.memory.write(0, o.memory.numbers());
   if (p.has_velocity()) p.velocity.write(0, o.velocity.numbers());
   p.may_hold_numbers = true;
+  const std::uint64_t dim = p.context.layout.dim();
+  const Predecessor<Sifter> itself{.learner = &other,
+                                   .only_options_changed = true,
+                                   .same_weights = true,
+                                   .entries = dim,
+                                   .moved = {{.from = 0, .to = 0, .size = dim}}};
+  learn_from({&itself, 1});
   p.sparsifier->set_step(o.sparsifier->step());
   p.stats = o.stats;
-  p.can_undo = p.can_flush = false;
+}
+
+void Sifter::learn_from(std::span<const Predecessor<Sifter>> others) {
+  const StandardFloatMode mode;
+  std::vector<Predecessor<FusedSparsifier>> sparsifiers;
+  for (const Predecessor<Sifter>& other : others) {
+    sparsifiers.push_back(other.with<FusedSparsifier>(other.learner->parts_->sparsifier.get()));
+  }
+  parts_->sparsifier->learn_from(sparsifiers);
+  parts_->can_undo = parts_->can_flush = false;
 }
 
 void Sifter::Parts::serialize_body(State& state, LongVector& all_memory, LongVector& all_velocity) {

@@ -39,6 +39,7 @@ class Threshold final : public UnitSparsifier {
     if (by_rule && calibrate) spec.fail("takes rule=sqrt or calibrate=, not both");
     if (lambda) lambda_ = static_cast<float>(*lambda);
     if (lambda || !ratio) return;
+    ratio_ = *ratio;
     k_ =
         std::max<std::size_t>(1, count_of(*ratio, sparse_size()));  // not 0 for an empty region: the rule divides by it
     if (by_rule) {
@@ -58,7 +59,55 @@ class Threshold final : public UnitSparsifier {
   }
   void set_vote(float agreed) override { lambda_ = agreed; }
 
+  void learn_from(std::span<const Predecessor<FusedSparsifier>> others) override {
+    if (ratio_ == 0) return;  // lambda is given
+    forget();
+    Mean mean;
+    for (const Predecessor<FusedSparsifier>& other : others) {
+      const auto* const from = dynamic_cast<const Threshold*>(other.learner);
+      if (from == nullptr || from->ratio_ != ratio_ || from->by_rule_ != by_rule_ || from->calibrate_ != calibrate_) {
+        return;
+      }
+      if (other.only_options_changed) {
+        if (from->k_ == k_) continue_from(*from);
+        return;
+      }
+      if (by_rule_ || from->calibrating()) return;  // the rule: k is another one now
+      if (from->lambda_ > 0) mean.add(from->lambda_, static_cast<double>(other.entries));  // 0: it has no vote either
+    }
+    if (!(mean.weight > 0)) return;
+    lambda_ = static_cast<float>(mean.sum / mean.weight);
+    // As after a calibration in which each step gave this lambda.
+    measured_steps_ = calibrate_;
+    measured_.assign(tail(), lambda_);
+  }
+
  private:
+  struct Mean {
+    double sum = 0;
+    double weight = 0;
+    void add(double number, double times) {
+      sum += times * number;
+      weight += times;
+    }
+  };
+
+  // As it was constructed.
+  void forget() {
+    lambda_ = 0;
+    rule_ = by_rule_;
+    voting_ = false;
+    measured_steps_ = 0;
+    measured_.clear();
+  }
+  // What was voted on stays: the next step does not vote.
+  void continue_from(const Threshold& other) {
+    measured_ = other.measured_;
+    lambda_ = other.lambda_;
+    rule_ = other.rule_;
+    measured_steps_ = other.measured_steps_;
+  }
+
   bool calibrating() const noexcept { return measured_steps_ < calibrate_; }
   // The number of steps at the end of the calibration whose k-th magnitudes count.
   std::uint64_t tail() const noexcept { return std::max<std::uint64_t>(1, calibrate_ / 10); }
@@ -125,6 +174,7 @@ class Threshold final : public UnitSparsifier {
   float lambda_ = 0;
   float lambda_of_step_ = 0;  // becomes lambda_ at the end of a step that does not fail
   float lambda_before_ = 0;   // this and the other *_before_: for rewind()
+  double ratio_ = 0;          // 0: lambda is given
   std::size_t k_ = 0;
   bool by_rule_ = false;
   bool rule_ = false;  // lambda is still to be set by the rule

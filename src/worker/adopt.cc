@@ -45,6 +45,17 @@ std::vector<Source> find_sources(const Layout& layout, std::span<Worker* const> 
   return sources;
 }
 
+// What a sifter of the new worker takes over from the other one: the worker's sifter, or that of its server.
+Predecessor<Sifter> predecessor(const Sifter& sifter, const Worker& worker, std::span<const Source> sources) {
+  Predecessor<Sifter> from{.learner = &sifter};
+  for (const Source& source : sources) {
+    if (source.worker != &worker) continue;
+    from.entries += source.to->size;
+    from.moved.push_back({.from = source.from->begin, .to = source.to->begin, .size = source.to->size});
+  }
+  return from;
+}
+
 // Throws UsageError if a number is too large for a float.
 std::vector<float> as_floats(const std::vector<double>& numbers, const char* what) {
   std::vector<float> floats;
@@ -142,11 +153,28 @@ void Worker::adopt(std::span<Worker* const> others) {
   const std::vector<float> velocity_floats = as_floats(new_velocity, "the velocity");
   const std::vector<float> server_floats = as_floats(server_memory, "the server's memory");
 
+  std::vector<Predecessor<Sifter>> teachers;
+  std::vector<Predecessor<Sifter>> server_teachers;
+  for (Worker* const other : others) {
+    Parts& o = *other->parts_;
+    Predecessor<Sifter> teacher = predecessor(o.sifter, *other, sources);
+    if (teacher.entries == 0) continue;
+    teacher.same_weights = o.weights == p.weights;
+    teachers.push_back(teacher);
+    // All servers have to learn alike, so only where each has an old one on the same rank.
+    if (server == nullptr || o.config.downlink.empty() || o.config.exchange != p.config.exchange) continue;
+    teacher.learner = o.exchange->server();
+    teacher.moved.clear();
+    server_teachers.push_back(teacher);
+  }
+  p.sifter.learn_from(teachers);
+  if (server_teachers.size() != teachers.size()) server_teachers.clear();
+  if (server != nullptr) server->learn_from(server_teachers);
+
   p.sifter.write_memory(memory_floats);
   if (!velocity_floats.empty()) p.sifter.write_velocity(velocity_floats);
   if (server != nullptr) server->write_memory(server_floats);
   if (!others.empty() && p.sifter.step() == 0) p.set_step(others[0]->parts_->sifter.step());
-  p.forget_last_round();
   p.can_take_back = false;
   p.identity = crc32c_extend(p.identity, std::as_bytes(std::span("adopted")));
   for (const Source& source : sources) source.worker->parts_->give_away(*source.from);
@@ -169,11 +197,6 @@ void Worker::Parts::give_away(const TensorRange& tensor) {
     server->write_memory(memory);
   }
   can_take_back = false;
-}
-
-void Worker::Parts::forget_last_round() {
-  if (!observes) return;
-  sifter.observe({.dim = layout.dim(), .indices = {}, .values = {}, .draw = {}}, {});
 }
 
 void Worker::Parts::set_step(std::uint64_t step) {

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "exchange/control.h"
 #include "exchange/exchange.h"
 #include "sparsewire/sifter.h"
 #include "sparsewire/worker.h"
+#include "transport/gather_and_broadcast.h"
 
 namespace sparsewire {
 
@@ -93,10 +93,10 @@ struct Worker::Parts {
 
   // adopt.cc
   void give_away(const TensorRange& tensor);
-  void forget_last_round();
   void set_step(std::uint64_t step);
 
   // state.cc
+  void forget_last_round();
   void redistribute(const std::vector<SavedWorker>& saved);
 };
 

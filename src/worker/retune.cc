@@ -27,8 +27,15 @@ void Worker::retune(const WorkerConfig& config) {
   if (next->config.seed != p.config.seed) refuse("the seed");
   if (next->config.downlink.empty() != p.config.downlink.empty()) refuse("whether there is a downlink");
   if (next->weights != p.weights) refuse("the weight of every worker");
-  next->sifter.continue_from(p.sifter);
-  if (Sifter* const server = next->exchange->server()) server->continue_from(*p.exchange->server());
+  try {
+    next->sifter.continue_from(p.sifter);
+    if (Sifter* const server = next->exchange->server()) server->continue_from(*p.exchange->server());
+  } catch (const UsageError&) {  // all ranks throw it
+    throw;
+  } catch (const std::exception& error) {  // out of memory: the others have changed their options
+    p.transport.fail(error.what());
+    throw;
+  }
   next->identity = crc32c_extend(next->identity, std::as_bytes(std::span(&p.identity, 1)));
   next->step_number = p.step_number;
   next->stats = p.stats;

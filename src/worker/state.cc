@@ -244,6 +244,11 @@ void Worker::Parts::redistribute(const std::vector<SavedWorker>& saved) {
   forget_last_round();
 }
 
+void Worker::Parts::forget_last_round() {
+  if (!observes) return;
+  sifter.observe({.dim = layout.dim(), .indices = {}, .values = {}, .draw = {}}, {});
+}
+
 std::vector<std::byte> Worker::save() const {
   const Parts& p = *parts_;
   if (!p.usable) {

@@ -19,38 +19,36 @@ void check(const WritableNumbers& numbers, std::uint64_t dim, const char* what) 
                                numbers.data == nullptr ? 0 : numbers.size, dim));
 }
 
+// Calls write(numbers, rounded), where `rounded` makes a number of their type, and returns how long it took.
+template <class Write>
+std::uint64_t time_to_write(const WritableNumbers& numbers, std::uint64_t dim, const char* what, Write write) {
+  const StandardFloatMode mode;
+  check(numbers, dim, what);
+  std::uint64_t ns = 0;
+  StageClock clock;
+  with_numbers(numbers, write);
+  clock.lap(ns);
+  return ns;
+}
+
 }  // namespace
 
 void Worker::write_update(WritableNumbers numbers, float factor) const {
-  const StandardFloatMode mode;
   const SparseVector& update = parts_->total;
-  check(numbers, parts_->layout.dim(), "write_update");
-  parts_->stats.ns_apply = 0;
-  StageClock clock;
-  with_numbers(numbers, [&](auto* to, auto rounded) {
-    if (update.is_full()) {
-      for (std::size_t i = 0; i < update.size(); ++i) to[i] = rounded(factor * update.values[i]);
-      return;
-    }
-    std::fill_n(to, numbers.size, rounded(0.0F));
-    for (std::size_t i = 0; i < update.size(); ++i) to[update.indices[i]] = rounded(factor * update.values[i]);
+  parts_->stats.ns_apply = time_to_write(numbers, parts_->layout.dim(), "write_update", [&](auto* to, auto rounded) {
+    if (!update.is_full()) std::fill_n(to, numbers.size, rounded(0.0F));
+    for (std::size_t i = 0; i < update.size(); ++i) to[update.index(i)] = rounded(factor * update.values[i]);
   });
-  clock.lap(parts_->stats.ns_apply);
 }
 
 void Worker::apply_update(WritableNumbers weights, float lr) const {
-  const StandardFloatMode mode;
   const SparseVector& update = parts_->total;
-  check(weights, parts_->layout.dim(), "apply_update");
-  parts_->stats.ns_apply = 0;
-  StageClock clock;
-  with_numbers(weights, [&](auto* to, auto rounded) {
+  parts_->stats.ns_apply = time_to_write(weights, parts_->layout.dim(), "apply_update", [&](auto* to, auto rounded) {
     for (std::size_t i = 0; i < update.size(); ++i) {
       const std::size_t at = update.index(i);
       to[at] = rounded(widened(weights.type, to[at]) - lr * update.values[i]);
     }
   });
-  clock.lap(parts_->stats.ns_apply);
 }
 
 }  // namespace sparsewire

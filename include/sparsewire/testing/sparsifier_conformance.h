@@ -156,14 +156,19 @@ inline bool same_bits(std::span<const float> a, std::span<const float> b) {
   });
 }
 
-// The next steps of both send the same.
-inline void expect_same_steps(Sifter& sifter, Sifter& other, std::uint64_t seed, const char* what) {
+// The next step of both sends and keeps the same. The gradients are the same numbers.
+inline void expect_same_step(Sifter& sifter, const Gradient& gradient, Sifter& other, const Gradient& gradient_of_other,
+                             const std::string& what) {
+  const SparseVector sent = take_step(sifter, gradient);
+  ASSERT_TRUE(sent == take_step(other, gradient_of_other)) << what << ": other entries are sent";
+  ASSERT_TRUE(same_bits(sifter.memory(), other.memory())) << what << ": the memory differs";
+}
+
+inline void expect_same_steps(Sifter& sifter, Sifter& other, std::uint64_t seed, const std::string& what) {
   for (std::uint64_t t = 0; t < kSteps; ++t) {
     const std::vector<float> gradient = exact_numbers(sifter.layout().dim(), seed + t);
-    const SparseVector sent = take_step(sifter, gradient);
-    const SparseVector sent_by_other = take_step(other, gradient);
-    ASSERT_TRUE(sent == sent_by_other) << what << ": other entries are sent " << t + 1 << " steps later";
-    ASSERT_TRUE(same_bits(sifter.memory(), other.memory())) << what << ": the memory differs";
+    SCOPED_TRACE(std::to_string(t + 1) + " steps later");
+    ASSERT_NO_FATAL_FAILURE(expect_same_step(sifter, gradient, other, gradient, what));
   }
 }
 
@@ -338,10 +343,8 @@ inline void takes_a_step_back(const SparsifierCase& tested) {
           ASSERT_TRUE(sifter.save() == before) << "undo() after " << what << " left a trace in the state";
         }
         const std::vector<float> gradient = exact_numbers(n, t);
-        const SparseVector sent_straight = take_step(straight, gradient);
-        ASSERT_TRUE(take_step(sifter, gradient) == sent_straight)
-            << "after a step that was taken back, other entries are sent";
-        ASSERT_TRUE(same_bits(sifter.memory(), straight.memory()));
+        ASSERT_NO_FATAL_FAILURE(
+            expect_same_step(sifter, gradient, straight, gradient, "after a step that was taken back"));
       }
     }
   }
@@ -476,8 +479,7 @@ inline void refuses_bad_gradients(const SparsifierCase& tested) {
           ASSERT_TRUE(sifter.save() == before) << "a bad gradient left a trace in the state";
         }
         const std::vector<float> gradient = exact_numbers(n, t);
-        const SparseVector sent_straight = take_step(straight, gradient);
-        ASSERT_TRUE(take_step(sifter, gradient) == sent_straight) << "after a bad gradient, other entries are sent";
+        ASSERT_NO_FATAL_FAILURE(expect_same_step(sifter, gradient, straight, gradient, "after a bad gradient"));
       }
     }
   }
@@ -507,9 +509,8 @@ inline void takes_half_precision(const SparsifierCase& tested) {
           const auto significand = static_cast<float>((1U << mantissa_bits) + mantissa);
           numbers[i] = std::ldexp(negative ? -significand : significand, exponent - mantissa_bits);
         }
-        const SparseVector wanted = take_step(reference, numbers);
-        ASSERT_TRUE(take_step(sifter, {patterns.data(), type, n}) == wanted) << "not the same entries as in f32";
-        ASSERT_TRUE(same_bits(sifter.memory(), reference.memory())) << "not the same memory as in f32";
+        ASSERT_NO_FATAL_FAILURE(
+            expect_same_step(sifter, {patterns.data(), type, n}, reference, numbers, "compared with f32"));
       }
     }
   }

@@ -74,6 +74,30 @@ TEST_P(TakenBackSteps, LeaveNoTrace) {
 
 INSTANTIATE_TEST_SUITE_P(All, TakenBackSteps, every_spec_and_case(), spec_and_case_as_name);
 
+// `auto` goes dense after a step with many entries. If that is taken back, the next step is sparse as before.
+TEST(TakenBackStepsOfAuto, DoNotDecideWhetherTheNextOneIsDense) {
+  Plan plan = bodies::plan_of("threshold:lambda=12", {"auto"});
+  plan.fill = bodies::fill_swinging_gradient;
+  run_on_threads(3, [&](Transport& transport) {
+    Runner straight(plan, transport);
+    Runner run(plan, transport);
+    int dense = 0;
+    for (std::uint64_t t = 0; t < 12; ++t) {
+      Numbers mistake(plan.layout.dim());
+      plan.fill(mistake, 5, transport.rank(), t + 2);  // many entries where the others are few, and the other way round
+      run.worker.step(mistake);
+      run.worker.take_back_step();
+      const bool went_dense = straight.step(t).went_dense;
+      dense += went_dense ? 1 : 0;
+      EXPECT_EQ(run.step(t).went_dense, went_dense) << "step " << t;
+      ASSERT_TRUE(same_bits(std::span<const float>(straight.update), run.update)) << "step " << t;
+      ASSERT_EQ(straight.worker.save(), run.worker.save()) << "step " << t;
+    }
+    EXPECT_GT(dense, 2);
+    EXPECT_LT(dense, 10);
+  });
+}
+
 TEST(StepsInHalves, RefuseCallsInTheWrongOrder) {
   run_on_threads(2, [&](Transport& transport) {
     Worker worker({.sparsifier = "topk:ratio=0.1"}, 100, transport);

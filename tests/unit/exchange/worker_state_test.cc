@@ -102,6 +102,15 @@ TEST(SavedWorkers, ContinueFromTheirOwnStateAlone) {
       other.layout = 1002;
       Runner larger(other, transport);
       EXPECT_THROW(larger.worker.load({&saved.states[rank], 1}), UsageError);
+      other = plan;
+      other.weights = {1, 1, 1};
+      Runner equal(other, transport);
+      EXPECT_THROW(equal.worker.load({&saved.states[rank], 1}), UsageError) << "other weights";
+      other = plan;
+      other.config.exchange = setup.exchange == "allgather" ? "server" : "allgather";
+      other.config.downlink = "";
+      Runner elsewhere(other, transport);
+      EXPECT_THROW(elsewhere.worker.load({&saved.states[rank], 1}), UsageError) << "another exchange";
       EXPECT_EQ(own.worker.save(), before);
     });
   }

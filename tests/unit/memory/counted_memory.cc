@@ -6,6 +6,7 @@
 namespace sparsewire {
 
 CountedMemory counted_memory;
+thread_local long left_until_failure_here = -1;
 
 namespace {
 
@@ -13,6 +14,7 @@ namespace {
 void* counted_new(std::size_t size, std::size_t alignment) {
   ++counted_memory.allocations;
   if (counted_memory.left_until_failure >= 0 && counted_memory.left_until_failure-- == 0) throw std::bad_alloc();
+  if (left_until_failure_here >= 0 && left_until_failure_here-- == 0) throw std::bad_alloc();
   const std::size_t rounded = (size + alignment - 1) / alignment * alignment;
   auto* const memory = static_cast<std::byte*>(std::aligned_alloc(alignment, alignment + rounded));
   if (memory == nullptr) throw std::bad_alloc();

@@ -22,5 +22,7 @@ struct CountedMemory {
 };
 
 extern CountedMemory counted_memory;
+// The same as left_until_failure for the allocations of this thread alone: of one rank.
+extern thread_local long left_until_failure_here;
 
 }  // namespace sparsewire

@@ -8,6 +8,7 @@
 #include "effort.h"
 #include "reference/feedback.h"
 #include "sparsewire/errors.h"
+#include "unit/bits.h"
 #include "unit/sifters.h"
 #include "unit/specs.h"
 #include "unit/walk.h"
@@ -366,6 +367,37 @@ TEST(Sifter, WaitsForTheFirstLearningRateThatIsNotZero) {
   EXPECT_EQ(sent.size(), 0U);
   sifter.sift(gradient, sent, 0.5F);  // lambda is 0.5 * 1/2
   EXPECT_EQ(sent.indices, (std::vector<std::uint32_t>{0}));
+}
+
+// One that continues another one, under the same specs, does what that would have done.
+TEST_P(EveryFeedback, ContinuesFromAnotherAtAnyStep) {
+  constexpr std::size_t kEntries = 400;
+  const auto step = [](Sifter& sifter, int number) {
+    SparseVector sent;
+    sifter.sift(reference::input("normal").make(kEntries, number, 3), sent, 0.5F);
+    Numbers update(sent.values);
+    for (std::size_t i = 0; i < update.size(); i += 2) update[i] *= -0.1F;
+    sifter.observe(sent, update);
+    if (sifter.is_voting()) sifter.set_vote(1.25F);
+    return sent;
+  };
+  for (const std::string& feedback : every_feedback()) {
+    for (int half = 0; half < 5; ++half) {
+      SCOPED_TRACE(feedback + " after " + std::to_string(half) + " steps");
+      Sifter first(GetParam(), feedback, {.layout = kEntries, .ranks = 2});
+      for (int t = 0; t < half; ++t) step(first, t);
+      Sifter second(GetParam(), feedback, {.layout = kEntries, .ranks = 2});
+      step(second, 99);  // is replaced
+      second.continue_from(first);
+      EXPECT_FALSE(second.can_undo());
+      for (int t = half; t < half + 4; ++t) {
+        const SparseVector expected = step(first, t);
+        ASSERT_TRUE(same_bits(expected, step(second, t))) << "step " << t;
+        ASSERT_EQ(first.memory(), second.memory());
+        ASSERT_EQ(first.save(), second.save());
+      }
+    }
+  }
 }
 
 }  // namespace
