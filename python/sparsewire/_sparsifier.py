@@ -201,7 +201,7 @@ def unregister_sparsifier(name: str) -> None:
 
 
 def _keys_of(factory: Callable[..., Sparsifier]) -> dict[str, type]:
-    function = factory.__init__ if isinstance(factory, type) else factory
+    function = getattr(factory, "__init__") if isinstance(factory, type) else factory
     try:
         annotations = typing.get_type_hints(function)
     except (NameError, TypeError):
