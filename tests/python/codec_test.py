@@ -92,7 +92,7 @@ def test_errors_can_be_pickled():
 def test_the_program_writes_the_same_frame(program, random, tmp_path):
     gradient = random.standard_normal(5000).astype(numpy.float32)
     numpy.save(tmp_path / "gradient.npy", gradient)
-    command = [program, "compress", "gradient.npy", "frame", "--sparsifier", "topk:ratio=0.03", "--codec"]
+    command = [program, "compress", "gradient.npy", "-o", "frame", "--sparsifier", "topk:ratio=0.03", "--codec"]
     subprocess.run([*command, "golomb:values=bf16"], cwd=tmp_path, check=True, timeout=30, capture_output=True)
     sent = sparsewire.Sifter("topk:ratio=0.03", 5000).sift(gradient)
     assert (tmp_path / "frame").read_bytes() == sparsewire.encode(sent, "golomb:values=bf16")
