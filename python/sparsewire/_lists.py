@@ -55,6 +55,6 @@ def exchanges() -> list[ExchangeChoice]:
     """Every exchange.
 
     >>> [choice.name for choice in exchanges() if choice.takes_downlink]
-    ['server', 'sharded']
+    ['server', 'sharded', 'auto']
     """
     return [ExchangeChoice(*row) for row in _core._exchanges()]

@@ -107,7 +107,7 @@ Reads a frame: any bytes give a vector or FormatError, which is a ValueError.
 >>> decode(b"something else")
 Traceback (most recent call last):
     ...
-sparsewire.FormatError: the frame is too short
+sparsewire.FormatError: too short: the frame is truncated
 )doc");
   module.def("inspect", &inspect_frame, py::arg("frame"), R"doc(
 Describes a frame.

@@ -225,7 +225,7 @@ the step does not count.
 >>> Sifter("topk:k=1", 2).sift(numpy.array([1, numpy.nan], numpy.float32))
 Traceback (most recent call last):
     ...
-sparsewire.BadGradient: [topk] gradient is nan at index 1 (rank 0, step 0)
+sparsewire.BadGradient: [topk] rank 0, step 0: at index 1 the gradient is nan; the step was taken back
 )doc")
       .def("undo", &undo_sum, py::arg("sum"), py::arg("sent"))
       .def("undo", &undo, py::arg("gradient"), py::arg("sent"), py::arg("lr") = 1.0F, py::arg("unscale") = 1.0F,
