@@ -142,9 +142,9 @@ Numbers::Numbers(py::handle array, Access access, std::string_view what) {
   } else if (py::hasattr(array, "__dlpack__")) {
     borrow_tensor(array, access, what);
   } else {
-    throw py::type_error(
-        fmt::format("[{}] takes an array of {} (numpy, torch, or anything with the buffer protocol or __dlpack__), not {}",
-                    what, kAccepted, dtype_text(array)));
+    throw py::type_error(fmt::format(
+        "[{}] takes an array of {} (numpy, torch, or anything with the buffer protocol or __dlpack__), not {}", what,
+        kAccepted, dtype_text(array)));
   }
 }
 
@@ -256,7 +256,8 @@ Layout to_layout(py::handle layout) {
     return static_cast<std::uint64_t>(value);
   };
   if (PyIndex_Check(layout.ptr()) != 0) return Layout(size_of_tensor(layout));
-  if (py::isinstance<py::str>(layout)) throw py::type_error("[layout] an int, a dict of name to size, or (name, size)s");
+  if (py::isinstance<py::str>(layout))
+    throw py::type_error("[layout] an int, a dict of name to size, or (name, size)s");
   const py::object pairs =
       py::hasattr(layout, "items") ? py::object(layout.attr("items")()) : py::reinterpret_borrow<py::object>(layout);
   std::vector<TensorRange> tensors;

@@ -20,7 +20,8 @@ class OneCaller {
    public:
     explicit Entry(OneCaller& door) : door_(door) {
       if (door.has_threads_ && getpid() != door.process_) {
-        throw UsageError("[" + door.what_ + "] its threads are in the process that made it: make a new one after a fork");
+        throw UsageError("[" + door.what_ +
+                         "] its threads are in the process that made it: make a new one after a fork");
       }
       if (door.is_busy_.exchange(true)) {
         throw UsageError("[" + door.what_ + "] is used by another thread, or by itself: one caller at a time");

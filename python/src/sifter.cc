@@ -37,8 +37,8 @@ struct HeldSifter {
   }
   void check_dim(const SparseVector& vector, const char* call) const {
     if (vector.dim == sifter.layout().dim()) return;
-    throw UsageError(fmt::format("[Sifter] {}: a vector of {} entries for a model of {}", call, vector.dim,
-                                 sifter.layout().dim()));
+    throw UsageError(
+        fmt::format("[Sifter] {}: a vector of {} entries for a model of {}", call, vector.dim, sifter.layout().dim()));
   }
 
   std::unique_ptr<Pool> pool;
@@ -232,76 +232,80 @@ sparsewire.BadGradient: [topk] rank 0, step 0: at index 1 the gradient is nan; t
            "Takes the last sift() back. ``sent`` is what it, or flush(), returned; the other arguments are the same.")
       .def("flush", &flush, py::arg("sent"),
            "Sends all entries instead of those of the last sift(): returns the full vector; the memory becomes zero.")
-      .def("keep_rounding_loss",
-           [](HeldSifter& self, const SparseVector& sent, const py::object& received) {
-             with_values(self, sent, received, "keep_rounding_loss",
-                         [&](Sifter& sifter, std::span<const float> values) {
-                           sifter.keep_rounding_loss(sent, values);
-                         });
-           },
-           py::arg("sent"), py::arg("received"),
-           "memory += sent - received, where ``received`` are the values as the other side decodes them.")
-      .def("observe",
-           [](HeldSifter& self, const SparseVector& sent, const py::object& update) {
-             with_values(self, sent, update, "observe",
-                         [&](Sifter& sifter, std::span<const float> values) { sifter.observe(sent, values); });
-           },
-           py::arg("sent"), py::arg("update_at_sent"),
-           "The update of all workers at the entries of ``sent``: RegTop-k learns from it.")
+      .def(
+          "keep_rounding_loss",
+          [](HeldSifter& self, const SparseVector& sent, const py::object& received) {
+            with_values(self, sent, received, "keep_rounding_loss", [&](Sifter& sifter, std::span<const float> values) {
+              sifter.keep_rounding_loss(sent, values);
+            });
+          },
+          py::arg("sent"), py::arg("received"),
+          "memory += sent - received, where ``received`` are the values as the other side decodes them.")
+      .def(
+          "observe",
+          [](HeldSifter& self, const SparseVector& sent, const py::object& update) {
+            with_values(self, sent, update, "observe",
+                        [&](Sifter& sifter, std::span<const float> values) { sifter.observe(sent, values); });
+          },
+          py::arg("sent"), py::arg("update_at_sent"),
+          "The update of all workers at the entries of ``sent``: RegTop-k learns from it.")
       .def_property_readonly("can_undo", [](HeldSifter& self) { return self.sifter.can_undo(); })
-      .def_property_readonly("is_all_in_memory",
-                             [](HeldSifter& self) {
-                               return inside(self, [](Sifter& sifter) { return sifter.is_all_in_memory(); });
-                             },
-                             "Whether later steps depend on the memory and the number of the step only.")
-      .def_property("step", [](HeldSifter& self) { return self.sifter.step(); },
-                    [](HeldSifter& self, std::uint64_t step) {
-                      inside(self, [&](Sifter& sifter) { sifter.set_step(step); });
-                    },
-                    "The number of the next step.")
-      .def_property_readonly("expected_entries",
-                             [](HeldSifter& self) {
-                               return inside(self, [](Sifter& sifter) { return sifter.expected_entries(); });
-                             })
+      .def_property_readonly(
+          "is_all_in_memory",
+          [](HeldSifter& self) { return inside(self, [](Sifter& sifter) { return sifter.is_all_in_memory(); }); },
+          "Whether later steps depend on the memory and the number of the step only.")
+      .def_property(
+          "step", [](HeldSifter& self) { return self.sifter.step(); },
+          [](HeldSifter& self, std::uint64_t step) { inside(self, [&](Sifter& sifter) { sifter.set_step(step); }); },
+          "The number of the next step.")
+      .def_property_readonly(
+          "expected_entries",
+          [](HeldSifter& self) { return inside(self, [](Sifter& sifter) { return sifter.expected_entries(); }); })
       .def_property_readonly("layout", [](HeldSifter& self) { return from_layout(self.sifter.layout()); })
       .def_property_readonly("dim", [](HeldSifter& self) { return self.sifter.layout().dim(); })
-      .def("is_voting", [](HeldSifter& self) { return inside(self, [](Sifter& sifter) { return sifter.is_voting(); }); },
-           "Whether all ranks have to agree on a number, such as a measured threshold, before the next step.")
+      .def(
+          "is_voting", [](HeldSifter& self) { return inside(self, [](Sifter& sifter) { return sifter.is_voting(); }); },
+          "Whether all ranks have to agree on a number, such as a measured threshold, before the next step.")
       .def("vote", [](HeldSifter& self) { return inside(self, [](Sifter& sifter) { return sifter.vote(); }); })
-      .def("set_vote",
-           [](HeldSifter& self, float agreed) { inside(self, [&](Sifter& sifter) { sifter.set_vote(agreed); }); },
-           py::arg("agreed"))
+      .def(
+          "set_vote",
+          [](HeldSifter& self, float agreed) { inside(self, [&](Sifter& sifter) { sifter.set_vote(agreed); }); },
+          py::arg("agreed"))
       .def("traits", &traits)
       .def("stats", &stats, "Of the last step: step, entries, sent_norm2, memory_norm2, total_error.")
-      .def("memory",
-           [](HeldSifter& self) { return to_array(inside(self, [](Sifter& sifter) { return sifter.memory(); })); },
-           "The error memory: what was not sent yet. A copy.")
-      .def("velocity",
-           [](HeldSifter& self) { return to_array(inside(self, [](Sifter& sifter) { return sifter.velocity(); })); },
-           "DGC's velocity; empty unless the feedback is ``momentum``. A copy.")
+      .def(
+          "memory",
+          [](HeldSifter& self) { return to_array(inside(self, [](Sifter& sifter) { return sifter.memory(); })); },
+          "The error memory: what was not sent yet. A copy.")
+      .def(
+          "velocity",
+          [](HeldSifter& self) { return to_array(inside(self, [](Sifter& sifter) { return sifter.velocity(); })); },
+          "DGC's velocity; empty unless the feedback is ``momentum``. A copy.")
       .def("read_memory", &read_memory, py::arg("tensor"), py::arg("out"),
            "Copies the memory of one tensor to an array of its size.")
       .def("write_memory", &write_memory, py::arg("tensor"), py::arg("numbers"),
            "Replaces the memory of one tensor; of all of them if ``tensor`` is None.")
-      .def("write_velocity",
-           [](HeldSifter& self, const py::object& from) {
-             const Numbers numbers(from, Numbers::Access::read, "write_velocity");
-             inside(self, [&](Sifter& sifter) { sifter.write_velocity(numbers.gradient()); });
-           },
-           py::arg("numbers"))
+      .def(
+          "write_velocity",
+          [](HeldSifter& self, const py::object& from) {
+            const Numbers numbers(from, Numbers::Access::read, "write_velocity");
+            inside(self, [&](Sifter& sifter) { sifter.write_velocity(numbers.gradient()); });
+          },
+          py::arg("numbers"))
       .def("continue_from", &continue_from, py::arg("other"),
            "Takes memory, velocity, step number and statistics of another Sifter over, under this one's specs.")
-      .def("save",
-           [](HeldSifter& self) { return to_bytes(inside(self, [](Sifter& sifter) { return sifter.save(); })); },
-           "Everything that later steps depend on, as bytes (docs/state_format.md).")
+      .def(
+          "save", [](HeldSifter& self) { return to_bytes(inside(self, [](Sifter& sifter) { return sifter.save(); })); },
+          "Everything that later steps depend on, as bytes (docs/state_format.md).")
       .def("load", &load, py::arg("state"),
            "Continues where save() left off, with the same bits. Tensors are found by name.")
-      .def("inherit",
-           [](HeldSifter& self, const py::object& state) {
-             const Bytes bytes(state);
-             inside(self, [&](Sifter& sifter) { sifter.inherit(bytes.span()); });
-           },
-           py::arg("state"), "Reads only what does not belong to single entries: step number, threshold, statistics.");
+      .def(
+          "inherit",
+          [](HeldSifter& self, const py::object& state) {
+            const Bytes bytes(state);
+            inside(self, [&](Sifter& sifter) { sifter.inherit(bytes.span()); });
+          },
+          py::arg("state"), "Reads only what does not belong to single entries: step number, threshold, statistics.");
 }
 
 }  // namespace sparsewire::python

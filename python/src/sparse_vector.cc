@@ -1,4 +1,6 @@
 // SparseVector: the entries of a vector, seen by Python as two read-only arrays. It never changes, so views stay valid.
+#include "sparsewire/sparse_vector.h"
+
 #include <fmt/core.h>
 #include <pybind11/pybind11.h>
 
@@ -8,7 +10,6 @@
 #include "bind.h"
 #include "numbers.h"
 #include "sparsewire/errors.h"
-#include "sparsewire/sparse_vector.h"
 
 namespace sparsewire::python {
 namespace {
@@ -19,8 +20,8 @@ std::shared_ptr<SparseVector> make(py::handle indices, py::handle values, std::u
   vector->indices = to_indices(indices, "SparseVector");
   vector->values = to_floats(values, "SparseVector");
   if (vector->indices.size() != vector->values.size()) {
-    throw UsageError(fmt::format("[SparseVector] {} indices for {} values", vector->indices.size(),
-                                 vector->values.size()));
+    throw UsageError(
+        fmt::format("[SparseVector] {} indices for {} values", vector->indices.size(), vector->values.size()));
   }
   if (!vector->is_valid()) {
     throw UsageError(fmt::format("[SparseVector] the indices must ascend and be below dim={}", dim));
@@ -61,13 +62,14 @@ The arrays are read-only views; they stay valid, and keep the vector alive. It u
       .def_property_readonly("values", &values_of)
       .def_readonly("dim", &SparseVector::dim)
       .def_property_readonly("is_full", &SparseVector::is_full, "Whether all entries are there.")
-      .def("to_dense",
-           [](const SparseVector& self) {
-             std::vector<float> dense(self.dim);
-             for (std::size_t i = 0; i < self.size(); ++i) dense[self.index(i)] = self.values[i];
-             return to_array(std::move(dense));
-           },
-           "All ``dim`` numbers, as a new array.")
+      .def(
+          "to_dense",
+          [](const SparseVector& self) {
+            std::vector<float> dense(self.dim);
+            for (std::size_t i = 0; i < self.size(); ++i) dense[self.index(i)] = self.values[i];
+            return to_array(std::move(dense));
+          },
+          "All ``dim`` numbers, as a new array.")
       .def("__len__", &SparseVector::size)
       .def("__iter__",
            [](const py::object& self) {

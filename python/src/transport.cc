@@ -167,11 +167,13 @@ Get one from run_on_threads() or a ThreadGroup. After a TransportError it must n
 )doc")
       .def_property_readonly("rank", [](const HeldTransport& self) { return self.get().rank(); })
       .def_property_readonly("size", [](const HeldTransport& self) { return self.get().size(); })
-      .def("fail", [](const HeldTransport& self, const std::string& why) { self.get().fail(why); }, py::arg("why"),
-           py::call_guard<py::gil_scoped_release>(),
-           "This rank cannot go on: the other ranks raise TransportError with this cause. From any thread.")
-      .def("barrier", [](HeldTransport& self) { collective(self, [](Transport& transport) { transport.barrier(); }); },
-           "Returns when all ranks have called it.")
+      .def(
+          "fail", [](const HeldTransport& self, const std::string& why) { self.get().fail(why); }, py::arg("why"),
+          py::call_guard<py::gil_scoped_release>(),
+          "This rank cannot go on: the other ranks raise TransportError with this cause. From any thread.")
+      .def(
+          "barrier", [](HeldTransport& self) { collective(self, [](Transport& transport) { transport.barrier(); }); },
+          "Returns when all ranks have called it.")
       .def("all_gather", &all_gather, py::arg("mine"), "The bytes of all ranks, in rank order.")
       .def("gather", &gather, py::arg("mine"), py::arg("root") = 0,
            "The bytes of all ranks on rank ``root``; an empty list on the others.")
@@ -191,30 +193,32 @@ The transports of ranks that are threads of this process, each on a thread that 
 >>> ThreadGroup(2).at(1).rank
 1
 )doc")
-      .def(py::init([](int size, double deadline) {
-             return std::make_shared<ThreadGroup>(size, to_deadline(deadline));
-           }),
+      .def(py::init(
+               [](int size, double deadline) { return std::make_shared<ThreadGroup>(size, to_deadline(deadline)); }),
            py::arg("size"), py::arg("deadline") = kDefaultSeconds)
-      .def("at",
-           [](const std::shared_ptr<ThreadGroup>& self, int rank) {
-             return std::make_shared<HeldTransport>(self->at(rank), self);
-           },
-           py::arg("rank"), "The transport of one rank.")
-      .def("mark_lost",
-           [](ThreadGroup& self, int rank, const std::string& reason) { self.mark_lost(rank, reason.c_str()); },
-           py::arg("rank"), py::arg("reason"), "The same as at(rank).fail(reason).")
+      .def(
+          "at",
+          [](const std::shared_ptr<ThreadGroup>& self, int rank) {
+            return std::make_shared<HeldTransport>(self->at(rank), self);
+          },
+          py::arg("rank"), "The transport of one rank.")
+      .def(
+          "mark_lost",
+          [](ThreadGroup& self, int rank, const std::string& reason) { self.mark_lost(rank, reason.c_str()); },
+          py::arg("rank"), py::arg("reason"), "The same as at(rank).fail(reason).")
       .def("mark_done", &ThreadGroup::mark_done, py::arg("rank"),
            "The rank makes no more calls: only who waits for it fails.");
 
   module.def("has_mpi", &has_mpi, "Whether this build has MPI.");
-  module.def("mpi_transport",
-             [](double deadline) {
-               const auto limit = to_deadline(deadline);
-               const py::gil_scoped_release unlocked;
-               return hold(make_mpi_transport(limit));
-             },
-             py::arg("deadline") = kDefaultSeconds,
-             "The processes that mpirun started; collective. Raises UsageError if this build has no MPI.");
+  module.def(
+      "mpi_transport",
+      [](double deadline) {
+        const auto limit = to_deadline(deadline);
+        const py::gil_scoped_release unlocked;
+        return hold(make_mpi_transport(limit));
+      },
+      py::arg("deadline") = kDefaultSeconds,
+      "The processes that mpirun started; collective. Raises UsageError if this build has no MPI.");
 }
 
 }  // namespace sparsewire::python

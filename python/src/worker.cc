@@ -61,9 +61,10 @@ void set_options(WorkerConfig& config, const py::dict& given) {
     } else if (name == "check_every") {
       config.check_every = value.cast<std::uint64_t>();
     } else if (name != "threads") {
-      throw py::type_error(fmt::format("[Worker] '{}' is no option: sparsifier, feedback, exchange, codec, downlink, "
-                                       "downlink_codec, scope, weight, seed, check_every, threads",
-                                       name));
+      throw py::type_error(
+          fmt::format("[Worker] '{}' is no option: sparsifier, feedback, exchange, codec, downlink, "
+                      "downlink_codec, scope, weight, seed, check_every, threads",
+                      name));
     }
   }
 }
@@ -78,9 +79,8 @@ std::unique_ptr<HeldWorker> make(const py::object& layout, const std::shared_ptr
   held->door.set_has_threads(held->pool != nullptr);
   Layout tensors = to_layout(layout);
   const OneCaller::Entry entry(held->transport->door());
-  wait_for_ranks(held->transport->get(), [&] {
-    held->worker.emplace(held->config, std::move(tensors), held->transport->get());
-  });
+  wait_for_ranks(held->transport->get(),
+                 [&] { held->worker.emplace(held->config, std::move(tensors), held->transport->get()); });
   return held;
 }
 
@@ -288,8 +288,7 @@ Collective: all ranks make theirs together, with the same options except ``weigh
 
 Arrays are read and written in place, without a copy, as in Sifter. One caller at a time; the GIL is released.
 )doc")
-      .def(py::init(&make), py::arg("layout"), py::kw_only(),
-           py::arg("transport") = std::shared_ptr<HeldTransport>())
+      .def(py::init(&make), py::arg("layout"), py::kw_only(), py::arg("transport") = std::shared_ptr<HeldTransport>())
       .def("step", &step, py::arg("gradient"), py::arg("lr") = 1.0F, py::arg("unscale") = 1.0F, py::arg("flags") = 0,
            py::arg("loss") = 0.0, R"doc(
 One step of all workers: begin_step() and finish_step(). Then update(), write_update() or apply_update().
@@ -304,8 +303,9 @@ count and the next one can follow. Raises TransportError if a rank is lost; then
            py::arg("flags") = 0, py::arg("loss") = 0.0,
            "The first half, without messages. The gradient must not change until the step is finished or taken back.")
       .def("finish_step", &finish_step, "The second half: all messages. From any thread.")
-      .def("take_back_step", [](HeldWorker& self) { inside(self, [](Worker& worker) { worker.take_back_step(); }); },
-           "The last finished step did not count; on all ranks, or none. The gradient must not have changed.")
+      .def(
+          "take_back_step", [](HeldWorker& self) { inside(self, [](Worker& worker) { worker.take_back_step(); }); },
+          "The last finished step did not count; on all ranks, or none. The gradient must not have changed.")
       .def("update", &update, "The update of the last step, as a SparseVector of its own.")
       .def("write_update", &write_update, py::arg("out"), py::arg("factor") = 1.0F,
            "Writes factor * update as a dense array; it may be the gradient's own.")
@@ -315,9 +315,10 @@ count and the next one can follow. Raises TransportError if a rank is lost; then
       .def_property_readonly("layout", [](HeldWorker& self) { return from_layout(self.worker->layout()); })
       .def_property_readonly("dim", [](HeldWorker& self) { return self.worker->layout().dim(); })
       .def_property_readonly("transport", [](HeldWorker& self) { return self.transport; })
-      .def("memory",
-           [](HeldWorker& self) { return to_array(inside(self, [](Worker& worker) { return worker.memory(); })); },
-           "The error memory: what this worker has not sent yet. A copy.")
+      .def(
+          "memory",
+          [](HeldWorker& self) { return to_array(inside(self, [](Worker& worker) { return worker.memory(); })); },
+          "The error memory: what this worker has not sent yet. A copy.")
       .def("read_memory", &read_memory, py::arg("tensor"), py::arg("out"),
            "Copies the memory of one tensor to an array of its size.")
       .def("write_memory", &write_memory, py::arg("tensor"), py::arg("numbers"), "Replaces the memory of one tensor.")
@@ -333,9 +334,9 @@ Changes options between two steps, by keyword; memories are kept. Collective.
 )doc")
       .def("adopt", &adopt, py::arg("others"),
            "Takes over what other workers of this rank have not sent yet, tensor by tensor. On all ranks.")
-      .def("save",
-           [](HeldWorker& self) { return to_bytes(inside(self, [](Worker& worker) { return worker.save(); })); },
-           "Everything that decides later steps, as bytes.")
+      .def(
+          "save", [](HeldWorker& self) { return to_bytes(inside(self, [](Worker& worker) { return worker.save(); })); },
+          "Everything that decides later steps, as bytes.")
       .def("load", &load, py::arg("states"),
            "Continues from the states of all ranks, in rank order; or from this rank's own where nothing has changed.");
 
