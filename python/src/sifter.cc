@@ -249,13 +249,14 @@ sparsewire.BadGradient: [topk] rank 0, step 0: at index 1 the gradient is nan; t
           },
           py::arg("sent"), py::arg("update_at_sent"),
           "The update of all workers at the entries of ``sent``: RegTop-k learns from it.")
-      .def_property_readonly("can_undo", [](HeldSifter& self) { return self.sifter.can_undo(); })
+      .def_property_readonly(
+          "can_undo", [](HeldSifter& self) { return inside(self, [](Sifter& sifter) { return sifter.can_undo(); }); })
       .def_property_readonly(
           "is_all_in_memory",
           [](HeldSifter& self) { return inside(self, [](Sifter& sifter) { return sifter.is_all_in_memory(); }); },
           "Whether later steps depend on the memory and the number of the step only.")
       .def_property(
-          "step", [](HeldSifter& self) { return self.sifter.step(); },
+          "step", [](HeldSifter& self) { return inside(self, [](Sifter& sifter) { return sifter.step(); }); },
           [](HeldSifter& self, std::uint64_t step) { inside(self, [&](Sifter& sifter) { sifter.set_step(step); }); },
           "The number of the next step.")
       .def_property_readonly(
