@@ -1,0 +1,34 @@
+"""The stubs: consistent, strict, and the same names as the module."""
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sparsewire
+from sparsewire import _core
+
+HERE = Path(__file__).parent
+PACKAGE = Path(sparsewire.__file__).parent
+
+
+def test_mypy_strict_accepts_the_package_and_its_use(tmp_path):
+    pytest.importorskip("mypy")
+    sources = [str(path) for path in PACKAGE.glob("*.py*") if path.suffix in (".py", ".pyi") and path.stem != "_core"]
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path), *sources, str(HERE / "typed_usage.py")]
+    done = subprocess.run(command, cwd=PACKAGE.parent, timeout=55, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_stub_names_everything_that_the_module_has():
+    stub = (PACKAGE / "_core.pyi").read_text()
+    for name, value in vars(_core).items():
+        if name.startswith("__"):
+            continue
+        assert f"class {name}:" in stub or f"def {name}(" in stub, name
+        if inspect.isclass(value):
+            body = stub.split(f"class {name}:")[1].split("\nclass ")[0]
+            for member in vars(value):
+                assert member.startswith("_") or f"def {member}(" in body, f"{name}.{member}"
