@@ -1,0 +1,51 @@
+"""What a user chooses, in one place: checked, saved, and turned into the options of a Worker."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any, Callable, Collection, Optional, Union
+
+import sparsewire
+
+Exclude = Union[None, Collection[str], Callable[[str, Any], bool]]
+
+
+@dataclasses.dataclass
+class Options:
+    sparsifier: str = "topk:ratio=0.01"
+    exchange: str = "sharded"
+    downlink: Optional[str] = None
+    codec: str = "golomb:values=f32"
+    downlink_codec: Optional[str] = None
+    feedback: str = "ef"
+    scope: str = "model"
+    seed: int = 0
+    check_every: int = 100
+    threads: int = 1
+    start_step: int = 0
+    min_compress_size: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("start_step", "min_compress_size"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 0:
+                raise sparsewire.UsageError(f"[torch] {name}={value!r} is not a number of at least 0")
+        if "scale=lr" in self.feedback:
+            raise sparsewire.UsageError(
+                "[torch] feedback scale=lr needs the learning rate, which a hook does not know: use feedback='ef'"
+            )
+
+    def check(self, dim: int) -> None:
+        """Raises UsageError here, not in mid-backward."""
+        sparsewire.Worker(max(dim, 1), **self.for_worker())
+
+    def for_worker(self) -> dict[str, Any]:
+        names = ("sparsifier", "exchange", "downlink", "codec", "downlink_codec", "feedback", "scope", "seed")
+        return {name: getattr(self, name) for name in (*names, "check_every", "threads")}
+
+    def for_dense(self) -> dict[str, Any]:
+        return {"sparsifier": "dense", "exchange": "dense", "feedback": "none", "check_every": self.check_every}
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self), sort_keys=True)
