@@ -1,0 +1,66 @@
+"""A communication hook for DistributedDataParallel that sends the entries worth sending, and remembers the others.
+
+    import sparsewire.torch as sw
+    model = DistributedDataParallel(net)
+    state = sw.register(model, "topk:ratio=0.001", exchange="sharded", downlink="topk:ratio=0.001")
+
+docs/pytorch.md is a tutorial.
+"""
+
+# No `from __future__ import annotations` here: DDP reads the annotations of the hook.
+from typing import Any, Optional
+
+import torch
+import torch.distributed as dist
+
+from ._options import Exclude, Options
+from .checkpoint import DistributedCheckpoint
+from .state import State
+
+__all__ = ["DistributedCheckpoint", "Options", "State", "hook", "register"]
+
+
+def hook(state: State, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """For ``model.register_comm_hook(state, hook)``."""
+    return state.submit(bucket)
+
+
+def register(
+    model: torch.nn.Module,
+    sparsifier: str = "topk:ratio=0.01",
+    *,
+    process_group: Optional[dist.ProcessGroup] = None,
+    replicate_group: Optional[dist.ProcessGroup] = None,
+    exclude: Exclude = None,
+    scaler: Optional[Any] = None,
+    deadline: float = 300.0,
+    metrics: Optional[str] = None,
+    **options: Any,
+) -> State:
+    """Makes ``model`` exchange its gradients sparsely; the options are those of :class:`State`. Collective.
+
+    ``model`` is a DistributedDataParallel, whose process group is used unless another is given; or an FSDP2 model, whose
+    replicas are the ranks of ``replicate_group``.
+    """
+    common = {"exclude": exclude, "scaler": scaler, "deadline": deadline, "metrics": metrics, **options}
+    if isinstance(model, torch.nn.parallel.DistributedDataParallel):
+        if replicate_group is not None:
+            raise ValueError("[torch] replicate_group is for FSDP2 models; for DistributedDataParallel: process_group")
+        if getattr(model, "_comm_hooks", None):
+            raise ValueError("[torch] this model has a communication hook already, and DDP allows one")
+        group = process_group
+        if group is None and model.process_group is not dist.group.WORLD:
+            group = model.process_group
+        state = State(group, sparsifier, **common)
+        state.bind(model)
+        state._call(state._connect)
+        model.register_comm_hook(state, hook)
+        return state
+    from .fsdp import is_fsdp, register_fsdp
+
+    if is_fsdp(model):
+        return register_fsdp(model, sparsifier, replicate_group, common)
+    raise TypeError(
+        f"[torch] register() takes a DistributedDataParallel or an FSDP2 model (fully_shard), not a {type(model).__name__}: "
+        "wrap the model first; with Accelerate, call register() after prepare()"
+    )
