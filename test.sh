@@ -61,9 +61,20 @@ build() {
   step "$1" configure cmake --preset "$1" && step "$1" build cmake --build --preset "$1"
 }
 
+# The environment of the Python tests is made while the first preset is built.
 mkdir -p build
 step source layout tools/check_layout.sh
+(step python environment tools/python_environment.sh) > build/python.log 2>&1 &
+environment=$!
 build "${presets[0]}"
+if wait "$environment"; then
+  step release configure-python cmake --preset release -DSPARSEWIRE_PYTHON=ON "-DPython_EXECUTABLE=$PWD/build/venv/bin/python"
+  step release build-python cmake --build --preset release
+else
+  echo "-- python: the tests of the package are skipped, because its environment cannot be made:"
+  tail -n 5 build/python-environment.log
+  skipped=$((skipped + 1))
+fi
 for ((i = 0; i < ${#presets[@]}; ++i)); do
   preset=${presets[i]} next=${presets[i + 1]-}
   run_tests=(ctest --preset "$preset")

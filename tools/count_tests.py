@@ -3,7 +3,8 @@
 
     count_tests.py OUTPUT_OF_CTEST LAST_TEST_LOG
 
-An entry of ctest that is a GoogleTest program counts as many cases as it says it ran; any other entry counts as one.
+An entry of ctest that is a GoogleTest program or a run of pytest counts as many cases as it says it ran; any other entry
+counts as one.
 """
 
 import re
@@ -14,7 +15,12 @@ ENTRY = re.compile(r"^\d+/\d+ Testing: .*?(?=^\d+/\d+ Testing: |\Z)", re.M | re.
 
 
 def cases(entry):
-    """What a GoogleTest program printed: (passed, failed, skipped); None if it is something else."""
+    """What a GoogleTest program or pytest printed: (passed, failed, skipped); None if it is something else."""
+    pytest = re.search(r"^=+ (.*\b(?:passed|failed|skipped|errors?)\b.*) in [\d.]+s.* =+$", entry, re.M)
+    if pytest:
+        counts = {word: int(number) for number, word in re.findall(r"(\d+) (\w+)", pytest.group(1))}
+        bad = counts.get("failed", 0) + counts.get("error", 0) + counts.get("errors", 0)
+        return counts.get("passed", 0), bad, counts.get("skipped", 0)
     passed = re.search(r"^\[  PASSED  \] (\d+) tests?\.", entry, re.M)
     if not passed:
         return None
@@ -38,7 +44,7 @@ def main(output_path, log_path):
     good = sum(result == "Passed" for result in results)
     left_out = sum("Skipped" in result for result in results)
     bad = len(results) - good - left_out
-    # Entries that are no GoogleTest programs, and those of them that failed before they could say what they ran.
+    # Entries that are neither, and those of them that failed before they could say what they ran.
     other_bad = max(0, bad - sum(1 for entry in entries if (cases(entry) or (0, 0, 0))[1]))
     print(passed + max(0, others - other_bad - left_out), failed + other_bad, skipped + left_out)
 

@@ -325,10 +325,11 @@ class State:
         if self._collecting:
             for waiting in self._pass:
                 self._spread(waiting, jobs)
-                waiting.complete()
-        self._pass = []
         if job.last:
-            self._end_pass()
+            self._end_pass()  # before backward() returns, so that stats() and state_dict() know of it
+        for waiting in self._pass:
+            waiting.complete()
+        self._pass = []
 
     def _do_step(self, job: _Job) -> None:
         group = job.group
@@ -356,8 +357,6 @@ class State:
                 job.numbers.fill_(float("inf"))
             else:
                 job.group.answer(job.numbers, job.scale, job.unused)
-            if not self._collecting:
-                job.complete()
 
     def _end_pass(self) -> None:
         if self._is_bad:

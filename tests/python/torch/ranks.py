@@ -1,12 +1,18 @@
-"""Starts real gloo processes: run(size, body, ...) calls a function of bodies.py in each, and returns what they return."""
+"""Real gloo processes for tests: run(size, body, ...) calls a function of bodies.py in each, and returns what they return.
 
+Most of the time of such a process goes into importing torch, so processes are kept for the next call, unless something
+went wrong or the test asks for its own (`Ranks`).
+"""
+
+import atexit
 import json
 import os
+import queue
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -22,7 +28,7 @@ def free_port():
 class Ranks:
     """Processes that are all gone at the end, whatever happens."""
 
-    def __init__(self, size, body, arguments):
+    def __init__(self, size, script=BODIES):
         environment = {
             **os.environ,
             "WORLD_SIZE": str(size),
@@ -30,51 +36,85 @@ class Ranks:
             "MASTER_PORT": str(free_port()),
             "OMP_NUM_THREADS": "1",
         }
-        self._outputs = [tempfile.TemporaryFile("w+") for _ in range(size)]
-        self.processes = [
-            subprocess.Popen(
-                [sys.executable, str(BODIES), body, json.dumps(arguments)],
+        self._processes, self._answers, self._printed = [], [], []
+        for rank in range(size):
+            process = subprocess.Popen(
+                [sys.executable, str(script)],
                 env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-                stdout=output,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
+                text=True,
                 start_new_session=True,
             )
-            for rank, output in enumerate(self._outputs)
-        ]
+            self._processes.append(process)
+            self._answers.append(queue.Queue())
+            self._printed.append([])
+            threading.Thread(target=self._read, args=(rank,), daemon=True).start()
+
+    def _read(self, rank):
+        for line in self._processes[rank].stdout:
+            if line.startswith("ANSWER "):
+                self._answers[rank].put(json.loads(line[7:]))
+            else:
+                self._printed[rank].append(line)
+        self._answers[rank].put(["ended", ""])
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        for process in self.processes:
+        for process in self._processes:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
-    def wait(self, seconds):
-        """The exit codes; a process that takes longer gets None."""
+    def ask(self, body, seconds, without=(), **arguments):
+        """The results, by rank; None for ranks in `without`, for which nobody waits."""
+        for rank, process in enumerate(self._processes):
+            process.stdin.write(json.dumps([body, arguments]) + "\n")
+            process.stdin.flush()
         end = time.monotonic() + seconds
-        codes = []
-        for process in self.processes:
+        results, bad = [], []
+        for rank in range(len(self._processes)):
+            if rank in without:
+                results.append(None)
+                continue
             try:
-                codes.append(process.wait(max(0.1, end - time.monotonic())))
-            except subprocess.TimeoutExpired:
-                codes.append(None)
-        return codes
+                kind, value = self._answers[rank].get(timeout=max(0.1, end - time.monotonic()))
+            except queue.Empty:
+                kind, value = "no answer", ""
+            if kind != "result":
+                bad.append(f"--- rank {rank}: {kind}\n{value}\n{''.join(self._printed[rank])[-2000:]}")
+            results.append(value)
+        if bad:
+            raise AssertionError(f"{body}({arguments}) failed\n" + "\n".join(bad))
+        return results
 
-    def output(self, rank):
-        self._outputs[rank].seek(0)
-        return self._outputs[rank].read()
+    def wait(self, seconds, without=()):
+        """Ends them as a script ends, and returns the exit codes."""
+        for rank, process in enumerate(self._processes):
+            if rank not in without:
+                process.stdin.close()
+        return [process.wait(seconds) for rank, process in enumerate(self._processes) if rank not in without]
 
-    def result(self, rank):
-        lines = [line for line in self.output(rank).splitlines() if line.startswith("RESULT ")]
-        return json.loads(lines[-1][7:]) if lines else None
+
+_kept = {}
 
 
-def run(size, body, seconds=240, **arguments):
-    with Ranks(size, body, arguments) as ranks:
-        codes = ranks.wait(seconds)
-        if any(code != 0 for code in codes):
-            shown = "\n".join(f"--- rank {r}: exit {codes[r]}\n{ranks.output(r)[-3000:]}" for r in range(size))
-            raise AssertionError(f"{body}({arguments}) failed\n{shown}")
-        return [ranks.result(rank) for rank in range(size)]
+def run(size, body, seconds=240, script=BODIES, **arguments):
+    key = (size, str(script))
+    ranks = _kept.pop(key, None) or Ranks(size, script)
+    try:
+        results = ranks.ask(body, seconds, **arguments)
+    except BaseException:
+        ranks.__exit__()
+        raise
+    _kept[key] = ranks
+    return results
+
+
+@atexit.register
+def _end():
+    for ranks in _kept.values():
+        ranks.__exit__()
