@@ -40,7 +40,7 @@ def parse_arguments():
     parser.add_argument("--batch", type=int, default=4, help="rows for each rank; default %(default)s")
     parser.add_argument("--steps", type=int, default=20, help="timed steps, at most; default %(default)s")
     parser.add_argument("--warmup", type=int, default=2, help="steps before, at least 1; default %(default)s")
-    parser.add_argument("--seconds", type=float, default=15,
+    parser.add_argument("--seconds", type=float, default=8,
                         help=f"for the timed steps of a method; it makes at least {LEAST_STEPS}; default %(default)s")
     parser.add_argument("--exchange", default="sharded", help="of sparsewire; default %(default)s")
     parser.add_argument("--codec", default="golomb:values=bf16", help="of sparsewire; default %(default)s")
@@ -82,7 +82,7 @@ def bytes_sent():
 
 def time_method(name, arguments):
     module = make_module(arguments)
-    method = Method(name, module, exchange=arguments.exchange, downlink=name, codec=arguments.codec)
+    method = Method(name, module, dense_start=0, exchange=arguments.exchange, downlink=name, codec=arguments.codec)
     optimiser = torch.optim.SGD(module.parameters(), lr=1e-3)
     torch.manual_seed(100 + dist.get_rank())
     data, target = torch.randn(2, arguments.batch, arguments.width)
