@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tools/netlab: one rank per host, limited links, exit codes and time limit; nothing is left behind.
+"""tools/netlab: one rank per host, limited links, exit codes and time limit, with and without mpirun; nothing is left behind.
 
     netlab_test.py NETLAB MPI_PROGRAM    exit code 77 (skipped) without root or without a tool that netlab needs
 """
@@ -152,6 +152,56 @@ def runs_two_at_a_time():
             assert status == 0, (round_number, status)
 
 
+MEET = """
+import os, socket
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+assert socket.if_nametoindex(os.environ["GLOO_SOCKET_IFNAME"])
+if rank == 0:
+    listener = socket.create_server(address)
+    # read() returns when that rank has ended: one that succeeds must not end the others.
+    ranks = sorted(int(listener.accept()[0].makefile().read()) for _ in range(1, size))
+    print("met", *ranks, "of", size)
+else:
+    while True:
+        try:
+            connection = socket.create_connection(address, timeout=30)
+            break
+        except ConnectionRefusedError:  # rank 0 does not listen yet
+            pass
+    connection.sendall(b"%d\\n" % rank)
+    print("at", os.environ["LOCAL_RANK"], "of", os.environ["LOCAL_WORLD_SIZE"])
+"""
+
+
+def plain_commands_meet():
+    status, output, errors = Lab("-n", "3", "--rate", "none", "--plain", sys.executable, "-c", MEET).end()
+    assert status == 0, status
+    assert output == "met 1 2 of 3\n", output
+    assert sorted(errors.splitlines()) == ["[1] at 0 of 1", "[2] at 0 of 1"], errors
+
+
+def a_plain_command_that_fails_ends_the_others():
+    for failure, expected in [("exit 5", 5), ("kill -KILL $$", 128 + signal.SIGKILL)]:
+        script = f"if [ $RANK = 1 ]; then {failure}; fi; exec sleep 1000"
+        status, _, errors = Lab("-n", "3", "--rate", "none", "--plain", "sh", "-c", script).end()
+        assert status == expected, (status, expected)
+        assert f"netlab: rank 1 failed with exit code {expected}\n" in errors, errors
+
+
+def plain_commands_that_hang_are_ended():
+    stubborn = "trap '' TERM INT HUP; while :; do sleep 1000; done"
+    status, _, errors = Lab("-n", "2", "--rate", "none", "--timeout", "2", "--plain", "sh", "-c", stubborn).end()
+    assert status == 124, status
+    assert "netlab: the job did not end within 2 s" in errors, errors
+    for number, expected in [(signal.SIGINT, 130), (signal.SIGTERM, 143)]:
+        lab = Lab("-n", "2", "--rate", "none", "--plain", "sleep", "1000")
+        until(lambda: processes_of(lab.name).count(b"sleep 1000 ") == 2, "two ranks run")
+        lab.process.send_signal(number)
+        status, _, _ = lab.end()
+        assert status == expected, (status, expected)
+
+
 def terminated(number, _):
     raise SystemExit(128 + number)
 
@@ -163,7 +213,8 @@ if subprocess.run([NETLAB, "-n", "1", "true"], stdin=subprocess.DEVNULL, timeout
 try:
     for test in [runs_one_rank_on_each_host, keeps_the_session_folders_apart, returns_the_exit_code, says_what_is_wrong,
                  limits_the_rate, cleans_up_when_interrupted, ends_a_job_that_takes_too_long,
-                 ends_a_job_that_ignores_signals, runs_two_at_a_time]:
+                 ends_a_job_that_ignores_signals, runs_two_at_a_time, plain_commands_meet,
+                 a_plain_command_that_fails_ends_the_others, plain_commands_that_hang_are_ended]:
         print("==", test.__name__, flush=True)
         test()
 finally:
