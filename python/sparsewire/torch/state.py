@@ -262,6 +262,8 @@ class State:
         """Runs ``function`` on the thread, after all buckets; between backward passes."""
         if self.error is not None:
             raise self._as_runtime_error(self.error)
+        if self._closed:
+            raise RuntimeError("[torch] this State was closed")
         self._start()
         answer: queue.Queue[Any] = queue.Queue()
         self._jobs.put((function, answer))
@@ -464,10 +466,17 @@ class State:
 
     def stats(self) -> dict[str, Any]:
         """Bytes, density, norms and times: of the last backward pass, and in total."""
+        self._wait()
         return self.totals.as_dict()
+
+    def _wait(self) -> None:
+        """Until the thread has counted the last backward pass, whose answers came before that."""
+        if self._thread is not None and self.error is None and not self._closed:
+            self._call(lambda: None)
 
     def write_scalars(self, writer: Any, step: Optional[int] = None) -> None:
         """Writes the numbers of the last backward pass to a ``torch.utils.tensorboard.SummaryWriter``."""
+        self._wait()
         for name, value in self.totals.last.items():
             if isinstance(value, (int, float)):
                 writer.add_scalar(f"sparsewire/{name}", value, self._step if step is None else step)

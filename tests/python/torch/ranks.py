@@ -1,4 +1,4 @@
-"""Starts real gloo processes: run(size, body, ...) calls a function of bodies.py in each, and returns what they return."""
+"""Starts real gloo processes: run(size, body, ...) calls a function of bodies.py, or of another file, in each."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def free_port():
 class Ranks:
     """Processes that are all gone at the end, whatever happens."""
 
-    def __init__(self, size, body, arguments):
+    def __init__(self, size, body, arguments, bodies=BODIES):
         environment = {
             **os.environ,
             "WORLD_SIZE": str(size),
@@ -33,7 +33,7 @@ class Ranks:
         self._outputs = [tempfile.TemporaryFile("w+") for _ in range(size)]
         self.processes = [
             subprocess.Popen(
-                [sys.executable, str(BODIES), body, json.dumps(arguments)],
+                [sys.executable, str(bodies), body, json.dumps(arguments)],
                 env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)},
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -71,8 +71,9 @@ class Ranks:
         return json.loads(lines[-1][7:]) if lines else None
 
 
-def run(size, body, seconds=240, **arguments):
-    with Ranks(size, body, arguments) as ranks:
+def run(size, body, seconds=240, bodies=BODIES, **arguments):
+    """What the function returned in each process."""
+    with Ranks(size, body, arguments, bodies) as ranks:
         codes = ranks.wait(seconds)
         if any(code != 0 for code in codes):
             shown = "\n".join(f"--- rank {r}: exit {codes[r]}\n{ranks.output(r)[-3000:]}" for r in range(size))
