@@ -1,7 +1,10 @@
 """Lightning: a strategy that registers the hook. Lightning's own argument ddp_comm_hook does so on GPUs only.
 
-    python examples/torch_lightning.py
+    python examples/torch_lightning.py --checkpoint run.ckpt
+    python examples/torch_lightning.py --checkpoint run.ckpt --resume --epochs 4
 """
+
+import argparse
 
 import lightning
 import torch
@@ -22,11 +25,6 @@ class SparseDDP(DDPStrategy):
         super().configure_ddp()
         sparsifier, options = self._register
         self.state = sw.register(self.model, sparsifier, **options)
-
-    def teardown(self):
-        if self.state is not None:
-            self.state.close()
-        super().teardown()
 
 
 class SaveMemory(lightning.Callback):
@@ -62,6 +60,12 @@ class Classifier(lightning.LightningModule):
 
 
 def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--checkpoint")
+    parser.add_argument("--resume", action="store_true")
+    options = parser.parse_args()
+
     torch.set_num_threads(1)
     lightning.seed_everything(0)
     labels = torch.randint(10, (512,))
@@ -69,11 +73,12 @@ def main():
     data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(pictures, labels), batch_size=32)
     strategy = SparseDDP("topk:ratio=0.01", downlink="topk:ratio=0.01", ddp={"process_group_backend": "gloo"})
     trainer = lightning.Trainer(
-        accelerator="cpu", devices=2, strategy=strategy, max_epochs=2, logger=False, callbacks=[SaveMemory()],
+        accelerator="cpu", devices=2, strategy=strategy, max_epochs=options.epochs, logger=False, callbacks=[SaveMemory()],
         enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
     )  # fmt: skip
-    trainer.fit(Classifier(), data)
-    trainer.save_checkpoint("lightning.ckpt")  # on all ranks: Lightning writes it on rank 0
+    trainer.fit(Classifier(), data, ckpt_path=options.checkpoint if options.resume else None)
+    if options.checkpoint:
+        trainer.save_checkpoint(options.checkpoint)  # on all ranks: it is collective, and written by rank 0
     if trainer.global_rank == 0:
         stats = strategy.state.stats()
         print(f"{stats['steps']} steps, factor {stats['factor_against_dense']:.1f} against dense", flush=True)
