@@ -79,3 +79,15 @@ def test_lightning(tmp_path):
 def test_accelerate(tmp_path):
     needs("accelerate")
     assert "16 steps, factor" in torchrun(2, "torch_accelerate.py", folder=tmp_path)
+
+
+@pytest.mark.timeout(180)
+def test_the_tutorial_is_true(tmp_path):
+    """All Python blocks of docs/pytorch.md, one after the other, in two processes."""
+    text = (EXAMPLES.parent / "docs" / "pytorch.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert len(blocks) >= 8
+    script = tmp_path / "tutorial.py"
+    end = "dist.barrier()\ndist.destroy_process_group()\nprint('the end')\n"
+    script.write_text("\n".join([*blocks, end]))
+    assert torchrun(2, script, folder=tmp_path).count("the end") == 2
