@@ -26,6 +26,15 @@ def is_fsdp(model: torch.nn.Module) -> bool:
     return kind is not None and isinstance(model, kind)
 
 
+def _parameter_groups(module: Any) -> list[Any]:
+    """The groups of parameters that FSDP2 reduces together: at most one, unless parameters have meshes of their own."""
+    state = module._get_fsdp_state()
+    groups = getattr(state, "_fsdp_param_groups", None)
+    if groups is None:  # before torch 2.12
+        groups = [] if state._fsdp_param_group is None else [state._fsdp_param_group]
+    return list(groups)
+
+
 def register_fsdp(
     model: torch.nn.Module, sparsifier: str, replicate_group: Optional[dist.ProcessGroup], common: dict[str, Any]
 ) -> State:
@@ -41,21 +50,36 @@ def register_fsdp(
     modules = [(name or "model", module) for name, module in model.named_modules() if isinstance(module, kind)]
     if not hasattr(modules[0][1], "set_all_reduce_hook"):
         raise RuntimeError("[torch] FSDP2 needs torch 2.7 or later: FSDPModule.set_all_reduce_hook is missing")
-    state = State(replicate_group, sparsifier, **common)
-    hooks = []
+    hooked = []
     for name, module in modules:
-        groups = module._get_fsdp_state()._fsdp_param_groups
+        groups = _parameter_groups(module)
         if any(group._is_hsdp for group in groups):
             raise ValueError(
                 "[torch] the model has a mesh of two dimensions, so FSDP2 would reduce its replicas densely: use "
                 "fully_shard(mesh=mesh['shard'])"
             )
-        if groups:  # it has parameters of its own
-            hooks.append((module, name))
-    for module, name in hooks:
-        module.set_all_reduce_hook(_Hook(state, name, len(hooks)))
+        if len(groups) > 1:
+            raise ValueError(f"[torch] the parameters of module {name} have several meshes, which is not supported")
+        for group in groups:
+            _check_group(group, replicate_group)
+            hooked.append((module, name))
+    state = State(replicate_group, sparsifier, **common)
     state._call(state._connect)
+    for module, name in hooked:
+        module.set_all_reduce_hook(_Hook(state, name, len(hooked)))
     return state
+
+
+def _check_group(group: Any, replicate_group: dist.ProcessGroup) -> None:
+    if group._all_reduce_hook is not None:
+        raise ValueError("[torch] this model has an all-reduce hook already, and FSDP2 allows one")
+    shards = set(dist.get_process_group_ranks(group.mesh_info.shard_process_group))
+    both = shards & set(dist.get_process_group_ranks(replicate_group))
+    if len(both) > 1:
+        raise ValueError(
+            f"[torch] ranks {sorted(both)} hold shards of the same replica, and are in replicate_group: use "
+            "mesh['replicate'].get_group()"
+        )
 
 
 class _Hook:
@@ -65,7 +89,6 @@ class _Hook:
         self._state = state
         self._name = name
         self._modules = modules
-        self._size: Optional[int] = None
 
     def __call__(self, gradient: torch.Tensor) -> None:
         state = self._state
@@ -87,10 +110,12 @@ class _Hook:
             is_small = size < state.options.min_compress_size
             group = Group([Tensor(self._name, 0, size, is_small)], state.options, state._transport)
             state._groups[group.names] = group
-        if size != group.dim or group in state._steps:
+        cause = f"{size} gradients came, and {group.dim} before" if size != group.dim else ""
+        if group in state._steps:
+            cause = "a second backward pass began before all other modules had gradients"
+        if cause:
             raise sparsewire.UsageError(
-                f"[torch] module {self._name} has {size} gradients, and had {group.dim}; or another module had none: with "
-                "FSDP2 every parameter needs a gradient in every backward pass"
+                f"[torch] module {self._name}: {cause}. With FSDP2 every parameter needs a gradient in every backward pass"
             )
         if gradient.is_cuda:
             numbers = group.host(gradient)

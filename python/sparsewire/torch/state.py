@@ -262,6 +262,8 @@ class State:
         """Runs ``function`` on the thread, after all buckets; between backward passes."""
         if self.error is not None:
             raise self._as_runtime_error(self.error)
+        if self._closed:
+            raise RuntimeError("[torch] this State was closed")
         self._start()
         answer: queue.Queue[Any] = queue.Queue()
         self._jobs.put((function, answer))

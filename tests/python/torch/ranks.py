@@ -28,7 +28,7 @@ def free_port():
 class Ranks:
     """Processes that are all gone at the end, whatever happens."""
 
-    def __init__(self, size, script=BODIES):
+    def __init__(self, size, bodies=BODIES):
         environment = {
             **os.environ,
             "WORLD_SIZE": str(size),
@@ -39,7 +39,7 @@ class Ranks:
         self._processes, self._answers, self._printed = [], [], []
         for rank in range(size):
             process = subprocess.Popen(
-                [sys.executable, str(script)],
+                [sys.executable, str(bodies)],
                 env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -102,9 +102,9 @@ class Ranks:
 _kept = {}
 
 
-def run(size, body, seconds=240, script=BODIES, **arguments):
-    key = (size, str(script))
-    ranks = _kept.pop(key, None) or Ranks(size, script)
+def run(size, body, seconds=240, bodies=BODIES, **arguments):
+    key = (size, str(bodies))
+    ranks = _kept.pop(key, None) or Ranks(size, bodies)
     try:
         results = ranks.ask(body, seconds, **arguments)
     except BaseException:

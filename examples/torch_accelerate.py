@@ -1,0 +1,43 @@
+"""Accelerate: register the hook after prepare(), which wraps the model in DistributedDataParallel.
+
+    accelerate launch --cpu --num_processes 2 --num_cpu_threads_per_process 1 examples/torch_accelerate.py
+
+torchrun starts it as well.
+"""
+
+import torch
+from accelerate import Accelerator
+
+import sparsewire.torch as sw
+
+
+def main():
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    accelerator = Accelerator(cpu=True)
+
+    labels = torch.randint(10, (512,))
+    pictures = torch.randn(10, 784)[labels] + torch.randn(512, 784)
+    data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(pictures, labels), batch_size=32)
+    model = torch.nn.Sequential(torch.nn.Linear(784, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    model, optimizer, data = accelerator.prepare(model, optimizer, data)
+
+    # With mixed_precision="fp16": also scaler=accelerator.scaler
+    state = sw.register(model, "topk:ratio=0.01", downlink="topk:ratio=0.01")
+
+    for _ in range(2):
+        for pictures, labels in data:
+            optimizer.zero_grad()
+            accelerator.backward(torch.nn.functional.cross_entropy(model(pictures), labels))
+            optimizer.step()
+
+    stats = state.stats()
+    accelerator.print(f"{stats['steps']} steps, factor {stats['factor_against_dense']:.1f} against dense")
+    accelerator.wait_for_everyone()
+    state.close()
+    accelerator.end_training()
+
+
+if __name__ == "__main__":
+    main()

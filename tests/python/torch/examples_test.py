@@ -1,0 +1,93 @@
+"""The examples run: with two processes (FSDP2: four), random data and few steps."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from ranks import free_port  # noqa: E402
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+if not (EXAMPLES / "torch_ddp.py").is_file():
+    pytest.skip("the examples are not here: only the repository has them", allow_module_level=True)
+
+
+def run(command, folder):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    environment.pop("SPARSEWIRE_DATA", None)
+    done = subprocess.run(
+        [sys.executable, *map(str, command)],
+        cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=150,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-4000:]
+    return done.stdout
+
+
+def torchrun(processes, example, *arguments, folder):
+    launcher = ["-m", "torch.distributed.run", "--nproc_per_node", processes, "--master_port", free_port()]
+    return run([*launcher, EXAMPLES / example, *arguments], folder)
+
+
+def needs(package):
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed")
+
+
+@pytest.mark.timeout(400)
+def test_ddp_and_its_checkpoints(tmp_path):
+    options = ["--batch", 4, "--checkpoint", "run-{rank}.pt"]
+    whole = torchrun(2, "torch_ddp.py", *options, "--steps", 24, folder=tmp_path)
+    torchrun(2, "torch_ddp.py", *options, "--steps", 14, folder=tmp_path)
+    resumed = torchrun(2, "torch_ddp.py", *options, "--steps", 24, "--resume", folder=tmp_path)
+    said = r"loss [\d.]+, accuracy [\d.]+\n\d+ bytes in 24 steps; dense: \d+; factor [\d.]+, in the last step [\d.]+"
+    assert re.search(said, whole).group() == re.search(said, resumed).group()
+
+
+@pytest.mark.timeout(180)
+def test_ddp_without_a_downlink(tmp_path):
+    said = torchrun(
+        2, "torch_ddp.py", "--sparsifier", "rtopk:ratio=0.02,r=2", "--downlink", "", "--codec", "auto:values=int8",
+        "--steps", 12, "--batch", 4, folder=tmp_path,
+    )  # fmt: skip
+    assert "12 steps" in said
+
+
+@pytest.mark.timeout(180)
+def test_fsdp2(tmp_path):
+    fsdp = pytest.importorskip("torch.distributed.fsdp")
+    if not hasattr(getattr(fsdp, "FSDPModule", None), "set_all_reduce_hook"):
+        pytest.skip("FSDP2 with set_all_reduce_hook needs torch 2.7 or later")
+    assert "between replicas: factor" in torchrun(4, "torch_fsdp2.py", folder=tmp_path)
+
+
+@pytest.mark.timeout(400)
+def test_lightning(tmp_path):
+    needs("lightning")
+    example = [EXAMPLES / "torch_lightning.py", "--checkpoint", "run.ckpt"]
+    assert "32 steps, factor" in run([*example, "--epochs", 4], tmp_path)
+    assert "16 steps, factor" in run([*example, "--epochs", 2], tmp_path)
+    assert "32 steps, factor" in run([*example, "--epochs", 4, "--resume"], tmp_path)
+
+
+@pytest.mark.timeout(180)
+def test_accelerate(tmp_path):
+    needs("accelerate")
+    assert "16 steps, factor" in torchrun(2, "torch_accelerate.py", folder=tmp_path)
+
+
+@pytest.mark.timeout(180)
+def test_the_tutorial_is_true(tmp_path):
+    """All Python blocks of docs/pytorch.md, one after the other, in two processes."""
+    text = (EXAMPLES.parent / "docs" / "pytorch.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert len(blocks) >= 8
+    script = tmp_path / "tutorial.py"
+    end = "dist.barrier()\ndist.destroy_process_group()\nprint('the end')\n"
+    script.write_text("\n".join([*blocks, end]))
+    assert torchrun(2, script, folder=tmp_path).count("the end") == 2

@@ -1,0 +1,181 @@
+"""What the processes of fsdp_test.py do: two replicas of two shards each, unless a body says something else."""
+
+import copy
+
+import torch
+import torch.distributed as dist
+from bodies import loss_of, network, obey
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+import sparsewire.torch as sw
+
+
+def make_mesh():
+    return init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+
+
+def sharded(net, mesh, **options):
+    for layer in net:
+        if isinstance(layer, torch.nn.Linear) and layer.out_features != 4:  # the last one belongs to the root
+            fully_shard(layer, mesh=mesh, **options)
+    return fully_shard(net, mesh=mesh, **options)
+
+
+def register(model, mesh, sparsifier="topk:ratio=0.1", **options):
+    return sw.register(model, sparsifier, replicate_group=mesh["replicate"].get_group(), **options)
+
+
+def train(model, steps, first=0, optimizer=None):
+    optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=0.05)
+    for step in range(first, first + steps):
+        optimizer.zero_grad()
+        loss_of(model, step).backward()
+        optimizer.step()
+    return optimizer
+
+
+def whole(model):
+    """The weights, in full on every rank."""
+    return torch.cat([p.detach().full_tensor().flatten() for p in model.parameters()])
+
+
+def local(model):
+    """The shards of this rank, as numbers that can be compared exactly."""
+    return torch.cat([p.detach().to_local().flatten() for p in model.parameters()])
+
+
+def shards_of_replicas(model, mesh):
+    """Whether the other replica has the same bits."""
+    mine = local(model)
+    both = [torch.empty_like(mine) for _ in range(2)]
+    dist.all_gather(both, mine, group=mesh["replicate"].get_group())
+    return bool(torch.equal(both[0], both[1]))
+
+
+# --- bodies ---
+
+
+def dense(steps):
+    """`dense` through the hook against DDP without one, on the same data."""
+    mesh = make_mesh()
+    plain = DistributedDataParallel(network())
+    train(plain, steps)
+    model = sharded(network(), mesh["shard"])
+    state = register(model, mesh, "dense", exchange="dense")
+    train(model, steps)
+    expected = torch.cat([p.detach().flatten() for p in plain.parameters()])
+    moved = (expected - torch.cat([p.detach().flatten() for p in network().parameters()])).abs().max().item()
+    difference = (whole(model) - expected).abs().max().item()
+    return [difference, expected.abs().max().item(), moved, state.stats()["steps"]]
+
+
+def replicas(steps, options, reduce_dtype=None):
+    mesh = make_mesh()
+    policy = {} if reduce_dtype is None else {"mp_policy": MixedPrecisionPolicy(reduce_dtype=getattr(torch, reduce_dtype))}
+    model = sharded(network(), mesh["shard"], **policy)
+    before = whole(model)
+    state = register(model, mesh, **options)
+    train(model, steps)
+    stats = state.stats()
+    moved = (whole(model) - before).abs().max().item()
+    return [shards_of_replicas(model, mesh), moved > 0, stats["steps"], stats["last"]["density"]]
+
+
+def accumulation():
+    """Backward passes without synchronisation, then one with it, are one step."""
+    mesh = make_mesh()
+    model = sharded(network(), mesh["shard"])
+    state = register(model, mesh)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    for step in range(4):
+        optimizer.zero_grad()
+        for part in range(3):
+            model.set_requires_gradient_sync(part == 2)
+            loss_of(model, 3 * step + part).backward()
+        optimizer.step()
+    return [shards_of_replicas(model, mesh), state.stats()["steps"]]
+
+
+def resume(steps, options):
+    """Saves in the middle; another model loads it and goes on: the bits of one that never stopped."""
+    mesh = make_mesh()
+    model = sharded(network(), mesh["shard"])
+    state = register(model, mesh, **options)
+    optimizer = train(model, steps)
+    saved = {"model": [p.detach().to_local().clone() for p in model.parameters()], "sparsewire": state.state_dict()}
+    saved = copy.deepcopy(saved)
+    train(model, steps, first=steps, optimizer=optimizer)
+
+    other = sharded(network(seed=99), mesh["shard"])
+    again = register(other, mesh, **options)
+    with torch.no_grad():
+        for parameter, value in zip(other.parameters(), saved["model"]):
+            parameter.to_local().copy_(value)
+    again.load_state_dict(saved["sparsewire"])
+    train(other, steps, first=steps)
+    forgetful = sharded(network(seed=99), mesh["shard"])
+    register(forgetful, mesh, **options)
+    with torch.no_grad():
+        for parameter, value in zip(forgetful.parameters(), saved["model"]):
+            parameter.to_local().copy_(value)
+    train(forgetful, steps, first=steps)
+    return [bool(torch.equal(local(model), local(other))), bool(torch.equal(local(model), local(forgetful)))]
+
+
+def refusals():
+    said = {}
+
+    def expect(name, function):
+        try:
+            function()
+            said[name] = "no error"
+        except (ValueError, RuntimeError) as error:
+            said[name] = str(error)
+
+    mesh = make_mesh()
+    expect("two dimensions", lambda: register(sharded(network(), mesh), mesh))
+    expect("no group", lambda: sw.register(sharded(network(), mesh["shard"]), "topk:ratio=0.1"))
+    expect("exclude", lambda: register(sharded(network(), mesh["shard"]), mesh, exclude=["0.bias"]))
+    expect("wrong group", lambda: sw.register(sharded(network(), mesh["shard"]), replicate_group=mesh["shard"].get_group()))
+    twice = sharded(network(), mesh["shard"])
+    register(twice, mesh)
+    expect("twice", lambda: register(twice, mesh))
+    return said
+
+
+class Skipping(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.first, self.second, self.last = torch.nn.Linear(10, 10), torch.nn.Linear(10, 10), torch.nn.Linear(10, 4)
+        self.skips = False
+
+    def forward(self, x):
+        x = torch.relu(self.first(x))
+        return self.last(x if self.skips else torch.relu(self.second(x)))
+
+
+def missing(what):
+    """From the third backward pass on a gradient is missing, on all ranks."""
+    mesh = make_mesh()
+    model = Skipping()
+    for layer in (model.first, model.second):
+        fully_shard(layer, mesh=mesh["shard"])
+    fully_shard(model, mesh=mesh["shard"])
+    state = register(model, mesh, deadline=20)
+    train(model, 2)
+    if what == "module":
+        model.skips = True
+    else:
+        model.second.bias.requires_grad_(False)
+    try:
+        train(model, 2, first=2)
+    except RuntimeError as error:
+        return [str(error), type(state.error).__name__]
+    return ["no error", ""]
+
+
+if __name__ == "__main__":
+    obey(globals())
