@@ -20,7 +20,7 @@ from .state import State
 __all__ = ["DistributedCheckpoint", "Options", "State", "hook", "register"]
 
 
-def hook(state: State, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+def hook(state: State, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
     """For ``model.register_comm_hook(state, hook)``."""
     return state.submit(bucket)
 

@@ -60,7 +60,7 @@ def connect(group: dist.ProcessGroup | None, deadline: float) -> sparsewire.Tran
     ranks = dist.get_process_group_ranks(group) if group is not None else list(range(size))
     name = "-".join(map(str, ranks)) if group is not None else "world"
     count = _connected[name] = _connected.get(name, 0) + 1
-    store = dist.PrefixStore(f"sparsewire/{name}/{count}", default._get_default_store())
+    store: Any = default.PrefixStore(f"sparsewire/{name}/{count}", default._get_default_store())
     store.set_timeout(timedelta(seconds=max(1.0, min(deadline, 3600.0))))
 
     if rank == 0:

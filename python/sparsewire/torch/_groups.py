@@ -126,6 +126,7 @@ class Group:
         # rank adds the update to its own memory.
         update = worker.update()
         indices, values = update.indices, update.values
+        at: Any
         for tensor in unused:
             if update.is_full:
                 at, came = slice(None), values[tensor.start : tensor.start + tensor.size]

@@ -33,12 +33,15 @@ _open_states: weakref.WeakSet[State] = weakref.WeakSet()
 class _Job:
     """One bucket of one backward pass."""
 
-    __slots__ = ("buffer", "future", "names", "sizes", "first", "last", "scale", "event", "numbers", "group", "unused")
+    __slots__ = ("buffer", "future", "names", "sizes", "first", "last", "scale", "event", "numbers", "group", "unused", "_ended", "_error")
 
     def __init__(self, buffer: torch.Tensor, names: tuple[str, ...], sizes: tuple[int, ...]) -> None:
         self.buffer, self.names, self.sizes = buffer, names, sizes
-        devices = [buffer.device] if buffer.is_cuda else []
-        self.future: torch.futures.Future[torch.Tensor] = torch.futures.Future(devices=devices)
+        devices: Any = [buffer.device] if buffer.is_cuda else []
+        self._ended: torch.futures.Future[None] = torch.futures.Future(devices=devices)
+        self._error: Optional[Exception] = None
+        # Not set_exception(): DDP would try to use the exception as a tensor.
+        self.future: torch.futures.Future[torch.Tensor] = self._ended.then(self._result)
         self.first = self.last = False
         self.scale = 1.0
         self.event = torch.cuda.current_stream(buffer.device).record_event() if buffer.is_cuda else None
@@ -46,17 +49,23 @@ class _Job:
         self.group: Optional[Group] = None
         self.unused: list[Tensor] = []
 
+    def _result(self, _: Any) -> torch.Tensor:
+        if self._error is not None:
+            raise self._error
+        return self.buffer
+
     def fail(self, error: Exception) -> None:
-        if not self.future.done():
-            self.future.set_exception(error)
+        if not self._ended.done():
+            self._error = error
+            self._ended.set_result(None)
 
     def complete(self) -> None:
         if self.numbers is not self.buffer and self.buffer.is_cuda:
             with torch.cuda.device(self.buffer.device):
                 self.buffer.copy_(self.numbers, non_blocking=False)
-                self.future.set_result(self.buffer)
+                self._ended.set_result(None)
         else:
-            self.future.set_result(self.buffer)
+            self._ended.set_result(None)
 
 
 class State:
@@ -189,11 +198,11 @@ class State:
             job = self._make_job(bucket)
         except Exception as error:
             self.error = self.error or error
-            failed: torch.futures.Future[torch.Tensor] = torch.futures.Future()
-            failed.set_exception(self._as_runtime_error(self.error))
+            failed = _Job(torch.empty(0), (), ())
+            failed.fail(self._as_runtime_error(self.error))
             if self._transport is not None:
                 self._transport.fail(str(self.error))
-            return failed
+            return failed.future
         self._start()
         self._jobs.put(job)
         return job.future
@@ -205,7 +214,7 @@ class State:
             raise RuntimeError("[torch] this State was closed")
         if os.getpid() != self._pid:
             raise RuntimeError("[torch] this State belongs to the process that made it: register the hook after a fork")
-        if not isinstance(bucket, dist.GradBucket):
+        if not isinstance(bucket, dist.GradBucket):  # type: ignore[attr-defined]
             raise TypeError(
                 f"[torch] the hook got a {type(bucket).__name__} instead of a bucket: torch.compile's Python reducer is "
                 "not supported; set torch._dynamo.config.optimize_ddp = True or compile the inner module"
