@@ -1,6 +1,9 @@
 // How an update gets to the caller: as a dense array, or applied to the weights.
 #include <fmt/core.h>
 
+#include <span>
+
+#include "core/clear.h"
 #include "core/number_types.h"
 #include "core/standard_float_mode.h"
 #include "exchange/clock.h"
@@ -36,7 +39,7 @@ std::uint64_t time_to_write(const WritableNumbers& numbers, std::uint64_t dim, c
 void Worker::write_update(WritableNumbers numbers, float factor) const {
   const SparseVector& update = parts_->total;
   parts_->stats.ns_apply = time_to_write(numbers, parts_->layout.dim(), "write_update", [&](auto* to, auto rounded) {
-    if (!update.is_full()) std::fill_n(to, numbers.size, rounded(0.0F));
+    if (!update.is_full()) clear(std::as_writable_bytes(std::span(to, numbers.size)));  // zero is all bits 0
     for (std::size_t i = 0; i < update.size(); ++i) to[update.index(i)] = rounded(factor * update.values[i]);
   });
 }
