@@ -4,7 +4,7 @@
     tools/netlab -n 4 --rate 100mbit --plain python3 bench/ddp/ddp_bench.py
     torchrun --nproc-per-node 4 bench/ddp/ddp_bench.py --methods ddp bf16 powersgd1
 
-The model is three layers Linear(2048, 2048) with ReLU between them, 12.6 million parameters, on a batch of 4: its own compute
+The model is three layers Linear(2048, 2048) with ReLU between them, 12.6 million parameters, on a batch of 1: its own compute
 is small, `local` shows how small. A step is forward, backward with the exchange, and SGD. Its time is that of the slowest
 rank; the table has the median over the steps. The ranks start each step together. Before it is timed, every method makes
 --warmup steps (and those that it makes densely first); then the weights of all ranks must be the same bits. PowerSGD has
@@ -37,7 +37,7 @@ def parse_arguments():
     parser.add_argument("--methods", nargs="+", default=METHODS, metavar="NAME", help="default: %(default)s")
     parser.add_argument("--layers", type=int, default=3, help="default %(default)s")
     parser.add_argument("--width", type=int, default=2048, help="of each layer; default %(default)s")
-    parser.add_argument("--batch", type=int, default=4, help="rows for each rank; default %(default)s")
+    parser.add_argument("--batch", type=int, default=1, help="rows for each rank; default %(default)s")
     parser.add_argument("--steps", type=int, default=20, help="timed steps, at most; default %(default)s")
     parser.add_argument("--warmup", type=int, default=2, help="steps before, at least 1; default %(default)s")
     parser.add_argument("--seconds", type=float, default=8,

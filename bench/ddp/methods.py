@@ -55,7 +55,9 @@ class Method:
                  codec="golomb:values=bf16"):
         self.name = name
         options = ONE_BUCKET if name.startswith("powersgd") else {}
-        self.model = model = DistributedDataParallel(module, init_sync=False, **options)
+        self.model = model = DistributedDataParallel(
+            module, init_sync=False, gradient_as_bucket_view=True, **options
+        )
         self.state = None
         self.dense_start = 0  # how many steps are dense first
         if name == "bf16":

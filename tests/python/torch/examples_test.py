@@ -18,6 +18,9 @@ if not (EXAMPLES / "torch_ddp.py").is_file():
     pytest.skip("the examples are not here: only the repository has them", allow_module_level=True)
 
 
+LONG = pytest.mark.skipif("SPARSEWIRE_LONG_TESTS" not in os.environ, reason="takes long: ./test.sh --all runs it")
+
+
 def run(command, folder):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     environment.pop("SPARSEWIRE_DATA", None)
@@ -49,6 +52,7 @@ def test_ddp_and_its_checkpoints(tmp_path):
     assert re.search(said, whole).group() == re.search(said, resumed).group()
 
 
+@LONG
 @pytest.mark.timeout(180)
 def test_ddp_without_a_downlink(tmp_path):
     said = torchrun(
@@ -66,6 +70,7 @@ def test_fsdp2(tmp_path):
     assert "between replicas: factor" in torchrun(4, "torch_fsdp2.py", folder=tmp_path)
 
 
+@LONG
 @pytest.mark.timeout(400)
 def test_lightning(tmp_path):
     needs("lightning")
@@ -75,6 +80,7 @@ def test_lightning(tmp_path):
     assert "32 steps, factor" in run([*example, "--epochs", 4, "--resume"], tmp_path)
 
 
+@LONG
 @pytest.mark.timeout(180)
 def test_accelerate(tmp_path):
     needs("accelerate")
