@@ -6,8 +6,9 @@
 
 namespace sparsewire::python::dlpack {
 
-inline constexpr std::int32_t kCpu = 1;    // device types
-inline constexpr std::uint8_t kFloat = 2;  // number types
+inline constexpr std::int32_t kCpu = 1;       // device types
+inline constexpr std::int32_t kCudaHost = 3;  // memory of the host that is pinned for CUDA
+inline constexpr std::uint8_t kFloat = 2;     // number types
 inline constexpr std::uint8_t kBfloat = 4;
 inline constexpr std::uint64_t kReadOnly = 1;  // a flag
 

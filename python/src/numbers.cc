@@ -16,6 +16,8 @@ static_assert(std::endian::native == std::endian::little, "the formats of buffer
 namespace sparsewire::python {
 namespace {
 
+bool is_host(std::int32_t device) { return device == dlpack::kCpu || device == dlpack::kCudaHost; }
+
 constexpr const char* kAccepted = "float32, float16 or bfloat16";
 
 [[noreturn]] void refuse(std::string_view what, const std::string& why) {
@@ -180,14 +182,14 @@ void Numbers::borrow_buffer(py::handle array, Access access, std::string_view wh
 void Numbers::borrow_tensor(py::handle array, Access access, std::string_view what) {
   if (py::hasattr(array, "__dlpack_device__")) {
     const py::tuple device = array.attr("__dlpack_device__")();
-    if (py::cast<std::int32_t>(py::int_(device[0])) != dlpack::kCpu) {
+    if (!is_host(py::cast<std::int32_t>(py::int_(device[0])))) {
       const std::string where = py::hasattr(array, "device") ? std::string(py::str(array.attr("device"))) : "a device";
       refuse(what, fmt::format("the tensor is on {}: it must be on the CPU", where));
     }
   }
   const Taken taken = take(export_tensor(array), what);
   const dlpack::Tensor& tensor = *taken.tensor;
-  if (tensor.device.type != dlpack::kCpu) refuse(what, "the tensor is on a device: it must be on the CPU");
+  if (!is_host(tensor.device.type)) refuse(what, "the tensor is on a device: it must be on the CPU");
   if (access == Access::write && taken.is_read_only) refuse(what, "the tensor is read-only, and it is to be written");
   const auto type = type_of(tensor.type);
   if (!type) refuse(what, fmt::format("a tensor of {}: {} is needed", dtype_text(array), kAccepted));
