@@ -132,8 +132,9 @@ class State:
         self._groups: dict[tuple[str, ...], Group] = {}
         self._loaded: Optional[dict[str, Any]] = None
         self._passes_loaded = 0
-        self._collecting = False
-        self._pass: list[_Job] = []  # those of this pass that have no answer yet
+        self._pass: list[_Job] = []  # those of this pass that have no answer yet: these two, and the one at work
+        self._stepped: list[_Job] = []  # their step is done
+        self._held: list[_Job] = []  # their parameters belong to groups that were saved, which differ
         self._steps: list[Group] = []  # those whose step is finished in this pass
         self._is_bad = False
         self._step = 0
@@ -313,15 +314,12 @@ class State:
             self._make_loaded_groups()
         self._is_bad = False
         self._steps = []
-        self._collecting = False
+        self._stepped = []
+        self._held = []
 
     def _handle(self, job: _Job) -> None:
-        if job.first or not self._collecting:
-            self._collecting = self._passes_loaded > 0 and job.names not in self._groups
-        if self._collecting:
-            if not job.last:
-                return
-            jobs = self._collect()
+        if self._passes_loaded > 0 and job.names not in self._groups:
+            self._held.append(job)
         else:
             job.group = self._group(job)
             if job.event is not None:
@@ -329,18 +327,21 @@ class State:
                 job.numbers = job.group.host(job.buffer)
                 job.numbers.copy_(job.buffer)
             self._do_step(job)
-            if self.scaler is not None and not job.last:
-                return
-            jobs = self._pass
-        self._answer(jobs)
-        if self._collecting:
-            for waiting in self._pass:
-                self._spread(waiting, jobs)
+            self._stepped.append(job)
+        if self.scaler is not None and not job.last:
+            return
+        gathered = self._collect() if job.last and self._held else []
+        for one in self._stepped + gathered:
+            self._write_answer(one)
+        answered, self._stepped = self._stepped, []
         if job.last:
+            for one in self._held:
+                self._spread(one, gathered)
+            answered = answered + self._held
             self._end_pass()  # before backward() returns, so that stats() and state_dict() know of it
-        for waiting in self._pass:
-            waiting.complete()
-        self._pass = []
+        for one in answered:
+            self._pass.remove(one)
+            one.complete()
 
     def _do_step(self, job: _Job) -> None:
         group = job.group
@@ -361,13 +362,12 @@ class State:
             return
         self._steps.append(group)
 
-    def _answer(self, jobs: list[_Job]) -> None:
-        for job in jobs:
-            assert job.group is not None
-            if self._is_bad:
-                job.numbers.fill_(float("inf"))
-            else:
-                job.group.answer(job.numbers, job.scale, job.unused)
+    def _write_answer(self, job: _Job) -> None:
+        assert job.group is not None
+        if self._is_bad:
+            job.numbers.fill_(float("inf"))
+        else:
+            job.group.answer(job.numbers, job.scale, job.unused)
 
     def _end_pass(self) -> None:
         if self._is_bad:
@@ -378,7 +378,7 @@ class State:
             self.totals.add([stats for group in self._steps for stats in group.stats()], size)
             self.totals.host_copies += sum(1 for group in self._steps if group._host is not None)
         self._passes_loaded = max(0, self._passes_loaded - 1)
-        if self._passes_loaded and set(self._groups) == {group.names for group in self._steps} and not self._collecting:
+        if not self._held:  # DDP's buckets are the groups again
             self._passes_loaded = 0
         self._groups = {names: group for names, group in self._groups.items() if group.left}
         if self.metrics is not None:
@@ -424,8 +424,10 @@ class State:
     def _collect(self) -> list[_Job]:
         """After loading: the gradients in the order of the groups that were saved, not of DDP's first buckets."""
         made = []
-        at = {name: (job, i) for job in self._pass for i, name in enumerate(job.names)}
+        at = {name: (job, i) for job in self._held for i, name in enumerate(job.names)}
         for group in self._groups.values():
+            if group.names[0] not in at:
+                continue  # a bucket is this group
             like = at[group.names[0]][0]
             gathered = _Job(torch.empty(0, dtype=like.buffer.dtype), group.names, tuple(t.size for t in group.tensors))
             gathered.group, gathered.scale, gathered.numbers = group, like.scale, group.host(like.buffer)
@@ -558,6 +560,9 @@ class State:
                 f"[torch] the state is of {world} ranks, and here are {size} (this is rank {rank}): save "
                 "consolidated_state_dict(), which any number of ranks can load"
             )
+
+        if not self._bound:
+            self._all = frozenset(name for layout in json.loads(one["groups"]) for name, _ in layout)
 
         def do() -> None:
             self._loaded = kept

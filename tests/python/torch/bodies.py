@@ -161,7 +161,8 @@ def owed(model_name, steps, options):
 
 
 def first_half(folder, steps, options):
-    model = small_buckets(network(), **options.pop("ddp", {}))
+    net = TwoTypes() if options.pop("two_types", False) else network()
+    model = small_buckets(net, **options.pop("ddp", {}))
     state = sw.register(model, **options)
     optimizer = train(model, steps)
     saved = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "sparsewire": state.state_dict()}
@@ -173,7 +174,8 @@ def first_half(folder, steps, options):
 
 
 def second_half(folder, steps, options):
-    model = small_buckets(network(seed=99), **options.pop("ddp", {}))
+    net = TwoTypes() if options.pop("two_types", False) else network(seed=99)
+    model = small_buckets(net, **options.pop("ddp", {}))
     state = sw.register(model, **options)
     saved = torch.load(f"{folder}/{rank()}.pt")
     model.load_state_dict(saved["model"])

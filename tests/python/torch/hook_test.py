@@ -73,8 +73,9 @@ def test_nothing_is_lost(model, options, groups):
         {"sparsifier": "topk:ratio=0.05", "downlink": "topk:ratio=0.05", "codec": "golomb:values=bf16"},
         {"sparsifier": "regtopk:ratio=0.05", "exchange": "allgather"},
         {"sparsifier": "threshold:ratio=0.1", "ddp": {"static_graph": True}},
+        {"sparsifier": "topk:ratio=0.1", "two_types": True, "ddp": {}},
     ],
-    ids=["downlink", "regtopk", "threshold"],
+    ids=["downlink", "regtopk", "threshold", "two types"],
 )
 def test_resumes_bit_for_bit(options, tmp_path):
     steps = 100 if "downlink" in options else 12
