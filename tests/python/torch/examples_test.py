@@ -62,6 +62,7 @@ def test_ddp_without_a_downlink(tmp_path):
     assert "12 steps" in said
 
 
+@LONG
 @pytest.mark.timeout(180)
 def test_fsdp2(tmp_path):
     fsdp = pytest.importorskip("torch.distributed.fsdp")
