@@ -10,6 +10,7 @@ import os
 import secrets
 import socket
 import struct
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -61,20 +62,26 @@ def connect(group: dist.ProcessGroup | None, deadline: float) -> sparsewire.Tran
     name = "-".join(map(str, ranks)) if group is not None else "world"
     count = _connected[name] = _connected.get(name, 0) + 1
     store: Any = default.PrefixStore(f"sparsewire/{name}/{count}", default._get_default_store())
-    store.set_timeout(timedelta(seconds=max(1.0, min(deadline, 3600.0))))
-
-    if rank == 0:
-        store.set("token", secrets.token_hex(16))
-    listener = sparsewire.TcpListener(_own_address())
-    store.set(str(rank), listener.address)
-    addresses = []
-    for other in range(size):
-        try:
+    try:
+        if rank == 0:
+            store.set("token", secrets.token_hex(16))
+        listener = sparsewire.TcpListener(_own_address())
+        store.set(str(rank), listener.address)
+        end = time.monotonic() + deadline
+        addresses = []
+        for other in range(size):
+            # Not set_timeout(): that would be the timeout of everybody who uses the store.
+            left = timedelta(seconds=max(0.1, end - time.monotonic()))
+            try:
+                store.wait([str(other)], left)
+            except Exception as error:
+                raise sparsewire.TransportError(
+                    f"[torch] rank {other} did not come within {deadline:g} s; every rank must register the hook: {error}",
+                    other,
+                ) from None
             addresses.append(store.get(str(other)).decode())
-        except Exception as error:
-            raise sparsewire.TransportError(
-                f"[torch] rank {other} did not come within {deadline:g} s; every rank must register the hook: {error}",
-                other,
-            ) from None
-    token = store.get("token")
-    return sparsewire.tcp_transport(listener, rank, addresses, token, deadline)
+        return sparsewire.tcp_transport(listener, rank, addresses, store.get("token"), deadline)
+    except BaseException:
+        _connected[name] = count - 1  # all ranks can try again
+        store.delete_key(str(rank))
+        raise

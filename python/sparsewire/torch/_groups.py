@@ -142,7 +142,15 @@ class Group:
 
     def stats(self) -> list[dict[str, Any]]:
         """Of the steps of this pass."""
-        return [dict(worker.stats()) for worker in self._done]
+        found = []
+        for worker in self._done:
+            one: dict[str, Any] = dict(worker.stats())
+            if worker is self._small_worker:
+                one["dense_bytes"] = 0  # its entries are among those of the other Worker
+            if worker is not self.worker:  # an all-reduce: every rank also serves a part
+                one["bytes_served"] = one["bytes_up"] + one["bytes_down"]
+            found.append(one)
+        return found
 
     def adopt(self, others: Sequence[Group]) -> None:
         """Takes over what groups of another order held; they lose these tensors."""

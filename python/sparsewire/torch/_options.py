@@ -26,7 +26,20 @@ class Options:
     start_step: int = 0
     min_compress_size: int = 0
 
+    @classmethod
+    def make(cls, given: dict[str, Any]) -> Options:
+        """Raises TypeError if an option has another name."""
+        known = [field.name for field in dataclasses.fields(cls)]
+        unknown = [name for name in given if name not in known]
+        if unknown:
+            raise TypeError(f"[torch] {unknown[0]!r} is no option: {', '.join(known)}")
+        return cls(**given)
+
     def __post_init__(self) -> None:
+        for name in ("sparsifier", "exchange", "codec", "feedback", "scope", "downlink", "downlink_codec"):
+            value = getattr(self, name)
+            if not isinstance(value, str) and not (value is None and name.startswith("downlink")):
+                raise TypeError(f"[torch] {name}={value!r} is not a string such as {'topk:ratio=0.01'!r}")
         for name in ("start_step", "min_compress_size"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 0:

@@ -11,6 +11,7 @@ import queue
 import threading
 import warnings
 import weakref
+import zlib
 from typing import Any, Optional
 
 import torch
@@ -24,6 +25,7 @@ from ._options import Exclude, Options
 from ._stats import Totals
 
 _FORMAT = 1
+_CONSOLIDATED = b"sparsewire consolidated state\n"  # before what ranks send each other for it
 _TYPES = (torch.float32, torch.bfloat16, torch.float16)
 # After loading, buckets are regrouped once more (DDP does it after the first backward pass, or the second).
 _PASSES_UNTIL_REGROUPED = 3
@@ -74,7 +76,7 @@ class State:
     ``sparsewire.torch.register(model, ...)`` does the same in one line, and gives the parameters their names.
 
     process_group: the ranks that exchange gradients; None: all. It is not used for communication: the ranks are connected
-        over TCP by themselves, at the first bucket.
+        over TCP by themselves, by ``register()`` or at the first bucket.
     sparsifier, exchange, downlink, codec, downlink_codec, feedback, scope, seed, check_every, threads: as for
         ``sparsewire.Worker``. A ``ratio`` holds for every bucket; so does ``k``.
     start_step: so many backward passes are exchanged densely first.
@@ -91,7 +93,7 @@ class State:
     >>> State(sparsifier="topk:ratio=2")
     Traceback (most recent call last):
         ...
-    sparsewire.UsageError: topk: ratio=2 is not in (0, 1]
+    sparsewire.UsageError: [topk] ratio=2 is not in (0, 1]
     """
 
     def __init__(
@@ -105,7 +107,7 @@ class State:
         metrics: Optional[str] = None,
         **options: Any,
     ) -> None:
-        self.options = Options(sparsifier=sparsifier, **options)
+        self.options = Options.make({"sparsifier": sparsifier, **options})
         self.options.check(1 << 24)
         self.process_group = process_group
         self.exclude = exclude
@@ -140,6 +142,7 @@ class State:
         self._step = 0
         self.totals = Totals()
         _open_states.add(self)
+        weakref.finalize(self, self._jobs.put, None).atexit = False  # a State that is freed ends its thread
 
     # --- names ---
 
@@ -274,6 +277,8 @@ class State:
             raise self._as_runtime_error(self.error)
         if self._closed:
             raise RuntimeError("[torch] this State was closed")
+        if os.getpid() != self._pid:
+            raise RuntimeError("[torch] this State belongs to the process that made it, not to one that was forked")
         self._start()
         answer: queue.Queue[Any] = queue.Queue()
         self._jobs.put((function, answer))
@@ -286,6 +291,23 @@ class State:
         if not self._connected:
             self._transport = connect(self.process_group, self.deadline)
             self._connected = True
+            self._compare_options()
+
+    def _compare_options(self) -> None:
+        """What Workers do not compare by themselves, and what would end in confusion."""
+        if self._transport is None:
+            return
+        own = {"start_step": self.options.start_step, "min_compress_size": self.options.min_compress_size}
+        own["scaler"] = int(self.scaler is not None)
+        if self._bound:
+            parameters = ((self._names[id(parameter)], parameter) for parameter in self._parameters)
+            dense = sorted(name for name, one in parameters if self._is_dense(name, one.numel(), one))
+            own["exclude"] = zlib.crc32("\n".join(dense).encode())
+        everyones = [json.loads(one) for one in self._transport.all_gather(json.dumps(own).encode())]
+        for rank, other in enumerate(everyones):
+            for name in other.keys() & everyones[0].keys():
+                if other[name] != everyones[0][name]:
+                    raise sparsewire.UsageError(f"[torch] rank {rank} was given another {name}= than rank 0")
 
     def _work(self, job: _Job) -> None:
         try:
@@ -296,8 +318,8 @@ class State:
             if job.first:
                 self._begin_pass()
             self._handle(job)
-        except Exception as error:
-            self._fail(error)
+        except BaseException as error:  # also SystemExit: backward() must not wait for ever
+            self._fail(error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}"))
 
     def _fail(self, error: Exception) -> None:
         if self.error is None:
@@ -453,15 +475,23 @@ class State:
 
     # --- what users call between backward passes ---
 
+    def _check_between_passes(self) -> None:
+        if self._seen:
+            raise RuntimeError("[torch] a backward pass is under way, or was broken off: call this between two of them")
+
     def retune(self, sparsifier: Optional[str] = None, **options: Any) -> None:
         """Other options from the next step on; memories are kept. Collective: all ranks must give the same.
 
-        What can change is what ``Worker.retune`` allows: the keys of sparsifiers, decay, codecs, check_every.
+        What can change is what ``Worker.retune`` allows: sparsifiers and their keys, decay, codecs, check_every.
         """
+        self._check_between_passes()
+        for name in ("start_step", "min_compress_size"):
+            if options.get(name, getattr(self.options, name)) != getattr(self.options, name):
+                raise sparsewire.UsageError(f"[torch] {name} cannot change after registration")
         changed = {**self.options.__dict__, **options}
         if sparsifier is not None:
             changed["sparsifier"] = sparsifier
-        wanted = Options(**changed)
+        wanted = Options.make(changed)
         wanted.check(1 << 24)
 
         def do() -> None:
@@ -484,8 +514,16 @@ class State:
             if isinstance(value, (int, float)):
                 writer.add_scalar(f"sparsewire/{name}", value, self._step if step is None else step)
 
+    def _place(self) -> tuple[int, int]:
+        """This rank, and the number of ranks; also after the process group is gone."""
+        if self._transport is not None:
+            return self._transport.rank, self._transport.size
+        if dist.is_available() and dist.is_initialized():
+            return dist.get_rank(self.process_group), dist.get_world_size(self.process_group)
+        return 0, 1
+
     def memory(self) -> dict[str, torch.Tensor]:
-        """What this rank has not sent yet, by parameter. A copy."""
+        """What this rank has not sent yet, by parameter: flat copies. Empty before the first backward pass."""
 
         def do() -> dict[str, torch.Tensor]:
             found = {}
@@ -505,9 +543,10 @@ class State:
         be loaded by any number.
         """
 
+        self._check_between_passes()
+
         def do() -> dict[str, Any]:
-            rank = dist.get_rank(self.process_group) if dist.is_initialized() else 0
-            size = dist.get_world_size(self.process_group) if dist.is_initialized() else 1
+            rank, size = self._place()
             saved: dict[str, Any] = {"format": _FORMAT, "world_size": size, "step": self._step}
             saved["options"] = self.options.to_json()
             if self._loaded is not None:  # loaded, and no backward pass since
@@ -524,15 +563,21 @@ class State:
 
     def consolidated_state_dict(self) -> dict[str, Any]:
         """The states of all ranks, on every rank, for another number of ranks. Collective."""
-        own = io.BytesIO()
+        own = io.BytesIO(_CONSOLIDATED)
+        own.seek(0, io.SEEK_END)
         torch.save(self.state_dict(), own)
 
         def do() -> dict[str, Any]:
             self._connect()
             everyones = [own.getvalue()] if self._transport is None else self._transport.all_gather(own.getvalue())
             merged: dict[str, Any] = {}
-            for one in everyones:
-                merged.update(torch.load(io.BytesIO(one)))
+            for rank, one in enumerate(everyones):
+                if not one.startswith(_CONSOLIDATED):
+                    raise RuntimeError(
+                        f"[torch] rank {rank} is not in consolidated_state_dict(): all ranks must call it, between two "
+                        "backward passes"
+                    )
+                merged.update(torch.load(io.BytesIO(one[len(_CONSOLIDATED) :])))
             return merged
 
         return self._call(do)  # type: ignore[no-any-return]
@@ -540,10 +585,12 @@ class State:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on from ``state_dict()`` of this rank, or from ``consolidated_state_dict()``. All ranks must load.
 
-        Raises UsageError, and changes nothing, if the state is of another number of ranks and not consolidated.
+        The options must be those with which it was saved; ``retune()`` can change them afterwards. Raises UsageError, and
+        changes nothing, if the state is of another rank, or of another number of ranks and not consolidated. Whether it
+        fits the model and the options is found in the next backward pass.
         """
-        rank = dist.get_rank(self.process_group) if dist.is_initialized() else 0
-        size = dist.get_world_size(self.process_group) if dist.is_initialized() else 1
+        self._check_between_passes()
+        rank, size = self._place()
         ranks = {key: value for key, value in state.items() if key.startswith("rank")}
         if not ranks:
             raise sparsewire.UsageError("[torch] this is not what State.state_dict() returned")
@@ -553,6 +600,11 @@ class State:
         world = int(one["world_size"])
         if world == size and f"rank{rank}" in ranks:
             kept = {f"rank{rank}": ranks[f"rank{rank}"]}
+        elif world == size and len(ranks) == 1:
+            raise sparsewire.UsageError(
+                f"[torch] this is the state of {next(iter(ranks))}, and this is rank {rank}: save state_dict() on every "
+                "rank, or consolidated_state_dict() once"
+            )
         elif len(ranks) == world:
             kept = {f"rank{r}": ranks[f"rank{r}"] for r in range(world)}
         else:
@@ -613,6 +665,9 @@ class State:
         self._groups = {}
         self._transport = None
 
+    def __repr__(self) -> str:
+        return f"<sparsewire.torch.State {self.options.sparsifier}, {self.totals.steps} steps>"
+
     def __getstate__(self) -> dict[str, Any]:
         saved: dict[str, Any] = {name: getattr(self, name) for name in ("options", "exclude", "deadline", "metrics")}
         if self._groups or self._loaded:
@@ -643,12 +698,15 @@ def _run(state_of: weakref.ref[State], jobs: queue.Queue[Any]) -> None:
         if isinstance(job, _Job):
             state._work(job)
         else:
-            function, answer = job
-            try:
-                answer.put((function(), None))
-            except Exception as error:
-                answer.put((None, error))
-        del state, job
+            _answer(*job)
+        del state, job  # so that the State can be freed
+
+
+def _answer(function: Any, answer: queue.Queue[Any]) -> None:
+    try:
+        answer.put((function(), None))
+    except BaseException as error:
+        answer.put((None, error))
 
 
 @atexit.register

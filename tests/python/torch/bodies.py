@@ -1,8 +1,10 @@
 """What the processes of torch tests do: each function is called in every rank, and its result is printed as JSON."""
 
+import gc
 import json
 import os
 import sys
+import threading
 import time
 import traceback
 import zlib
@@ -353,13 +355,67 @@ def unequal(what):
         net = torch.nn.Sequential(net)
     sparsifier = f"topk:ratio=0.{1 + rank()}" if what == "spec" else "topk:ratio=0.1"
     exclude = ["0.weight"] if what == "exclude" and rank() == 1 else None
+    scaler = torch.amp.GradScaler("cpu") if what == "scaler" and rank() == 1 else None
     try:
         model = small_buckets(net)
-        state = sw.register(model, sparsifier, exclude=exclude, deadline=20)
+        state = sw.register(model, sparsifier, exclude=exclude, scaler=scaler, deadline=20)
         loss_of(model, 0).backward()
     except (RuntimeError, ValueError) as error:
         return str(error)
     return "no error"
+
+
+def freed():
+    """A State that nobody holds any more ends its thread."""
+    for _ in range(3):
+        model = small_buckets(network())
+        sw.register(model, "topk:ratio=0.1")
+        train(model, 2)
+        del model
+        gc.collect()
+    end = time.monotonic() + 20
+    while time.monotonic() < end and any(thread.name == "sparsewire" for thread in threading.enumerate()):
+        time.sleep(0.05)
+    return sum(thread.name == "sparsewire" for thread in threading.enumerate())
+
+
+class Exits(sparsewire.Sparsifier):
+    def choose(self, accumulated):
+        if self.step == 2 and rank() == 1:
+            sys.exit("no more")
+        return [0]
+
+
+def exits():
+    """SystemExit on the hook's thread: no rank waits for ever."""
+    with sparsewire.register_sparsifier("exits", Exits):
+        model = small_buckets(network())
+        sw.register(model, "exits", deadline=10)
+        try:
+            train(model, 5)
+        except RuntimeError as error:
+            return str(error)
+    return "no error"
+
+
+def torn():
+    """state_dict() in the middle of a backward pass is refused."""
+    inner = network()
+    model = small_buckets(inner)
+    state = sw.register(model, "topk:ratio=0.1")
+    train(model, 3)
+    said = []
+
+    def save(gradient):
+        try:
+            state.state_dict()
+            said.append("no error")
+        except RuntimeError as error:
+            said.append(str(error))
+
+    inner[0].weight.register_hook(save)
+    train(model, 1, first=3)
+    return said
 
 
 def plain_form():
@@ -392,7 +448,9 @@ def options_at_work():
         model, "topk:ratio=0.1", start_step=3, min_compress_size=50, exclude=["4.weight"], metrics=path
     )
     densities = []
-    train(model, 6, between=lambda _: densities.append(state.stats()["last"]["density"]))
+    train(model, 1)
+    dense_factor = state.stats()["last"]["factor_against_dense"]
+    train(model, 5, first=1, between=lambda _: densities.append(state.stats()["last"]["density"]))
     memory = state.memory()
     small = [memory[name].abs().sum().item() for name in ("0.bias", "4.weight", "4.bias")]
     large = memory["2.weight"].abs().sum().item()
@@ -414,6 +472,7 @@ def options_at_work():
         "lines": [line["step"] for line in lines],
         "copy": [copy.options.sparsifier, copy._step if copy._loaded is None else "loaded"],
         "factor": totals["factor_against_dense"],
+        "dense_factor": dense_factor,
         "digest": digest(model),
     }
 
