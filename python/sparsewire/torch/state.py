@@ -200,12 +200,15 @@ class State:
         """What the hook does: hands a bucket to the thread. Never raises: the Future fails instead."""
         try:
             job = self._make_job(bucket)
-        except Exception as error:
+        except Exception as raised:
+            error = raised
             self.error = self.error or error
             failed = _Job(torch.empty(0), (), ())
             failed.fail(self._as_runtime_error(self.error))
             if self._transport is not None:
                 self._transport.fail(str(self.error))
+            if self._thread is not None:  # earlier buckets of this pass may be waiting for this one
+                self._jobs.put((lambda: self._fail(error), queue.Queue()))
             return failed.future
         self._start()
         self._jobs.put(job)

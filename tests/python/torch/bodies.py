@@ -29,6 +29,11 @@ def network(width=24, dtypes=(torch.float32,), seed=3):
     return torch.nn.Sequential(*layers)
 
 
+class ToFloat(torch.nn.Module):
+    def forward(self, x):
+        return x.float()
+
+
 class TwoTypes(torch.nn.Module):
     """A layer in bfloat16 between two in float32: buckets of two types."""
 
@@ -321,6 +326,11 @@ def refusals():
     expect("twice", ValueError, lambda: sw.register(twice, "topk:ratio=0.1"))
     expect("exclude", ValueError, lambda: sw.register(DDP(network()), "topk:ratio=0.1", exclude=["nowhere"]))
     expect("scale=lr", ValueError, lambda: sw.register(DDP(network()), "topk:ratio=0.1", feedback="ef:scale=lr"))
+    late = network()
+    late[0] = late[0].double()  # its bucket comes last, and with a scaler the earlier ones wait for it
+    late = small_buckets(torch.nn.Sequential(late[0], ToFloat(), *late[1:]))
+    sw.register(late, "topk:ratio=0.1", scaler=torch.amp.GradScaler("cpu"))
+    expect("late float64", RuntimeError, lambda: late(torch.randn(2, 10, dtype=torch.float64)).sum().backward())
     doubles = DDP(network().double())
     sw.register(doubles, "topk:ratio=0.1")
     x = torch.randn(2, 10, dtype=torch.float64)

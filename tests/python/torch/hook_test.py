@@ -131,6 +131,7 @@ def test_what_cannot_work_is_refused():
             "exclude": "nowhere",
             "scale=lr": "feedback",
             "float64": "float64",
+            "late float64": "float64",
             "sparse": "sparse",
             "join": "join",
         }
