@@ -131,6 +131,18 @@ def cleans_up_when_interrupted():
         assert status == expected, (status, expected)
 
 
+def removes_what_a_killed_lab_left():
+    killed = Lab("-n", "2", "--plain", "sleep", "1000")
+    until(lambda: processes_of(killed.name).count(b"sleep 1000 ") == 2, "two ranks run")
+    killed.process.kill()
+    killed.process.wait(timeout=TOOL_LIMIT)
+    assert namespaces_of(killed.name)
+    following = subprocess.run([NETLAB, "-n", "1", "--plain", "true"], env={**os.environ, "TMPDIR": killed.folder.name},
+                               timeout=LAB_LIMIT, check=False)
+    assert following.returncode == 0, following
+    killed.end()
+
+
 def ends_a_job_that_takes_too_long():
     status, _, errors = Lab("-n", "2", "--timeout", "1", "sleep", "1000").end()
     assert status == 124, status
@@ -212,9 +224,9 @@ if subprocess.run([NETLAB, "-n", "1", "true"], stdin=subprocess.DEVNULL, timeout
     sys.exit(SKIPPED)
 try:
     for test in [runs_one_rank_on_each_host, keeps_the_session_folders_apart, returns_the_exit_code, says_what_is_wrong,
-                 limits_the_rate, cleans_up_when_interrupted, ends_a_job_that_takes_too_long,
-                 ends_a_job_that_ignores_signals, runs_two_at_a_time, plain_commands_meet,
-                 a_plain_command_that_fails_ends_the_others, plain_commands_that_hang_are_ended]:
+                 limits_the_rate, cleans_up_when_interrupted, removes_what_a_killed_lab_left,
+                 ends_a_job_that_takes_too_long, ends_a_job_that_ignores_signals, runs_two_at_a_time,
+                 plain_commands_meet, a_plain_command_that_fails_ends_the_others, plain_commands_that_hang_are_ended]:
         print("==", test.__name__, flush=True)
         test()
 finally:
