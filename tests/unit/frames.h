@@ -9,9 +9,11 @@
 #include <limits>
 #include <numeric>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "reference/half.h"
 #include "reference/inputs.h"
 #include "reference/wire.h"
 #include "sparsewire/codec.h"
@@ -34,6 +36,25 @@ inline Bytes encoded(const std::string& spec, const SparseVector& vector, std::v
   Bytes frame;
   Codec(spec).encode(vector, frame, received);
   return frame;
+}
+
+inline std::vector<std::string> names_of(std::span<const CodecInfo> infos) {
+  std::vector<std::string> names;
+  for (const CodecInfo& info : infos) names.emplace_back(info.name);
+  return names;
+}
+
+// A value format with one scale for each block of values.
+inline bool has_blocks(const std::string& values) { return values.starts_with("int"); }
+
+// The values that must be decoded; only for formats without a scale.
+inline std::vector<float> rounded(const std::vector<float>& values, const std::string& format) {
+  std::vector<float> result = values;
+  for (float& x : result) {
+    if (format == "f16") x = reference::from_f16(reference::to_f16(x));
+    if (format == "bf16") x = reference::from_bf16(reference::to_bf16(x));
+  }
+  return result;
 }
 
 // ---- which entries

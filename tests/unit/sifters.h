@@ -17,4 +17,12 @@ inline std::vector<std::string> every_feedback() {
 
 inline reference::Numbers copy(std::span<const float> numbers) { return {numbers.begin(), numbers.end()}; }
 
+inline SparseVector sent_by(const std::string& spec, SifterContext context) {
+  const std::size_t n = context.layout.dim();
+  Sifter sifter(spec, "ef", std::move(context));
+  SparseVector sent;
+  sifter.sift(Gradient(reference::input("normal").make(n, 0, 5)), sent);
+  return sent;
+}
+
 }  // namespace sparsewire

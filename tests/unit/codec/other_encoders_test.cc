@@ -1,0 +1,85 @@
+// Frames that other encoders may write: the decoder reads whatever docs/wire_format.md allows.
+#include <gtest/gtest.h>
+
+#include "sparsewire/codec.h"
+#include "unit/bits.h"
+#include "unit/frames.h"
+#include "unit/walk.h"
+
+namespace sparsewire::other_encoders_test {
+namespace {
+
+TEST(FramesOfOtherEncoders, DecodeWhateverTheDivisor) {
+  std::vector<std::uint32_t> divisors = {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 100, 127, 128, 129};
+  for (int bit = 8; bit < 32; ++bit) {
+    for (const int more : {-1, 0, 1}) divisors.push_back((1U << bit) + static_cast<std::uint32_t>(more));
+  }
+  divisors.push_back(0xFFFFFFFEU);
+  divisors.push_back(0xFFFFFFFFU);
+  for (const std::size_t count : {0U, 1U, 17U, 1023U, 1024U, 1030U}) {
+    for (const NamedVector& each : shapes(count, 1, 100 * count + 100)) {
+      for (const std::uint32_t divisor : divisors) {
+        SCOPED_TRACE(each.name + ", divisor " + std::to_string(divisor));
+        for (const reference::IndexCodec indices : {reference::IndexCodec::golomb, reference::IndexCodec::runs}) {
+          const Bytes frame = reference::write_frame(
+              each.vector, {.indices = indices, .divisor = divisor, .divisor_of_length = divisors[divisor % 40]});
+          SparseVector decoded;
+          ASSERT_EQ(decode(frame, decoded), DecodeStatus::ok);
+          ASSERT_TRUE(same_bits(each.vector, decoded));
+        }
+      }
+    }
+  }
+}
+
+TEST(FramesOfOtherEncoders, DecodeWithLargeGapsAndSmallDivisors) {
+  for (const std::uint32_t gap : {1000U, 100'000U, 3'000'000U}) {
+    for (const std::size_t count : {2U, 1025U}) {
+      Indices indices = every_nth(count, 0, 1);
+      indices.back() += gap;
+      indices.front() = 0;
+      const SparseVector vector = vector_of(std::uint64_t{indices.back()} + 1, indices, 1);
+      for (const std::uint32_t divisor : {1U, 2U, 3U, 7U, 100U}) {
+        SCOPED_TRACE(::testing::Message() << "gap " << gap << ", count " << count << ", divisor " << divisor);
+        for (const reference::IndexCodec codec : {reference::IndexCodec::golomb, reference::IndexCodec::runs}) {
+          SparseVector decoded;
+          ASSERT_EQ(decode(reference::write_frame(vector, {.indices = codec, .divisor = divisor}), decoded),
+                    DecodeStatus::ok);
+          ASSERT_TRUE(same_bits(vector, decoded));
+        }
+      }
+    }
+  }
+}
+
+TEST(FramesOfOtherEncoders, DecodeInEveryForm) {
+  for (const std::size_t count : frame_lengths()) {
+    const auto k = static_cast<std::uint32_t>(count);
+    for (std::uint8_t values = 0; values < 6; ++values) {
+      for (std::uint8_t indices = 0; indices < 6; ++indices) {
+        for (const std::uint32_t block : {16U, 17U, 1000U, 65536U}) {
+          if (values < 3 && block != 16) continue;
+          SCOPED_TRACE(::testing::Message() << "count " << count << ", index codec " << int{indices} << ", value codec "
+                                            << int{values} << ", block " << block);
+          const reference::Form form = {.indices = static_cast<reference::IndexCodec>(indices),
+                                        .values = static_cast<reference::ValueCodec>(values),
+                                        .block = block,
+                                        .divisor = 5,
+                                        .divisor_of_length = 3};
+          SparseVector vector = drawn_vector({{4 * k + 3, k}}, count);
+          if (indices == 0) vector = full_vector(vector.values);
+          const Bytes frame = reference::write_frame(vector, form);
+          const std::optional<reference::Frame> slow = reference::read_frame(frame);
+          ASSERT_TRUE(slow.has_value());
+          SparseVector decoded;
+          ASSERT_EQ(decode(frame, decoded), DecodeStatus::ok);
+          ASSERT_TRUE(same_bits(slow->vector, decoded));
+          ASSERT_EQ(decoded.indices, vector.indices);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sparsewire::other_encoders_test
