@@ -14,7 +14,7 @@
 namespace sparsewire::python {
 namespace {
 
-std::shared_ptr<SparseVector> make(py::handle indices, py::handle values, std::uint64_t dim) {
+std::shared_ptr<SparseVector> make_vector(py::handle indices, py::handle values, std::uint64_t dim) {
   auto vector = std::make_shared<SparseVector>();
   vector->dim = dim;
   vector->indices = to_indices(indices, "SparseVector");
@@ -57,7 +57,7 @@ The arrays are read-only views; they stay valid, and keep the vector alive. It u
 >>> len(vector)
 2
 )doc")
-      .def(py::init(&make), py::arg("indices"), py::arg("values"), py::arg("dim"))
+      .def(py::init(&make_vector), py::arg("indices"), py::arg("values"), py::arg("dim"))
       .def_property_readonly("indices", &indices_of)
       .def_property_readonly("values", &values_of)
       .def_readonly("dim", &SparseVector::dim)
