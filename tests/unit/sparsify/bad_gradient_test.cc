@@ -122,7 +122,8 @@ TEST_P(BadGradients, AreFoundAndTakenBack) {
     ASSERT_NO_FATAL_FAILURE(expect_taken_back(1, {0}, trouble, 1));
     ASSERT_NO_FATAL_FAILURE(expect_taken_back(kLarge, {70001}, trouble, 3));
   }
-  for (const std::size_t i : {0U, 8191U, 8192U, 65535U, 65536U, 140000U}) {
+  for (const std::size_t i :
+       kSlowBuild ? std::vector{8191U, 65536U, 140000U} : std::vector{0U, 8191U, 8192U, 65535U, 65536U, 140000U}) {
     ASSERT_NO_FATAL_FAILURE(expect_taken_back(kLarge, {i}, kNotANumber, 1));
   }
 }

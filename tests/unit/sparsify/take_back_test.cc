@@ -46,7 +46,8 @@ TEST_P(TakenBack, GivesTheSameBitsHoweverFarTheStepCame) {
   const Numbers memory = reference::input("spread_scales").make(n, 0, 3);
   for (const Factors& factors :
        {Factors{"ef", 1, 1, 1, 1}, {"ef:scale=lr,decay=0.9", 0.3F, 1, 0.3F, 0.9F}, {"ef", 1, 0.125F, 0.125F, 1}}) {
-    for (const std::size_t bad : {std::size_t{0}, std::size_t{1}, n / 3, n - 8, n - 1}) {
+    for (const std::size_t bad : kSlowBuild ? std::vector{std::size_t{1}, n / 3, n - 1}
+                                            : std::vector{std::size_t{0}, std::size_t{1}, n / 3, n - 8, n - 1}) {
       Numbers gradient = reference::input("normal").make(n, 1, 3);
       gradient[bad] = bad % 2 == 0 ? NAN : std::numeric_limits<float>::infinity();
       const Numbers expected = round_trip(memory, gradient, factors.scale, factors.decay);
