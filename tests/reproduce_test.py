@@ -24,7 +24,7 @@ PROGRAM = ""
 NAMES = ["regtopk-toy", "regtopk-linreg", "downlink-toy", "threshold-total-error", "threshold-logreg", "rtopk-estimation"]
 # What a number may come with, besides "method", "metric" and "value".
 KEYS = {"form": str, "problem": str, "workers": int, "dim": int, "ratio": (int, float), "k": int, "s": int, "mu": (int, float)}
-KEYS |= {"lambda": float, "gap": float, "seed": int, "step": int}
+KEYS |= {"lambda": float, "gap": float, "lr": float, "schedule": str, "every": int, "seed": int, "step": int}
 
 
 def f32(number):
@@ -57,11 +57,15 @@ class Case(unittest.TestCase):
         """The report, after a look at its form, which design.md fixes."""
         text = self.run_ok(name, "--json", "out.json", *arguments)
         report = json.loads((self.folder / "out.json").read_text())
-        self.assertEqual(list(report), ["name", "paper", "claim", "holds", "measured"])
+        self.assertEqual(list(report), ["name", "paper", "claim", "verdict", "holds", "reason",
+                                        "conditions", "measured"])
         self.assertEqual(report["name"], name)
         self.assertRegex(report["paper"], r"^arXiv:\d{4}\.\d{5}$")
-        self.assertIs(type(report["holds"]), bool)
-        self.assertIn(f"\n{'holds' if report['holds'] else 'does not hold'}: ", text)
+        self.assertIn(report["verdict"], ["holds", "partly", "does not hold"])
+        self.assertIs(report["holds"], report["verdict"] == "holds")
+        self.assertIn(f"\n{report['verdict']}: {report['reason']}\n", text)
+        for condition in report["conditions"]:
+            self.assertIn(f"\n- {condition}\n", text)
         self.assertIn(f"claim: {report['claim']}\n", text)
         self.assertTrue(report["measured"])
         for one in report["measured"]:

@@ -53,6 +53,9 @@ Json json_of(const Measured& one) {
   put(json, "mu", one.mu);
   put(json, "lambda", one.lambda);
   put(json, "gap", one.gap);
+  put(json, "lr", one.lr);
+  put(json, "schedule", one.schedule);
+  put(json, "every", one.every);
   put(json, "seed", one.seed);
   put(json, "step", one.step);
   json["metric"] = one.metric;
@@ -66,13 +69,18 @@ Json json_of(const Reproduction& reproduction, const Result& result) {
   return {{"name", reproduction.name},
           {"paper", reproduction.paper},
           {"claim", reproduction.claim},
-          {"holds", result.holds},
+          {"verdict", name_of(result.verdict)},
+          {"holds", result.verdict == reproduce::Verdict::holds},
+          {"reason", result.reason},
+          {"conditions", result.conditions},
           {"measured", measured}};
 }
 
 std::string text_of(const Reproduction& reproduction, const Result& result) {
-  return fmt::format("{} ({})\nclaim: {}\n\n{}\n{}: {}\n", reproduction.name, reproduction.paper, reproduction.claim,
-                     result.table, result.holds ? "holds" : "does not hold", result.verdict);
+  std::string text = fmt::format("{} ({})\nclaim: {}\n\n{}\n{}: {}\n", reproduction.name, reproduction.paper,
+                                 reproduction.claim, result.table, name_of(result.verdict), result.reason);
+  for (const std::string& condition : result.conditions) text += fmt::format("- {}\n", condition);
+  return text;
 }
 
 std::vector<std::string> options_of(const Reproduction& reproduction) {

@@ -87,10 +87,12 @@ Result reproduce_downlink_toy(const Options& options, const Progress& progress) 
   const bool downlink_arrives = std::abs(means["downlink"] - kOptimum) < kNearOptimum;
   const bool both_as_published =
       std::abs(means["uplink"] - kUplink) < kNear && std::abs(means["bidirectional"] - kBidirectional) < kNear;
-  result.holds = downlink_arrives && both_as_published && means["bidirectional"] < means["uplink"];
-  result.verdict = fmt::format("uplink only ends at {}, both ways at {}, downlink only {} above the optimum, over {}{}",
-                               fixed(means["uplink"], 2), fixed(means["bidirectional"], 2),
-                               fixed(means["downlink"] - kOptimum, 4), seeds, seeds == 1 ? " seed" : " seeds");
+  result.verdict = downlink_arrives && both_as_published && means["bidirectional"] < means["uplink"]
+                       ? Verdict::holds
+                       : Verdict::does_not_hold;
+  result.reason = fmt::format("uplink only ends at {}, both ways at {}, downlink only {} above the optimum, over {}{}",
+                              fixed(means["uplink"], 2), fixed(means["bidirectional"], 2),
+                              fixed(means["downlink"] - kOptimum, 4), seeds, seeds == 1 ? " seed" : " seeds");
   return result;
 }
 

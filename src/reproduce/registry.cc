@@ -21,6 +21,18 @@ constexpr Reproduction kAll[] = {
 
 }  // namespace
 
+std::string_view name_of(Verdict verdict) noexcept {
+  switch (verdict) {
+    case Verdict::holds:
+      return "holds";
+    case Verdict::partly:
+      return "partly";
+    case Verdict::does_not_hold:
+      break;
+  }
+  return "does not hold";
+}
+
 bool Reproduction::takes(std::string_view option) const noexcept {
   std::string_view rest = options;
   while (!rest.empty()) {

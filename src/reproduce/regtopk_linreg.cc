@@ -144,15 +144,15 @@ class Experiment {
     result_.table = fmt::format(
         "log10 of the squared distance from the optimum, at the end of a run and at its lowest; means over {}{}{}",
         seeds_, seeds_ == 1 ? " seed\n" : " seeds\n", table_.text());
-    result_.holds = against_.empty();
-    result_.verdict = fmt::format(
+    result_.verdict = against_.empty() ? Verdict::holds : Verdict::does_not_hold;
+    result_.reason = fmt::format(
         "arrived is what came below 10^{} in double and below 10^{} in the engine, where floats stop dense at 10^{}",
         fixed(kArrivedInDouble, 0), fixed(kArrived, 0), fixed(dense_floor_, 1));
     if (std::isfinite(floor_)) {
-      result_.verdict += fmt::format(" and RegTop-k (a) at 10^{}, with jumps: its worst end is 10^{}", fixed(floor_, 1),
-                                     fixed(worst_end_, 1));
+      result_.reason += fmt::format(" and RegTop-k (a) at 10^{}, with jumps: its worst end is 10^{}", fixed(floor_, 1),
+                                    fixed(worst_end_, 1));
     }
-    if (!against_.empty()) result_.verdict += "; against the claim: " + against_;
+    if (!against_.empty()) result_.reason += "; against the claim: " + against_;
     return result_;
   }
 

@@ -78,8 +78,8 @@ Result reproduce_regtopk_toy(const Options& options, const Progress& progress) {
   const double start = losses[1][0];
   const bool stalls = std::abs(losses[1][kStalls] - start) < kUnmoved;
   const bool descends = losses[2][kArrived] < kLikeDense * losses[0][kArrived];
-  result.holds = stalls && descends;
-  result.verdict = fmt::format(
+  result.verdict = stalls && descends ? Verdict::holds : Verdict::does_not_hold;
+  result.reason = fmt::format(
       "after {} steps Top-1 is at {} of {} at the start; after {} RegTop-1 (a) is at {}, (b) at {}, dense at {}",
       kStalls, fixed(losses[1][kStalls], 5), fixed(start, 5), kArrived, fixed(losses[2][kArrived], 5),
       fixed(losses[3][kArrived], 5), fixed(losses[0][kArrived], 5));

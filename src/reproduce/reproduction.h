@@ -49,17 +49,27 @@ struct Measured {
   std::optional<double> mu = {};
   std::optional<double> lambda = {};
   std::optional<double> gap = {};
+  std::optional<double> lr = {};
+  std::optional<std::string> schedule = {};
+  std::optional<std::uint64_t> every = {};  // rounds between two that send
   std::optional<std::uint64_t> seed = {};
   std::optional<std::uint64_t> step = {};
   std::string metric = {};
   std::optional<double> value = {};  // nothing: never reached
 };
 
+// partly: under conditions that the claim does not name.
+enum class Verdict : std::uint8_t { holds, partly, does_not_hold };
+
+// "holds", "partly", "does not hold"
+std::string_view name_of(Verdict verdict) noexcept;
+
 struct Result {
-  bool holds = false;
+  Verdict verdict = Verdict::does_not_hold;
+  std::string reason;                   // one sentence, with the numbers that decided
+  std::vector<std::string> conditions;  // each one sentence: where the claim holds and where not, as measured here
   std::vector<Measured> measured;
-  std::string table;    // for people
-  std::string verdict;  // one sentence: why the claim holds or not
+  std::string table;  // for people
 };
 
 // Called from time to time: `done` of `of` parts are done.

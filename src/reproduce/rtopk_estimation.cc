@@ -164,9 +164,9 @@ Result reproduce_rtopk_estimation(const Options& options, const Progress& progre
     }
   }
   result.table = table.text();
-  result.holds = low > 1 / kBand && high < kBand;
-  result.verdict = fmt::format("the risk is {} to {} times the predicted order in all {} settings, {} repetitions each",
-                               fixed(low, 2), fixed(high, 2), settings.size() * budgets.size(), repetitions);
+  result.verdict = low > 1 / kBand && high < kBand ? Verdict::holds : Verdict::does_not_hold;
+  result.reason = fmt::format("the risk is {} to {} times the predicted order in all {} settings, {} repetitions each",
+                              fixed(low, 2), fixed(high, 2), settings.size() * budgets.size(), repetitions);
   return result;
 }
 

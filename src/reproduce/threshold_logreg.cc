@@ -155,16 +155,17 @@ void judge(const std::vector<Row>& rows, std::uint64_t rounds, Result& result) {
   const Row* const threshold = best_of(rows, "threshold");
   if (topk == nullptr || threshold == nullptr) {
     const char* const who = topk != nullptr ? "the threshold" : threshold != nullptr ? "Top-k" : "either";
-    result.verdict = fmt::format("the gap is not reached by {} in {} rounds", who, rounds);
+    result.reason = fmt::format("the gap is not reached by {} in {} rounds", who, rounds);
     return;
   }
   const Row* const calmest = calmest_below(rows, *topk);
-  result.holds = calmest != nullptr && calmest->mean_peak() < topk->mean_peak();
   result.verdict =
+      calmest != nullptr && calmest->mean_peak() < topk->mean_peak() ? Verdict::holds : Verdict::does_not_hold;
+  result.reason =
       fmt::format("Top-k needs {} times the bits of the threshold, each at its best ({}; {})",
                   fixed(*topk->mean_bits() / *threshold->mean_bits(), 2), words_of(*topk), words_of(*threshold));
   if (calmest == nullptr) return;
-  result.verdict += fmt::format("; with fewer bits than that Top-k, the smallest peak is at {}", words_of(*calmest));
+  result.reason += fmt::format("; with fewer bits than that Top-k, the smallest peak is at {}", words_of(*calmest));
 }
 
 }  // namespace

@@ -167,10 +167,10 @@ class Experiment {
     const double excess = worst_excess(cases_, first_);
     result_.measured.push_back({.method = "threshold", .seed = first_, .metric = "worst_excess", .value = excess});
     const bool optimal = excess < kRounding && open_losses_ == 0;
-    result_.holds = optimal && closed_losses_ == 0;
+    result_.verdict = optimal && closed_losses_ == 0 ? Verdict::holds : Verdict::does_not_hold;
     result_.table = "open loop: on memory + gradient of worker 0, recorded in a Top-k training\n" + open_.text() +
                     "\nclosed loop: in training; 64 bits per entry, means over the workers\n" + closed_.text();
-    result_.verdict = fmt::format(
+    result_.reason = fmt::format(
         "open loop, the threshold is {} of all (at most {} above the best possible choice in {} small cases); closed "
         "loop, its total error is {} to {} times that of Top-k, with no more bits",
         optimal ? "the best" : "not the best", digits(excess, 2), cases_, digits(lowest_, 2), digits(highest_, 2));
