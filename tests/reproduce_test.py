@@ -200,40 +200,55 @@ class RegtopkToy(Case):
 
 
 class RegtopkLinreg(Case):
-    def test_holds(self):
+    def test_holds_partly(self):
+        """From a ratio of 0.6 on and at a constant learning rate; not at 0.4, the authors' default; not with a cosine."""
         report = self.report("regtopk-linreg", "--quick")
-        self.assertTrue(report["holds"])
+        self.assertEqual(report["verdict"], "partly")
 
-        def end(method, ratio, form=None, metric="mean_log10_distance"):
-            return self.value(report, method=method, form=form, ratio=ratio, step=1000, metric=metric)
+        def mean(method, ratio, form=None, metric="median_log10_distance", schedule="constant"):
+            return self.value(report, method=method, form=form, ratio=ratio, schedule=schedule, step=1000,
+                              metric="mean_" + metric)
 
-        self.assertLess(end("dense", 1), -11)
+        self.assertLess(mean("dense", 1), -11)
         for ratio in (0.4, 0.6):
-            self.assertTrue(-3.5 < end("topk", ratio) < -2, end("topk", ratio))
-            self.assertTrue(-3.5 < end("regtopk", ratio, "b") < -2)
-        self.assertTrue(-3.5 < end("regtopk", 0.4, "a") < -2)
-        self.assertLess(end("regtopk", 0.6, "a", "mean_lowest_log10_distance"), -7)
-        self.assertLess(end("regtopk", 0.6, "a", "mean_lowest_log10_distance_in_double"), -12)
+            self.assertTrue(-3.5 < mean("topk", ratio) < -2, mean("topk", ratio))
+            self.assertTrue(-3.5 < mean("regtopk", ratio, "b") < -2)
+        self.assertTrue(-3.5 < mean("regtopk", 0.4, "a") < -2)
+        self.assertLess(mean("regtopk", 0.6, "a"), -7)
+        self.assertLess(mean("regtopk", 0.6, "a", "median_log10_distance_in_double"), -12)
+        self.assertIn("at ratio 0.6 and not at 0.4, Top-k at none below 1", report["reason"])
+        # Close to the optimum the engine jumps away now and then, which the median does not see.
+        self.assertGreater(mean("regtopk", 0.6, "a", "excursions"), 0)
+        self.assertEqual(mean("topk", 0.6, metric="excursions"), 0)
+        # With a learning rate that falls, Top-k gets as far as dense training in as many rounds.
+        dense = mean("dense", 1, metric="log10_distance", schedule="cosine")
+        self.assertTrue(-7 < dense < -6, dense)
+        for method, form in (("topk", None), ("regtopk", "a")):
+            for ratio in (0.4, 0.6):
+                self.assertAlmostEqual(mean(method, ratio, form, "log10_distance", "cosine"), dense, delta=0.3)
+        self.assertEqual(len(report["conditions"]), 4)
+        self.assertIn("cosine schedule, ratio 0.4: Top-k ends at 10^-6.", report["conditions"][1])
+        self.assertIn("no advantage", report["conditions"][1])
 
     def test_engine_and_double_agree_until_floats_stop_it(self):
         report = self.report("regtopk-linreg", "--rounds", "300", "--ratio", "0.3,0.6,0.9", "--seeds", "1", "--seed", "3")
         ends = [one for one in report["measured"] if one["metric"] == "log10_distance"]
-        self.assertEqual(len(ends), 10)
+        self.assertEqual(len(ends), 20)
         for one in ends:
-            named = {key: one.get(key) for key in ("method", "form", "ratio", "seed")}
+            named = {key: one.get(key) for key in ("method", "form", "ratio", "schedule", "seed")}
             in_double = self.value(report, metric="log10_distance_in_double", **named)
             # Form b never settles: one rounding sets it on another course.
             self.assertAlmostEqual(one["value"], in_double, delta=0.5 if named["form"] == "b" else 0.02, msg=named)
 
     def test_takes_ratios_rounds_and_seeds(self):
         report = self.report("regtopk-linreg", "--ratio", "0.5,0.25", "--rounds", "20", "--seeds", "2", "--seed", "7", "--mu", "2")
-        self.assertFalse(report["holds"])  # twenty rounds are not enough for any method
+        self.assertEqual(report["verdict"], "does not hold")  # twenty rounds are not enough for any method
         each = [one for one in report["measured"] if one["metric"] == "log10_distance"]
         self.assertEqual(sorted({one["ratio"] for one in each}), [0.25, 0.5, 1])
         self.assertEqual({one["seed"] for one in each}, {7, 8})
         self.assertEqual({one["step"] for one in each}, {20})
         self.assertEqual({one.get("mu") for one in each}, {None, 2})
-        self.assertEqual(len(each), 2 * (1 + 2 * 3))
+        self.assertEqual(len(each), 2 * 2 * (1 + 2 * 3))
 
 
 class DownlinkToy(Case):

@@ -65,7 +65,8 @@ void run_precise(const PrecisePlan& plan, train::PreciseProblem& problem,
       send_entries(plan, gradient, total, workers[static_cast<std::size_t>(worker)], sum);
     }
     std::swap(total, sum);
-    for (std::size_t j = 0; j < dim; ++j) weights[j] -= plan.lr * total[j];
+    const double lr = rate_at(plan.rate, plan.lr, step, plan.rounds);
+    for (std::size_t j = 0; j < dim; ++j) weights[j] -= lr * total[j];
     on_round(step + 1, weights);
   }
 }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <span>
 
+#include "reproduce/learning_rate.h"
 #include "train/precise_problem.h"
 
 namespace sparsewire::reproduce {
@@ -18,6 +19,7 @@ struct PrecisePlan {
   int workers = 1;
   std::uint64_t rounds = 0;
   double lr = 0.01;
+  Rate rate = Rate::constant;
 };
 
 // Calls `on_round` before the first round and after each, with the number of rounds done and the weights.

@@ -17,8 +17,7 @@ struct RoundCost {
 // The rounds of one worker; returns what each of them cost it.
 std::vector<RoundCost> work(const Plan& plan, train::PreciseProblem& problem, Transport& transport,
                             const std::function<void(const Round&)>& on_round) {
-  const double factor = parse_feedback(plan.worker.feedback).scale_by_lr ? 1 : plan.lr;
-  const auto lr = static_cast<float>(plan.lr);
+  const bool holds_lr = parse_feedback(plan.worker.feedback).scale_by_lr;
   Worker worker(plan.worker, problem.layout(), transport);
   std::vector<double> weights(problem.layout().dim());
   std::vector<double> precise(weights.size());
@@ -35,7 +34,9 @@ std::vector<RoundCost> work(const Plan& plan, train::PreciseProblem& problem, Tr
   for (std::uint64_t step = 0; step < plan.rounds; ++step) {
     problem.gradient_at(transport.rank(), step, weights, precise);
     std::transform(precise.begin(), precise.end(), gradient.begin(), [](double g) { return static_cast<float>(g); });
-    worker.step(gradient, {.lr = lr});
+    const double lr = rate_at(plan.rate, plan.lr, step, plan.rounds);
+    const double factor = holds_lr ? 1 : lr;
+    worker.step(gradient, {.lr = static_cast<float>(lr)});
     worker.write_update(update);
     const StepStats& stats = worker.stats();
     costs.push_back({static_cast<double>(stats.entries_sent), stats.memory_norm2});

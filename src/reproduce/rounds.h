@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "reproduce/learning_rate.h"
 #include "sparsewire/worker.h"
 #include "train/precise_problem.h"
 
@@ -22,6 +23,7 @@ struct Plan {
   int workers = 1;
   std::uint64_t rounds = 0;
   double lr = 0.01;
+  Rate rate = Rate::constant;
   std::vector<double> start = {};  // the initial weights; empty: those of the problem
 };
 
