@@ -72,8 +72,8 @@ class Sparsifier:
     def choose(self, accumulated: Floats) -> Indices | Sequence[int]:
         """The indices of the entries to send, ascending. Entries that are zero are not sent.
 
-        `accumulated` is memory and gradient together, one number for each entry, all finite. It is read-only and valid
-        during the call only: keep a copy.
+        `accumulated` is memory and gradient together, one number for each entry, all finite. It is a copy, read-only; what
+        is kept of it stays as it is.
         """
         raise NotImplementedError(f"{type(self).__name__}.choose")
 
