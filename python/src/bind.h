@@ -3,6 +3,8 @@
 
 #include <pybind11/pybind11.h>
 
+#include "made.h"
+
 namespace sparsewire::python {
 
 void bind_errors(pybind11::module_& module);
