@@ -60,7 +60,7 @@ class Sparsifier:
     #: Whether the number of entries depends on the gradient; then the exchange ``auto`` counts them in each step.
     entries_vary: bool = True
 
-    #: The number of the step that choose() is called for.
+    #: The number of the step that choose() is called for, from 0. In sparsewire.torch, without those of a dense start.
     step: int = 0
 
     #: Set during load() if the tensors are in another order now: the new index of an old one, or None if it is gone.

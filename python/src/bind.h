@@ -14,5 +14,6 @@ void bind_sparsifier(pybind11::module_& module);
 void bind_sifter(pybind11::module_& module);
 void bind_transport(pybind11::module_& module);
 void bind_worker(pybind11::module_& module);
+void bind_saved(pybind11::module_& module);
 
 }  // namespace sparsewire::python
