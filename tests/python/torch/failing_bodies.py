@@ -7,7 +7,7 @@ import threading
 import time
 
 import torch
-from models import ToFloat, digest, loss_of, network, rank, said_by, small_buckets, train
+from models import Constant, ToFloat, digest, loss_of, network, rank, said_by, small_buckets, train
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel as DDP
 
@@ -138,17 +138,6 @@ def half_registered(what, failing):
     return [said["register"], digest(model)]
 
 
-class Constant(torch.nn.Module):
-    """Two weights, whose gradients are what it is given."""
-
-    def __init__(self, dtype):
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.zeros(2, dtype=dtype))
-
-    def forward(self, gradient):
-        return (self.weight.float() * gradient).sum()
-
-
 class FixedScale:
     """What the hook asks of a GradScaler, which itself refuses float16."""
 
@@ -161,7 +150,7 @@ class FixedScale:
 
 def too_large(dtype, unit, scale):
     """The second entry waits one step, and is then too large for the type of the bucket."""
-    model = DDP(Constant(getattr(torch, dtype)))
+    model = DDP(Constant(2, getattr(torch, dtype)))
     state = sw.register(model, "topk:k=1", scaler=FixedScale(scale) if scale else None)
     gradient = torch.tensor([61440.0, 49152.0]) * unit
     answers, memories = [], []

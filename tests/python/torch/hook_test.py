@@ -43,6 +43,12 @@ def test_dense_gives_the_weights_of_ddp():
         assert steps == 30
 
 
+@pytest.mark.timeout(120)
+def test_the_hook_gives_the_bits_of_workers():
+    """processes_test.py and worker_test.py compare them with C++, MPI and TCP."""
+    assert run(3, "golden_bits") == [[25, []]] * 3
+
+
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("model", "options", "groups"),

@@ -42,6 +42,17 @@ class TwoTypes(torch.nn.Module):
         return self.last(torch.relu(self.middle(x)).float())
 
 
+class Constant(torch.nn.Module):
+    """Weights whose gradients are what it is given."""
+
+    def __init__(self, size, dtype=torch.float32):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(size, dtype=dtype))
+
+    def forward(self, gradient):
+        return (self.weight.float() * gradient).sum()
+
+
 class Branches(torch.nn.Module):
     """Uses one of two branches; the other one has no gradient in that step, on any rank."""
 

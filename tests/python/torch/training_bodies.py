@@ -3,16 +3,21 @@
 import json
 import os
 import pickle
+import sys
 import warnings
+from pathlib import Path
 
 import numpy
 import torch
 import torch.distributed as dist
-from models import Branches, TwoTypes, batch, digest, loss_of, network, rank, small_buckets, train, weights
+from models import Branches, Constant, TwoTypes, batch, digest, loss_of, network, rank, small_buckets, train, weights
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 import sparsewire
 import sparsewire.torch as sw
+
+sys.path.append(str(Path(__file__).parents[1]))
+import golden  # noqa: E402
 
 
 def every_way(cases, steps):
@@ -240,6 +245,25 @@ def ratio_of_the_rest(sparsifier):
     last = state.stats()["last"]
     sizes = {name: p.numel() for name, p in inner.named_parameters()}
     return [sizes, last["entries_sent"], last["density"], last["dense_bytes"]]
+
+
+def golden_bits():
+    """The gradients of golden.cc through the hook, and on threads: how many sets of options were compared, which differ."""
+    differing = []
+    for exchange, sparsifier, downlink, _ in golden.GOLDEN:
+        options = golden.options_of(exchange, sparsifier, downlink)
+        ranks = sparsewire.run_on_threads(golden.RANKS, lambda transport: golden.run(transport, options))
+        model = DDP(Constant(golden.DIM))
+        state = sw.register(model, **options)
+        found = numpy.zeros(golden.DIM, numpy.float32)
+        for gradient in golden.GRADIENTS[rank()]:
+            model.zero_grad()
+            model(torch.from_numpy(gradient)).backward()
+            found -= numpy.float32(0.125) * model.module.weight.grad.numpy()
+        if (found.tobytes(), state.memory()["weight"].numpy().tobytes()) != ranks[rank()][1:]:
+            differing.append([exchange, sparsifier])
+        state.close()
+    return [len(golden.GOLDEN), differing]
 
 
 class EveryThird(sparsewire.Sparsifier):
