@@ -26,17 +26,17 @@ class Tensor:
 
 
 class _Part:
-    """Tensors of a group that one Worker exchanges: all of them, where they lie, or some, which are copied together."""
+    """Tensors of a group that one Worker exchanges: where they lie if they are neighbours, copied together otherwise."""
 
-    def __init__(self, tensors: Sequence[Tensor], is_whole: bool) -> None:
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
         self.tensors = tensors
+        self._is_in_place = all(one.start + one.size == other.start for one, other in zip(tensors, tensors[1:]))
         self.starts: dict[str, int] = {}
         self.size = 0
         for tensor in tensors:
             self.starts[tensor.name] = self.size
             self.size += tensor.size
         self.worker: Optional[sparsewire.Worker] = None
-        self._is_whole = is_whole
         self._packed: Optional[torch.Tensor] = None
 
     @property
@@ -44,17 +44,21 @@ class _Part:
         return [(tensor.name, tensor.size) for tensor in self.tensors]
 
     def pack(self, numbers: torch.Tensor) -> torch.Tensor:
-        if self._is_whole:
-            return numbers
+        if self._is_in_place:
+            return self._in_place(numbers)
         if self._packed is None or self._packed.dtype != numbers.dtype:
             self._packed = torch.empty(self.size, dtype=numbers.dtype)
         torch.cat([tensor.of(numbers) for tensor in self.tensors], out=self._packed)
         return self._packed
 
+    def _in_place(self, numbers: torch.Tensor) -> torch.Tensor:
+        start = self.tensors[0].start
+        return numbers[start : start + self.size]
+
     def write_update(self, numbers: torch.Tensor, factor: float) -> None:
         assert self.worker is not None
-        if self._is_whole:
-            self.worker.write_update(numbers, factor)
+        if self._is_in_place:
+            self.worker.write_update(self._in_place(numbers), factor)
             return
         assert self._packed is not None
         self.worker.write_update(self._packed, factor)
@@ -86,10 +90,9 @@ class Group:
         self.dim = sum(tensor.size for tensor in tensors)
         self.options = options
         self._transport = transport
-        dense = [tensor for tensor in tensors if tensor.is_dense]
-        self._sparse = _Part([tensor for tensor in tensors if not tensor.is_dense], not dense)
-        self._dense = _Part(dense, False)
-        self._start = _Part(self.tensors, True)  # all of them densely
+        self._sparse = _Part([tensor for tensor in tensors if not tensor.is_dense])
+        self._dense = _Part([tensor for tensor in tensors if tensor.is_dense])
+        self._start = _Part(self.tensors)  # all of them densely
         self._done: list[_Part] = []  # the steps of this pass, in order
         self.host_buffer: Optional[torch.Tensor] = None
 
