@@ -5,6 +5,8 @@
 torchrun starts it as well.
 """
 
+import argparse
+
 import torch
 from accelerate import Accelerator
 
@@ -12,6 +14,11 @@ import sparsewire.torch as sw
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sparsifier", default="topk:ratio=0.01", help="what each process sends (%(default)s)")
+    parser.add_argument("--epochs", type=int, default=2, help="each of 512 random pictures (%(default)s)")
+    options = parser.parse_args()
+
     torch.set_num_threads(1)
     torch.manual_seed(0)
     accelerator = Accelerator(cpu=True)
@@ -24,13 +31,18 @@ def main():
     model, optimizer, data = accelerator.prepare(model, optimizer, data)
 
     # With mixed_precision="fp16": also scaler=accelerator.scaler
-    state = sw.register(model, "topk:ratio=0.01", downlink="topk:ratio=0.01")
+    state = sw.register(model, options.sparsifier, downlink="topk:ratio=0.01")
 
-    for _ in range(2):
+    for epoch in range(options.epochs):
+        losses = []
         for pictures, labels in data:
             optimizer.zero_grad()
-            accelerator.backward(torch.nn.functional.cross_entropy(model(pictures), labels))
+            loss = torch.nn.functional.cross_entropy(model(pictures), labels)
+            accelerator.backward(loss)
             optimizer.step()
+            losses.append(loss.detach())
+        mean = accelerator.reduce(torch.stack(losses).mean(), "mean").item()
+        accelerator.print(f"epoch {epoch + 1}: loss {mean:.3f}")
 
     stats = state.stats()
     accelerator.print(f"{stats['steps']} steps, factor {stats['factor_against_dense']:.1f} against dense")

@@ -6,6 +6,8 @@ Four processes are two replicas of two shards each. In a cluster the shards of a
 and the replicas are in different machines.
 """
 
+import argparse
+
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
@@ -15,6 +17,11 @@ import sparsewire.torch as sw
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sparsifier", default="topk:ratio=0.01", help="what the replicas exchange (%(default)s)")
+    parser.add_argument("--steps", type=int, default=100, help="(%(default)s)")
+    options = parser.parse_args()
+
     dist.init_process_group("gloo")
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -26,19 +33,25 @@ def main():
         fully_shard(layer, mesh=mesh["shard"])
     fully_shard(model, mesh=mesh["shard"])  # not mesh: with two dimensions FSDP2 would reduce the replicas densely
 
-    state = sw.register(model, "topk:ratio=0.01", replicate_group=mesh["replicate"].get_group())
+    state = sw.register(model, options.sparsifier, replicate_group=mesh["replicate"].get_group())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 
-    target = torch.randn(256, 10)  # the same in all processes
-    torch.manual_seed(1 + dist.get_rank())  # other data in each process
-    for step in range(100):
-        x = torch.randn(32, 256)
+    ten = torch.randn(10, 256)  # one picture for each label, the same in all processes
+    torch.manual_seed(1 + dist.get_rank())  # other noise in each process
+    losses = []
+    for step in range(options.steps):
+        labels = torch.randint(10, (32,))
         optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(model(x), (x @ target).argmax(1))
+        loss = torch.nn.functional.cross_entropy(model(ten[labels] + torch.randn(32, 256)), labels)
         loss.backward()
         optimizer.step()
-        if dist.get_rank() == 0 and (step + 1) % 20 == 0:
-            print(f"step {step + 1}: loss {loss.item():.3f}", flush=True)
+        losses.append(loss.detach())
+        if len(losses) == 20:
+            mean = torch.stack(losses).mean()
+            dist.all_reduce(mean)
+            losses = []
+            if dist.get_rank() == 0:
+                print(f"step {step + 1}: loss {mean.item() / dist.get_world_size():.3f}", flush=True)
 
     if dist.get_rank() == 0:
         print(f"between replicas: factor {state.stats()['factor_against_dense']:.1f} against dense")

@@ -60,10 +60,10 @@ class Classifier(lightning.LightningModule):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--checkpoint")
-    parser.add_argument("--resume", action="store_true")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--epochs", type=int, default=2, help="of the whole training, with those before --resume (%(default)s)")
+    parser.add_argument("--checkpoint", help="file to save at the end")
+    parser.add_argument("--resume", action="store_true", help="go on from --checkpoint")
     options = parser.parse_args()
 
     torch.set_num_threads(1)

@@ -14,14 +14,15 @@ import time
 import torch
 
 import sparsewire.torch as sw
-from sparsewire.torch.state import _Job
+from sparsewire.torch._job import Job
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parameters", type=int, default=25_000_000)
-    parser.add_argument("--sparsifier", nargs="+", default=["topk:ratio=0.001", "threshold:ratio=0.001", "topk:ratio=0.01"])
-    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--parameters", type=int, default=25_000_000, help="entries of the gradient (%(default)s)")
+    sparsifiers = ["topk:ratio=0.001", "threshold:ratio=0.001", "topk:ratio=0.01"]
+    parser.add_argument("--sparsifier", nargs="+", default=sparsifiers, help="one row each (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=40, help="timed steps, after 30 to warm up (%(default)s)")
     options = parser.parse_args()
     torch.set_num_threads(1)
 
@@ -37,8 +38,7 @@ def main():
     for sparsifier in options.sparsifier:
         # A single process is not connected to any other, and needs no process group.
         state = sw.State(sparsifier=sparsifier, check_every=0)
-        state._connected = True
-        state._names, state._parameters, state._all = {0: "all"}, [], frozenset(["all"])
+        state._passes._is_connected = True
         buffer, memory = torch.empty(options.parameters), torch.zeros(options.parameters)
         plain, hook = [], []
         warm_up = 30  # until error feedback is in its steady state, about
@@ -48,7 +48,7 @@ def main():
             memory.add_(buffer)
             plain.append(time.perf_counter() - began)
             fill(buffer, i)
-            job = _Job(buffer, ("all",), (options.parameters,))
+            job = Job(buffer, ("all",), (options.parameters,))
             job.first = job.last = True
             began = time.perf_counter()
             state._start()

@@ -8,6 +8,8 @@ namespace sparsewire {
 
 // A fixed number of threads that run one function in parallel.
 //
+// A process that fork() makes has none of them: there the caller does the work of all, and the Pool can be destroyed.
+//
 // THREADS: one caller at a time.
 class Pool {
  public:

@@ -16,7 +16,9 @@ class FormatError(ValueError):
 class BadGradient(RuntimeError):
     """A NaN, an infinity, or a sum that overflows. The step was taken back on all ranks; the next one can follow.
 
-    ``rank`` had the gradient, ``step`` is the number of the step, ``index`` the lowest index that is not finite.
+    ``rank`` had the gradient, ``index`` is the lowest index that is not finite, ``step`` the number of the step: a Sifter
+    or Worker counts from 0, sparsewire.torch from 1. Rank and index are -1 if it is the update of all ranks that
+    overflows, which sparsewire.torch finds for float16.
     """
 
     def __init__(self, message: str, rank: int, step: int, index: int) -> None:
@@ -30,7 +32,10 @@ class BadGradient(RuntimeError):
 
 
 class RankFailed(RuntimeError):
-    """Rank ``rank`` could not do its part of a step, and raises its own error. All ranks took the step back."""
+    """Rank ``rank`` could not do its part, and raises its own error. All ranks took the step back.
+
+    Or it could not take part in ``sparsewire.torch.register()``.
+    """
 
     def __init__(self, message: str, rank: int) -> None:
         super().__init__(message)

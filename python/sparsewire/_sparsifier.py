@@ -60,7 +60,7 @@ class Sparsifier:
     #: Whether the number of entries depends on the gradient; then the exchange ``auto`` counts them in each step.
     entries_vary: bool = True
 
-    #: The number of the step that choose() is called for.
+    #: The number of the step that choose() is called for, from 0. In sparsewire.torch, without those of a dense start.
     step: int = 0
 
     #: Set during load() if the tensors are in another order now: the new index of an old one, or None if it is gone.
@@ -72,8 +72,8 @@ class Sparsifier:
     def choose(self, accumulated: Floats) -> Indices | Sequence[int]:
         """The indices of the entries to send, ascending. Entries that are zero are not sent.
 
-        `accumulated` is memory and gradient together, one number for each entry, all finite. It is read-only and valid
-        during the call only: keep a copy.
+        `accumulated` is memory and gradient together, one number for each entry, all finite. It is a copy, read-only; what
+        is kept of it stays as it is.
         """
         raise NotImplementedError(f"{type(self).__name__}.choose")
 

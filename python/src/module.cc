@@ -14,4 +14,5 @@ PYBIND11_MODULE(_core, module) {
   ours::bind_sifter(module);
   ours::bind_transport(module);
   ours::bind_worker(module);
+  ours::bind_saved(module);
 }

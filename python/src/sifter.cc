@@ -190,6 +190,17 @@ void load(HeldSifter& self, const py::object& state) {
 }
 
 }  // namespace
+}  // namespace sparsewire::python
+
+namespace pybind11::detail {
+
+template <>
+class type_caster<sparsewire::python::HeldSifter>
+    : public sparsewire::python::MadeCaster<sparsewire::python::HeldSifter> {};
+
+}  // namespace pybind11::detail
+
+namespace sparsewire::python {
 
 void bind_sifter(py::module_& module) {
   py::class_<HeldSifter>(module, "Sifter", R"doc(

@@ -9,6 +9,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -51,10 +52,9 @@ class PythonSparsifier final : public Sparsifier {
     call_python([&] {
       if (rewinds_by_state_) before_ = self().attr("_save_bytes")().cast<std::string>();
       self().attr("step") = step;
-      const py::array_t<float> view = view_of(accumulated, py::none());
+      copy(accumulated);
       try {
-        chosen = to_indices(self().attr("choose")(view), name_);
-        check_not_kept(view);
+        chosen = to_indices(self().attr("choose")(py::handle(accumulated_.get())), name_);
       } catch (...) {
         rewind();  // the library does it only for a choice that was made
         throw;
@@ -100,14 +100,25 @@ class PythonSparsifier final : public Sparsifier {
  private:
   py::handle self() const { return object_.get(); }
 
-  // The library goes on to change these numbers, and they end with the Sifter.
-  void check_not_kept(const py::array_t<float>& view) const {
-    if (view.ref_count() == 1) return;
-    throw UsageError(fmt::format("[{}] choose() kept the accumulated vector, or a view of it: keep a copy", name_));
+  // Python gets a copy, which whoever keeps it, such as a traceback, may read for as long as he likes: the memory
+  // changes in this step, and ends with the Sifter. The array of the last step is used again if nobody has kept it.
+  void copy(std::span<const float> accumulated) {
+    PyObject* const last = accumulated_.get();
+    if (last != nullptr && Py_REFCNT(last) == 1) {
+      const auto array = py::reinterpret_borrow<py::array_t<float>>(last);
+      if (static_cast<std::size_t>(array.size()) == accumulated.size()) {
+        std::copy(accumulated.begin(), accumulated.end(), const_cast<float*>(array.data()));
+        return;
+      }
+    }
+    py::array_t<float> array = to_array(std::vector<float>(accumulated.begin(), accumulated.end()));
+    array.attr("flags").attr("writeable") = false;
+    accumulated_ = hold(std::move(array));
   }
 
   std::string name_;
   std::shared_ptr<PyObject> object_;
+  std::shared_ptr<PyObject> accumulated_;  // the array that choose() gets
   SparsifierTraits traits_;
   bool rewinds_by_state_ = false;  // the class has a state and no rewind(): its state is saved before each choice
   std::string before_;

@@ -21,6 +21,15 @@
 #include "sparsewire/errors.h"
 #include "sparsewire/tcp_transport.h"
 
+namespace pybind11::detail {
+
+template <>
+class type_caster<sparsewire::ThreadGroup> : public sparsewire::python::MadeCaster<sparsewire::ThreadGroup> {};
+template <>
+class type_caster<sparsewire::TcpListener> : public sparsewire::python::MadeCaster<sparsewire::TcpListener> {};
+
+}  // namespace pybind11::detail
+
 namespace sparsewire::python {
 namespace {
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 
+#include "made.h"
 #include "one_caller.h"
 #include "sparsewire/transport.h"
 
@@ -43,3 +44,11 @@ std::shared_ptr<HeldTransport> make_alone();
 void wait_for_ranks(Transport& transport, const std::function<void()>& call);
 
 }  // namespace sparsewire::python
+
+namespace pybind11::detail {
+
+template <>
+class type_caster<sparsewire::python::HeldTransport>
+    : public sparsewire::python::MadeCaster<sparsewire::python::HeldTransport> {};
+
+}  // namespace pybind11::detail

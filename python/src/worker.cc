@@ -264,6 +264,17 @@ py::dict config(const HeldWorker& self) {
 }
 
 }  // namespace
+}  // namespace sparsewire::python
+
+namespace pybind11::detail {
+
+template <>
+class type_caster<sparsewire::python::HeldWorker>
+    : public sparsewire::python::MadeCaster<sparsewire::python::HeldWorker> {};
+
+}  // namespace pybind11::detail
+
+namespace sparsewire::python {
 
 void bind_worker(py::module_& module) {
   py::class_<HeldWorker>(module, "Worker", R"doc(

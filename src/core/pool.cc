@@ -1,6 +1,7 @@
 #include "sparsewire/pool.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <condition_variable>
 #include <cstdint>
@@ -23,6 +24,10 @@ struct Pool::Threads {
   Each each = nullptr;
   void* context = nullptr;
   std::vector<std::jthread> others;
+  const pid_t process = ::getpid();
+
+  // After a fork() the child has none of the other threads, and the mutex may be locked by one of them.
+  bool are_elsewhere() const { return !others.empty() && ::getpid() != process; }
 
   void serve(int thread) {
     const StandardFloatMode mode;  // a new thread has the mode of the one that made it
@@ -62,7 +67,13 @@ Pool::Pool(int threads) : threads_(std::make_unique<Threads>()) {
   }
 }
 
-Pool::~Pool() { threads_->end(); }
+Pool::~Pool() {
+  if (threads_->are_elsewhere()) {
+    static_cast<void>(threads_.release());  // there is nothing to join, and nothing that may be touched
+  } else {
+    threads_->end();
+  }
+}
 
 int Pool::size() const noexcept { return static_cast<int>(threads_->others.size()) + 1; }
 
@@ -70,6 +81,10 @@ void Pool::run_each(Each each, void* context) {
   Threads& all = *threads_;
   if (all.others.empty()) {
     each(context, 0);
+    return;
+  }
+  if (all.are_elsewhere()) {
+    for (int thread = 0; thread < size(); ++thread) each(context, thread);
     return;
   }
   {

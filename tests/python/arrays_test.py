@@ -1,6 +1,7 @@
 """Arrays in and out: types, shapes, order, without a copy."""
 
 import array
+import subprocess
 import sys
 
 import numpy
@@ -148,3 +149,45 @@ def test_a_layout_is_a_number_a_dict_or_pairs():
     for wrong in [1.5, "abc", [1, 2], {"a": 1.5}, [("a", 1, 2)], None]:
         with pytest.raises(TypeError):
             sparsewire.Sifter("dense", wrong)
+
+
+CLASSES = {
+    "Sifter": ["step", "dim", "memory", "layout"],
+    "Worker": ["dim", "memory", "config", "transport", "layout"],
+    "SparseVector": ["values", "indices", "dim", "to_dense", "__len__", "__iter__"],
+    "ThreadGroup": ["at"],
+    "TcpListener": ["address"],
+    "Transport": ["rank", "barrier"],
+}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_an_object_that_was_not_made_is_refused(name):
+    """It once crashed, so each class has a process of its own."""
+    code = f"""
+import sparsewire
+kind = sparsewire.{name}
+class Derived(kind):
+    pass
+for made in (kind.__new__(kind), Derived.__new__(Derived)):
+    for member in {CLASSES[name]}:
+        try:
+            found = getattr(made, member)
+            found(*([0] if member == "at" else []))
+        except (TypeError, RuntimeError) as error:
+            continue
+        raise AssertionError(member)
+    for call in (sparsewire.encode, sparsewire.Sifter("topk:k=1", 4).sift, sparsewire.Worker(4).adopt):
+        try:
+            call([made] if call.__name__ == "adopt" else made)
+        except (TypeError, RuntimeError):
+            continue
+        raise AssertionError(call)
+    try:
+        sparsewire.Worker(4, transport=made)
+    except (TypeError, RuntimeError):
+        continue
+    raise AssertionError("transport")
+"""
+    done = subprocess.run([sys.executable, "-c", code], timeout=50, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,5 +1,6 @@
 // Runs workers on threads and prints a line for each set of options: "options: checksum of weights, update and memory".
-// tests/python/worker_test.py runs the same in Python and compares it with golden.txt, which this program wrote:
+// tests/python/golden.py does the same in Python: on threads (worker_test.py), over TCP and MPI (processes_test.py).
+// The tests compare it with golden.txt, which this program wrote:
 //
 //   cmake --build build/py --target sparsewire_python_golden && build/py/python/sparsewire_python_golden >
 //   tests/python/golden.txt

@@ -188,23 +188,62 @@ def test_any_integers_are_a_choice(register, chosen):
     assert sent.indices.tolist() == list(chosen)
 
 
-def test_the_accumulated_vector_cannot_be_written_or_kept(register):
+def test_the_accumulated_vector_cannot_be_written(register):
     class Writes(sparsewire.Sparsifier):
         def choose(self, accumulated):
             accumulated[0] = 1
 
-    class Keeps(sparsewire.Sparsifier):
+    class MakesWritable(sparsewire.Sparsifier):
         def choose(self, accumulated):
-            self.kept = accumulated[1:]
-            return []
+            accumulated.flags.writeable = True
 
     register("writes", Writes)
+    register("makes_writable", MakesWritable)
+    for name, words in (("writes", "read-only"), ("makes_writable", "WRITEABLE")):
+        with pytest.raises(ValueError, match=words):
+            sparsewire.Sifter(name, 4).sift(numpy.ones(4, numpy.float32))
+
+
+def test_the_accumulated_vector_can_be_kept(register):
+    """What a sparsifier keeps stays as it was, through later steps and after the Sifter is gone."""
+    kept = []
+
+    class Keeps(sparsewire.Sparsifier):
+        def choose(self, accumulated):
+            kept.append(accumulated[1:] if self.step % 2 else accumulated)
+            return [0]
+
     register("keeps", Keeps)
-    with pytest.raises(ValueError, match="read-only"):
-        sparsewire.Sifter("writes", 4).sift(numpy.ones(4, numpy.float32))
-    sifter = sparsewire.Sifter("keeps", 4)
-    with pytest.raises(sparsewire.UsageError, match="keep a copy"):
-        sifter.sift(numpy.ones(4, numpy.float32))
+    size = 1_000_000  # memory of this size is returned to the system when it is freed
+    sifter = sparsewire.Sifter("keeps", size)
+    for _ in range(4):
+        sifter.sift(numpy.ones(size, numpy.float32))
+    del sifter
+    gc.collect()
+    assert [one[-1] for one in kept] == [1, 2, 3, 4]
+    assert [len(one) for one in kept] == [size, size - 1] * 2
+
+
+@pytest.mark.parametrize("kind", ["Sifter", "Worker"])
+def test_a_traceback_shows_the_accumulated_vector_after_the_end(register, kind):
+    class Fails(sparsewire.Sparsifier):
+        def choose(self, accumulated):
+            raise LookupError("no")
+
+    register("fails", Fails)
+    size = 1_000_000
+    caught = []
+    made = sparsewire.Sifter("fails", size) if kind == "Sifter" else sparsewire.Worker(size, sparsifier="fails")
+    try:
+        (made.sift if kind == "Sifter" else made.step)(numpy.ones(size, numpy.float32))
+    except LookupError as error:
+        caught.append(error)
+    del made
+    gc.collect()
+    frame = caught[0].__traceback__
+    while frame.tb_next is not None:
+        frame = frame.tb_next
+    assert frame.tb_frame.f_locals["accumulated"].sum() == size
 
 
 def test_an_exception_keeps_its_traceback_and_the_other_ranks_are_told(register):

@@ -169,20 +169,32 @@ except KeyboardInterrupt:
     assert (done.stdout, done.stderr, done.returncode) == ("interrupted\n", "", 0)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_after_a_fork_a_sifter_with_threads_is_refused():
-    code = """
-import os, sys, numpy, sparsewire
+AFTER_A_FORK = """
+import os, signal, sys, numpy, sparsewire
 gradient = numpy.ones(4, numpy.float32)
 alone, shared = sparsewire.Sifter("topk:k=1", 4), sparsewire.Sifter("topk:k=1", 4, threads=2)
+worker = sparsewire.Worker(4, sparsifier="topk:k=1", threads=2)
 child = os.fork()
 if child == 0:
+    signal.alarm(20)
     alone.sift(gradient)
-    try:
-        shared.sift(gradient)
-    except sparsewire.UsageError as error:
-        os._exit(0 if "after a fork" in str(error) else 1)
-    os._exit(2)
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    calls = [lambda: shared.sift(gradient), shared.memory, lambda: worker.step(gradient), worker.memory]
+    calls += [lambda: worker.retune(threads=1), worker.save]
+    refused = 0
+    for call in calls:
+        try:
+            call()
+        except sparsewire.UsageError as error:
+            refused += "after a fork" in str(error)
+    del alone, shared, worker, calls, call
+    os._exit(0 if refused == 6 else 1)
+status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+shared.sift(gradient)
+worker.step(gradient)
+sys.exit(status)
 """
-    assert subprocess.run([sys.executable, "-c", code], timeout=30).returncode == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_after_a_fork_what_has_threads_is_refused_and_can_be_freed():
+    assert subprocess.run([sys.executable, "-c", AFTER_A_FORK], timeout=30).returncode == 0

@@ -2,57 +2,20 @@
 
 import sys
 import threading
-from pathlib import Path
 
 import numpy
 import pytest
+from golden import GOLDEN, RANKS, digest, options_of, run, together
 
 import sparsewire
-
-GOLDEN = [line.split() for line in (Path(__file__).parent / "golden.txt").read_text().splitlines()]
-DIM = 1009
-
-
-def golden_gradient(rank, step):
-    """The same numbers as in golden.cc."""
-    state, numbers = rank * 1000 + step + 1, []
-    for _ in range(DIM):
-        state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
-        numbers.append(((state >> 52) - 2048) / 64)
-    return numpy.array(numbers, numpy.float32)
-
-
-GRADIENTS = [[golden_gradient(rank, step) for step in range(7)] for rank in range(3)]
-
-
-def digest(value, data):
-    for byte in data:
-        value = ((value ^ byte) * 0x100000001B3) % 2**64
-    return value
 
 
 @pytest.mark.parametrize(("exchange", "sparsifier", "downlink", "expected"), GOLDEN, ids=lambda word: word[:12])
 def test_python_gives_the_bits_of_cpp(exchange, sparsifier, downlink, expected):
-    options = {"exchange": exchange, "sparsifier": sparsifier, "codec": "auto:values=bf16", "seed": 11}
-    if downlink != "-":
-        options["downlink"] = downlink
-
-    def body(transport):
-        worker = sparsewire.Worker(DIM, transport=transport, **options)
-        weights = numpy.zeros(DIM, numpy.float32)
-        updates = []
-        for gradient in GRADIENTS[transport.rank]:
-            worker.step(gradient, lr=0.5, loss=1)
-            worker.apply_update(weights, 0.125)
-            updates.append(worker.update().values.tobytes())
-        return updates, weights.tobytes(), worker.memory().tobytes()
-
-    ranks = sparsewire.run_on_threads(3, body, deadline=30)
+    options = options_of(exchange, sparsifier, downlink)
+    ranks = sparsewire.run_on_threads(RANKS, lambda transport: run(transport, options), deadline=30)
     assert ranks[0][:2] == ranks[1][:2] == ranks[2][:2]
-    total = 0
-    for updates, weights, memory in ranks:
-        total = (total * 31 + digest(0xCBF29CE484222325, b"".join([*updates, weights, memory]))) % 2**64
-    assert f"{total:016x}" == expected
+    assert together(map(digest, ranks)) == expected
 
 
 def test_every_exchange_is_in_the_golden_file():

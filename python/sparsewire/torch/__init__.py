@@ -13,8 +13,10 @@ from typing import Any, Optional
 import torch
 import torch.distributed as dist
 
+from ._connect import give_up
 from ._options import Exclude, Options
 from .checkpoint import DistributedCheckpoint
+from .fsdp import hook_modules, is_fsdp, modules_to_hook
 from .state import State
 
 __all__ = ["DistributedCheckpoint", "Options", "State", "hook", "register"]
@@ -43,24 +45,42 @@ def register(
     replicas are the ranks of ``replicate_group``.
     """
     common = {"exclude": exclude, "scaler": scaler, "deadline": deadline, "metrics": metrics, **options}
-    if isinstance(model, torch.nn.parallel.DistributedDataParallel):
-        if replicate_group is not None:
-            raise ValueError("[torch] replicate_group is for FSDP2 models; for DistributedDataParallel: process_group")
-        if getattr(model, "_comm_hooks", None):
-            raise ValueError("[torch] this model has a communication hook already, and DDP allows one")
-        group = process_group
-        if group is None and model.process_group is not dist.group.WORLD:
-            group = model.process_group
-        state = State(group, sparsifier, **common)
-        state.bind(model)
+    is_ddp = isinstance(model, torch.nn.parallel.DistributedDataParallel)
+    group = process_group if is_ddp else replicate_group
+    if is_ddp and group is None and model.process_group is not dist.group.WORLD:
+        group = model.process_group  # type: ignore[assignment]
+    state: Optional[State] = None
+    try:
+        if is_ddp:
+            if replicate_group is not None:
+                raise ValueError("[torch] replicate_group is for FSDP2 models; for DistributedDataParallel: process_group")
+            if getattr(model, "_comm_hooks", None):
+                raise ValueError("[torch] this model has a communication hook already, and DDP allows one")
+            state = State(group, sparsifier, **common)
+            state.bind(model)
+            modules = []
+        elif is_fsdp(model):
+            modules = modules_to_hook(model, replicate_group, common)
+            state = State(group, sparsifier, **common)
+        else:
+            raise TypeError(
+                "[torch] register() takes a DistributedDataParallel or an FSDP2 model (fully_shard), not a "
+                f"{type(model).__name__}: wrap the model first; with Accelerate, call register() after prepare()"
+            )
+    except BaseException as error:
+        give_up(group, error)  # the other ranks must not wait for this one
+        if state is not None:
+            state.close()
+        raise
+    try:
         state._call(state._connect)
-        model.register_comm_hook(state, hook)
-        return state
-    from .fsdp import is_fsdp, register_fsdp
-
-    if is_fsdp(model):
-        return register_fsdp(model, sparsifier, replicate_group, common)
-    raise TypeError(
-        f"[torch] register() takes a DistributedDataParallel or an FSDP2 model (fully_shard), not a {type(model).__name__}: "
-        "wrap the model first; with Accelerate, call register() after prepare()"
-    )
+        if is_ddp:
+            model.register_comm_hook(state, hook)  # type: ignore[operator]
+        else:
+            hook_modules(state, modules)
+    except BaseException as error:
+        if state._passes.transport is not None:
+            state._passes.transport.fail(f"{type(error).__name__}: {error}")
+        state.close()
+        raise
+    return state

@@ -6,6 +6,7 @@ Frames travel over TCP, by a thread that needs no GIL. torch.distributed's store
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import secrets
 import socket
@@ -18,8 +19,8 @@ import torch.distributed as dist
 
 import sparsewire
 
-# How many times this process has connected the ranks of a group; the same on all of them, since connecting is collective.
-_connected: dict[str, int] = {}
+# How many times this process has tried to connect the ranks of a group; the same on all of them, since that is collective.
+_attempts: dict[str, int] = {}
 
 
 def _address_of_interface(name: str) -> str:
@@ -45,43 +46,88 @@ def _own_address() -> str:
     return sparsewire.local_address_towards(socket.gethostname(), 29500)
 
 
+class _Attempt:
+    """One attempt to connect: every rank says in the store where it listens, or why it cannot.
+
+    Every call of connect() or give_up() is an attempt, on all ranks, so that the next one meets no old answers.
+    """
+
+    def __init__(self, group: dist.ProcessGroup | None) -> None:
+        self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
+        if self.rank < 0:
+            raise sparsewire.UsageError("[torch] this process is not in the process group")
+        ranks = dist.get_process_group_ranks(group) if group is not None else []
+        name = "-".join(map(str, ranks)) if group is not None else "world"
+        _attempts[name] = _attempts.get(name, 0) + 1
+        torch_internals: Any = dist.distributed_c10d
+        prefix = f"sparsewire/{name}/{_attempts[name]}"
+        self.store: Any = torch_internals.PrefixStore(prefix, torch_internals._get_default_store())
+
+    def say(self, **answer: Any) -> None:
+        self.store.set(str(self.rank), json.dumps(answer))
+
+    def say_why_not(self, error: BaseException) -> None:
+        """Rank and cause; if another rank is the cause, its."""
+        is_other = isinstance(error, (sparsewire.RankFailed, sparsewire.TransportError)) and error.rank >= 0
+        cause = str(error) if is_other else f"{type(error).__name__}: {error}"
+        self.say(failed=error.rank if is_other else self.rank, cause=cause)
+
+    def address_of(self, other: int, end: float, deadline: float) -> str:
+        # Not set_timeout(): that would be the timeout of everybody who uses the store.
+        left = timedelta(seconds=max(0.1, end - time.monotonic()))
+        try:
+            self.store.wait([str(other)], left)
+            answer = json.loads(self.store.get(str(other)))
+        except Exception as error:
+            if time.monotonic() < end:
+                raise sparsewire.TransportError(
+                    f"[torch] torch's store is gone: the process of rank 0, which holds it, has probably ended; look at its "
+                    f"output. {error}",
+                    0,
+                ) from None
+            raise sparsewire.TransportError(
+                f"[torch] rank {other} did not come within {deadline:g} s; every rank must register the hook: {error}",
+                other,
+            ) from None
+        if "address" in answer:
+            return str(answer["address"])
+        who, cause = int(answer["failed"]), answer["cause"]
+        if cause.startswith("[torch] rank"):  # it was told so itself
+            raise sparsewire.RankFailed(cause, who)
+        raise sparsewire.RankFailed(f"[torch] rank {who} failed in register(): {cause}", who)
+
+
+def give_up(group: dist.ProcessGroup | None, error: BaseException) -> None:
+    """Instead of connect(): tells the other ranks, which are in connect() or will be, that this one will not come."""
+    try:
+        if dist.is_available() and dist.is_initialized() and dist.get_world_size(group) > 1:
+            _Attempt(group).say_why_not(error)
+    except Exception:  # the error itself is what matters; the others have their deadline
+        pass
+
+
 def connect(group: dist.ProcessGroup | None, deadline: float) -> sparsewire.Transport | None:
     """Connects all ranks of the group, which must all call it. None: this process is alone.
 
-    Raises RuntimeError if torch.distributed is not initialised, TransportError if a rank does not come in time.
+    Raises RuntimeError if torch.distributed is not initialised, RankFailed if another rank cannot come, TransportError if
+    it does not come in time.
     """
     if not dist.is_available() or not dist.is_initialized():
         raise RuntimeError("[torch] torch.distributed is not initialised: call init_process_group() first")
-    rank, size = dist.get_rank(group), dist.get_world_size(group)
-    if rank < 0:
-        raise sparsewire.UsageError("[torch] this process is not in the process group")
-    if size == 1:
+    if dist.get_world_size(group) == 1:
         return None
-    default: Any = dist.distributed_c10d
-    ranks = dist.get_process_group_ranks(group) if group is not None else list(range(size))
-    name = "-".join(map(str, ranks)) if group is not None else "world"
-    count = _connected[name] = _connected.get(name, 0) + 1
-    store: Any = default.PrefixStore(f"sparsewire/{name}/{count}", default._get_default_store())
+    attempt = _Attempt(group)
     try:
-        if rank == 0:
-            store.set("token", secrets.token_hex(16))
+        if attempt.rank == 0:
+            attempt.store.set("token", secrets.token_hex(16))
         listener = sparsewire.TcpListener(_own_address())
-        store.set(str(rank), listener.address)
+        attempt.say(address=listener.address)
         end = time.monotonic() + deadline
-        addresses = []
-        for other in range(size):
-            # Not set_timeout(): that would be the timeout of everybody who uses the store.
-            left = timedelta(seconds=max(0.1, end - time.monotonic()))
-            try:
-                store.wait([str(other)], left)
-            except Exception as error:
-                raise sparsewire.TransportError(
-                    f"[torch] rank {other} did not come within {deadline:g} s; every rank must register the hook: {error}",
-                    other,
-                ) from None
-            addresses.append(store.get(str(other)).decode())
-        return sparsewire.tcp_transport(listener, rank, addresses, store.get("token"), deadline)
-    except BaseException:
-        _connected[name] = count - 1  # all ranks can try again
-        store.delete_key(str(rank))
+        addresses = [attempt.address_of(other, end, deadline) for other in range(attempt.size)]
+        return sparsewire.tcp_transport(listener, attempt.rank, addresses, attempt.store.get("token"), deadline)
+    except BaseException as error:
+        try:
+            attempt.say_why_not(error)
+        except Exception:  # the store is gone
+            pass
         raise

@@ -1,8 +1,9 @@
-"""The parameters that one Worker serves, and what it does for one backward pass."""
+"""The parameters of a bucket, the Workers that exchange them, and what these do in one backward pass."""
 
 from __future__ import annotations
 
-from typing import Any, Optional, Sequence
+import re
+from typing import Any, Optional, Sequence, Union
 
 import numpy
 import torch
@@ -24,11 +25,60 @@ class Tensor:
         return numbers[self.start : self.start + self.size]
 
 
+class _Part:
+    """Tensors of a group that one Worker exchanges: where they lie if they are neighbours, copied together otherwise."""
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        self.tensors = tensors
+        self._is_in_place = all(one.start + one.size == other.start for one, other in zip(tensors, tensors[1:]))
+        self.starts: dict[str, int] = {}
+        self.size = 0
+        for tensor in tensors:
+            self.starts[tensor.name] = self.size
+            self.size += tensor.size
+        self.worker: Optional[sparsewire.Worker] = None
+        self._packed: Optional[torch.Tensor] = None
+
+    @property
+    def layout(self) -> list[tuple[str, int]]:
+        return [(tensor.name, tensor.size) for tensor in self.tensors]
+
+    def pack(self, numbers: torch.Tensor) -> torch.Tensor:
+        if self._is_in_place:
+            return self._in_place(numbers)
+        if self._packed is None or self._packed.dtype != numbers.dtype:
+            self._packed = torch.empty(self.size, dtype=numbers.dtype)
+        torch.cat([tensor.of(numbers) for tensor in self.tensors], out=self._packed)
+        return self._packed
+
+    def _in_place(self, numbers: torch.Tensor) -> torch.Tensor:
+        start = self.tensors[0].start
+        return numbers[start : start + self.size]
+
+    def write_update(self, numbers: torch.Tensor, factor: float) -> None:
+        assert self.worker is not None
+        if self._is_in_place:
+            self.worker.write_update(self._in_place(numbers), factor)
+            return
+        assert self._packed is not None
+        self.worker.write_update(self._packed, factor)
+        for tensor in self.tensors:
+            start = self.starts[tensor.name]
+            tensor.of(numbers).copy_(self._packed[start : start + tensor.size])
+
+    def describe(self, index: int) -> str:
+        """An index of the Worker in words."""
+        for name, start in reversed(list(self.starts.items())):
+            if start <= index:
+                return f"index {index - start} of parameter {name}"
+        return f"index {index}"
+
+
 class Group:
     """Parameters that are exchanged together: those of a bucket.
 
-    Tensors that are excluded, or too small, go densely by a Worker of their own; for the other Worker they are zeros.
-    All calls are collective, in the same order on all ranks.
+    Tensors that are excluded, or too small, go densely by a Worker of their own: a ratio holds for the others only.
+    All calls are collective, in the same order on all ranks. Steps have numbers that begin with 1.
     """
 
     def __init__(
@@ -40,99 +90,109 @@ class Group:
         self.dim = sum(tensor.size for tensor in tensors)
         self.options = options
         self._transport = transport
-        self._dense = [tensor for tensor in tensors if tensor.is_dense]
-        self._small: Optional[torch.Tensor] = None
-        self._small_worker: Optional[sparsewire.Worker] = None
-        self._start_worker: Optional[sparsewire.Worker] = None
-        self.worker: Optional[sparsewire.Worker] = None
-        self._done: list[sparsewire.Worker] = []  # the steps of this pass, in order
-        self._host: Optional[torch.Tensor] = None
+        self._sparse = _Part([tensor for tensor in tensors if not tensor.is_dense])
+        self._dense = _Part([tensor for tensor in tensors if tensor.is_dense])
+        self._start = _Part(self.tensors)  # all of them densely
+        self._done: list[_Part] = []  # the steps of this pass, in order
+        self.host_buffer: Optional[torch.Tensor] = None
 
     @property
-    def layout(self) -> list[tuple[str, int]]:
-        return [(tensor.name, tensor.size) for tensor in self.tensors]
+    def layout(self) -> list[tuple[str, int, bool]]:
+        return [(tensor.name, tensor.size, tensor.is_dense) for tensor in self.tensors]
 
     @property
     def is_all_dense(self) -> bool:
-        return len(self._dense) == len(self.tensors)
+        return not self._sparse.tensors
+
+    @property
+    def worker(self) -> Optional[sparsewire.Worker]:
+        """The one that has the memory."""
+        return self._sparse.worker
 
     def make_worker(self) -> sparsewire.Worker:
-        if self.worker is None:
-            self.worker = sparsewire.Worker(self.layout, transport=self._transport, **self.options.for_worker())
-        return self.worker
+        return self._make(self._sparse, self.options.for_worker())
 
-    def _make_dense(self, layout: Any) -> sparsewire.Worker:
-        return sparsewire.Worker(layout, transport=self._transport, **self.options.for_dense())
+    def _make(self, part: _Part, options: dict[str, Any]) -> sparsewire.Worker:
+        if part.worker is None:
+            part.worker = sparsewire.Worker(part.layout, transport=self._transport, **options)
+        return part.worker
 
     def host(self, like: torch.Tensor) -> torch.Tensor:
         """A buffer in host memory, for numbers that are elsewhere or in another order."""
-        if self._host is None or self._host.dtype != like.dtype:
-            self._host = torch.empty(self.dim, dtype=like.dtype, pin_memory=like.is_cuda)
-        return self._host
+        if self.host_buffer is None or self.host_buffer.dtype != like.dtype:
+            self.host_buffer = torch.empty(self.dim, dtype=like.dtype, pin_memory=like.is_cuda)
+        return self.host_buffer
 
-    def step(self, numbers: torch.Tensor, unscale: float, starting: bool) -> None:
-        """One step. ``numbers`` must stay as this leaves them until answer() or take_back()."""
+    def step(self, numbers: torch.Tensor, unscale: float, number: int, starting: bool) -> None:
+        """One step. ``numbers`` must stay as they are until answer() or take_back()."""
         self._done = []
         if starting or self.is_all_dense:
-            if self._start_worker is None:
-                self._start_worker = self._make_dense(self.layout)
-            self._step(self._start_worker, numbers, unscale)
-            return
-        worker = self.make_worker()
-        if self._dense:
-            if self._small is None or self._small.dtype != numbers.dtype:
-                self._small = torch.empty(sum(tensor.size for tensor in self._dense), dtype=numbers.dtype)
-            if self._small_worker is None:
-                self._small_worker = self._make_dense([(tensor.name, tensor.size) for tensor in self._dense])
-            torch.cat([tensor.of(numbers) for tensor in self._dense], out=self._small)
-            for tensor in self._dense:
-                tensor.of(numbers).zero_()
-            self._step(self._small_worker, self._small, unscale)
-        self._step(worker, numbers, unscale)
-
-    def _step(self, worker: sparsewire.Worker, numbers: torch.Tensor, unscale: float) -> None:
-        try:
-            worker.begin_step(numbers, unscale=unscale)
-            worker.finish_step()
-        except sparsewire.BadGradient:
-            self.take_back()  # what this group has done before
-            raise
-        self._done.append(worker)
+            parts = [self._start]
+        else:
+            parts = [self._dense, self._sparse] if self._dense.tensors else [self._sparse]
+        for part in parts:
+            worker = self._make(part, self.options.for_worker() if part is self._sparse else self.options.for_dense())
+            try:
+                worker.begin_step(part.pack(numbers), unscale=unscale)
+                worker.finish_step()
+            except sparsewire.BadGradient as error:
+                self.take_back()  # what this group has done before
+                raise sparsewire.BadGradient(
+                    f"[torch] the gradient of rank {error.rank} is not finite at {part.describe(error.index)} in step "
+                    f"{number}, or a sum with it is not; all ranks took the step back",
+                    error.rank,
+                    number,
+                    error.index,
+                ) from None
+            except (sparsewire.RankFailed, sparsewire.TransportError) as error:
+                raise _with_number(error, number) from error
+            self._done.append(part)
 
     def take_back(self) -> None:
-        for worker in reversed(self._done):
-            worker.take_back_step()
+        for part in reversed(self._done):
+            assert part.worker is not None
+            part.worker.take_back_step()
         self._done = []
+
+    def find_overflow(self, dtype: torch.dtype, factor: float) -> Optional[str]:
+        """What of factor * update is too large for the type, in words. The same on all ranks."""
+        if dtype is not torch.float16 and factor == 1.0:
+            return None
+        info = torch.finfo(dtype)
+        limit = info.max / (2 - info.eps) * (2 - info.eps / 2)  # from here on rounding gives infinity
+        for part in self._done:
+            assert part.worker is not None
+            update = part.worker.update()
+            values = update.values
+            if not len(values) or max(values.max(), -values.min()) * factor < limit:
+                continue
+            at = int(numpy.argmax(numpy.abs(values)))
+            return f"{float(values[at]) * factor:.6g} at {part.describe(int(update.indices[at]))}"
+        return None
 
     def answer(self, numbers: torch.Tensor, factor: float, unused: Sequence[Tensor]) -> None:
         """Writes the update. Entries of ``unused`` tensors, which nobody will apply, return to the memory."""
-        worker = self._done[-1]
-        worker.write_update(numbers, factor)
-        if len(self._done) == 2:
-            assert self._small is not None
-            self._done[0].write_update(self._small, factor)
-            start = 0
-            for tensor in self._dense:
-                tensor.of(numbers).copy_(self._small[start : start + tensor.size])
-                start += tensor.size
-        if worker is self.worker and unused:
-            self._put_back(worker, [tensor for tensor in unused if not tensor.is_dense])
+        for part in self._done:
+            part.write_update(numbers, factor)
+        if self._done[-1] is self._sparse and unused:
+            self._put_back([tensor for tensor in unused if not tensor.is_dense])
         for tensor in unused:
             tensor.of(numbers).zero_()
 
-    @staticmethod
-    def _put_back(worker: sparsewire.Worker, unused: Sequence[Tensor]) -> None:
+    def _put_back(self, unused: Sequence[Tensor]) -> None:
         # The update is the weighted sum of what was sent, and the weights sum to 1: what is owed stays the same if every
         # rank adds the update to its own memory.
+        worker = self.make_worker()
         update = worker.update()
         indices, values = update.indices, update.values
         at: Any
         for tensor in unused:
+            start = self._sparse.starts[tensor.name]
             if update.is_full:
-                at, came = slice(None), values[tensor.start : tensor.start + tensor.size]
+                at, came = slice(None), values[start : start + tensor.size]
             else:
-                first, last = numpy.searchsorted(indices, [tensor.start, tensor.start + tensor.size])
-                at, came = indices[first:last].astype(numpy.int64) - tensor.start, values[first:last]
+                first, last = numpy.searchsorted(indices, [start, start + tensor.size])
+                at, came = indices[first:last].astype(numpy.int64) - start, values[first:last]
             if not numpy.any(came):
                 continue
             memory = numpy.empty(tensor.size, numpy.float32)
@@ -140,14 +200,20 @@ class Group:
             memory[at] += came
             worker.write_memory(tensor.name, memory)
 
+    def memory(self, tensor: Tensor) -> torch.Tensor:
+        """What is not sent yet: zeros if the tensor goes densely."""
+        found = torch.zeros(tensor.size)
+        if self.worker is not None and not tensor.is_dense:
+            self.worker.read_memory(tensor.name, found)
+        return found
+
     def stats(self) -> list[dict[str, Any]]:
         """Of the steps of this pass."""
         found = []
-        for worker in self._done:
-            one: dict[str, Any] = dict(worker.stats())
-            if worker is self._small_worker:
-                one["dense_bytes"] = 0  # its entries are among those of the other Worker
-            if worker is not self.worker:  # an all-reduce: every rank also serves a part
+        for part in self._done:
+            assert part.worker is not None
+            one: dict[str, Any] = dict(part.worker.stats())
+            if part is not self._sparse:  # an all-reduce: every rank also serves a part
                 one["bytes_served"] = one["bytes_up"] + one["bytes_down"]
             found.append(one)
         return found
@@ -159,3 +225,10 @@ class Group:
             self.make_worker().adopt(held)
         for group in others:
             group.left -= set(self.names)
+
+
+def _with_number(
+    error: Union[sparsewire.RankFailed, sparsewire.TransportError], number: int
+) -> Union[sparsewire.RankFailed, sparsewire.TransportError]:
+    """The error with the number of the hook's step: a Worker counts its own, from 0, and not those of a dense start."""
+    return type(error)(re.sub(r"\bin step \d+", f"in step {number}", str(error), count=1), error.rank)

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+import sparsewire
+
 from .state import State
 
 
@@ -27,4 +29,17 @@ class DistributedCheckpoint:
         return {self._key(): base64.b64encode(buffer.getvalue()).decode()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._state.load_state_dict(torch.load(io.BytesIO(base64.b64decode(state[self._key()]))))
+        """Raises UsageError as ``State.load_state_dict()`` does."""
+        mine = state.get(self._key()) if isinstance(state, dict) else None
+        if not isinstance(mine, str):
+            raise sparsewire.UsageError(
+                f"[torch] the checkpoint has no state of {self._key()}: it was saved by fewer ranks, or without "
+                "DistributedCheckpoint; for another number of ranks save consolidated_state_dict()"
+            )
+        try:
+            saved = torch.load(io.BytesIO(base64.b64decode(mine, validate=True)))
+        except Exception as error:  # whatever torch.load() makes of damaged bytes
+            raise sparsewire.UsageError(
+                f"[torch] the state of {self._key()} cannot be read ({type(error).__name__}); load another checkpoint"
+            ) from error
+        self._state.load_state_dict(saved)

@@ -35,9 +35,10 @@ def _parameter_groups(module: Any) -> list[Any]:
     return list(groups)
 
 
-def register_fsdp(
-    model: torch.nn.Module, sparsifier: str, replicate_group: Optional[dist.ProcessGroup], common: dict[str, Any]
-) -> State:
+def modules_to_hook(
+    model: torch.nn.Module, replicate_group: Optional[dist.ProcessGroup], common: dict[str, Any]
+) -> list[tuple[Any, str]]:
+    """The modules whose gradients are to be exchanged, and their names. Raises ValueError if that cannot work."""
     if replicate_group is None:
         raise ValueError(
             "[torch] an FSDP2 model needs replicate_group=: make a mesh with dimensions replicate and shard, use "
@@ -63,11 +64,12 @@ def register_fsdp(
         for group in groups:
             _check_group(group, replicate_group)
             hooked.append((module, name))
-    state = State(replicate_group, sparsifier, **common)
-    state._call(state._connect)
-    for module, name in hooked:
-        module.set_all_reduce_hook(_Hook(state, name, len(hooked)))
-    return state
+    return hooked
+
+
+def hook_modules(state: State, modules: list[tuple[Any, str]]) -> None:
+    for module, name in modules:
+        module.set_all_reduce_hook(_Hook(state, name, len(modules)))
 
 
 def _check_group(group: Any, replicate_group: dist.ProcessGroup) -> None:
@@ -101,17 +103,17 @@ class _Hook:
             raise state._as_runtime_error(error) from error
 
     def _step(self, gradient: torch.Tensor) -> None:
-        state = self._state
-        if state._loaded is not None:
-            state._make_loaded_groups()
+        passes = self._state._passes
+        if passes.loaded is not None:
+            passes.make_loaded_groups()
         size = gradient.numel()
-        group = state._groups.get((self._name,))
+        group = passes.groups.get((self._name,))
         if group is None:
-            is_small = size < state.options.min_compress_size
-            group = Group([Tensor(self._name, 0, size, is_small)], state.options, state._transport)
-            state._groups[group.names] = group
+            is_small = size < passes.options.min_compress_size
+            group = Group([Tensor(self._name, 0, size, is_small)], passes.options, passes.transport)
+            passes.groups[group.names] = group
         cause = f"{size} gradients came, and {group.dim} before" if size != group.dim else ""
-        if group in state._steps:
+        if group in passes.stepped:
             cause = "a second backward pass began before all other modules had gradients"
         if cause:
             raise sparsewire.UsageError(
@@ -122,11 +124,15 @@ class _Hook:
             numbers.copy_(gradient)
         else:
             numbers = gradient.detach()
-        group.step(numbers, 1.0, state._step < state.options.start_step)
+        group.step(numbers, 1.0, passes.steps_done + 1, passes.is_starting)
+        found = group.find_overflow(numbers.dtype, 1.0)
+        if found is not None:
+            group.take_back()
+            raise passes.too_large(found, numbers.dtype)
         group.answer(numbers, 1.0, [])
         if gradient.is_cuda:
             gradient.copy_(numbers)
-        state._steps.append(group)
-        if len(state._steps) == self._modules:
-            state._end_pass()
-            state._steps = []
+        passes.stepped.append(group)
+        if len(passes.stepped) == self._modules:
+            passes.end()
+            passes.stepped = []

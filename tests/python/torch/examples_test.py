@@ -68,7 +68,10 @@ def test_fsdp2(tmp_path):
     fsdp = pytest.importorskip("torch.distributed.fsdp")
     if not hasattr(getattr(fsdp, "FSDPModule", None), "set_all_reduce_hook"):
         pytest.skip("FSDP2 with set_all_reduce_hook needs torch 2.7 or later")
-    assert "between replicas: factor" in torchrun(4, "torch_fsdp2.py", folder=tmp_path)
+    said = torchrun(4, "torch_fsdp2.py", folder=tmp_path)
+    losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", said)]
+    assert len(losses) == 5 and losses[-1] < losses[0] / 2
+    assert "between replicas: factor" in said
 
 
 @LONG
@@ -85,7 +88,31 @@ def test_lightning(tmp_path):
 @pytest.mark.timeout(180)
 def test_accelerate(tmp_path):
     needs("accelerate")
-    assert "16 steps, factor" in torchrun(2, "torch_accelerate.py", folder=tmp_path)
+    said = torchrun(2, "torch_accelerate.py", folder=tmp_path)
+    first, second = [float(loss) for loss in re.findall(r"loss ([\d.]+)", said)]
+    assert second < first
+    assert "16 steps, factor" in said
+
+
+@LONG
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("name", ["ddp", "fsdp2", "lightning", "accelerate"])
+def test_help_says_what_every_option_is(name, tmp_path):
+    if name in ("lightning", "accelerate"):
+        needs(name)
+    said = run([EXAMPLES / f"torch_{name}.py", "--help"], tmp_path)
+    options = said[said.index("options:") :]
+    assert "torch_" in said[: said.index("options:")]  # how it is started
+    assert len(re.findall(r"^  --\w+", options, re.MULTILINE)) >= 2
+    assert list(without_help(options)) == []
+
+
+def without_help(options):
+    """The options of a --help that have no text: neither behind them nor in the next line."""
+    lines = options.splitlines()[1:] + [""]
+    for line, following in zip(lines, lines[1:]):
+        if re.fullmatch(r"  -\S.*", line) and not re.search(r"\S {2,}\S", line) and not following.startswith("     "):
+            yield line
 
 
 @pytest.mark.timeout(180)

@@ -4,7 +4,7 @@ import copy
 
 import torch
 import torch.distributed as dist
-from bodies import loss_of, network, obey
+from models import loss_of, network, obey, said_by
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.parallel import DistributedDataParallel
@@ -125,24 +125,22 @@ def resume(steps, options):
 
 
 def refusals():
-    said = {}
-
-    def expect(name, function):
-        try:
-            function()
-            said[name] = "no error"
-        except (ValueError, RuntimeError) as error:
-            said[name] = str(error)
-
     mesh = make_mesh()
-    expect("two dimensions", lambda: register(sharded(network(), mesh), mesh))
-    expect("no group", lambda: sw.register(sharded(network(), mesh["shard"]), "topk:ratio=0.1"))
-    expect("exclude", lambda: register(sharded(network(), mesh["shard"]), mesh, exclude=["0.bias"]))
-    expect("wrong group", lambda: sw.register(sharded(network(), mesh["shard"]), replicate_group=mesh["shard"].get_group()))
     twice = sharded(network(), mesh["shard"])
     register(twice, mesh)
-    expect("twice", lambda: register(twice, mesh))
-    return said
+
+    def shards(**options):
+        return lambda: sw.register(sharded(network(), mesh["shard"]), "topk:ratio=0.1", **options)
+
+    return said_by(
+        {
+            "two dimensions": lambda: register(sharded(network(), mesh), mesh),
+            "no group": shards(),
+            "exclude": shards(replicate_group=mesh["replicate"].get_group(), exclude=["0.bias"]),
+            "wrong group": shards(replicate_group=mesh["shard"].get_group()),
+            "twice": lambda: register(twice, mesh),
+        }
+    )
 
 
 class Skipping(torch.nn.Module):

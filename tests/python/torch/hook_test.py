@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from ranks import Ranks, run  # noqa: E402
+from ranks import Ranks, assert_said, run  # noqa: E402
 
 LONG = "SPARSEWIRE_LONG_TESTS" in os.environ
 SPARSIFIERS = [
@@ -41,6 +41,12 @@ def test_dense_gives_the_weights_of_ddp():
     for difference, largest, steps in run(3, "dense", steps=30):
         assert difference <= 1e-6 * largest
         assert steps == 30
+
+
+@pytest.mark.timeout(120)
+def test_the_hook_gives_the_bits_of_workers():
+    """processes_test.py and worker_test.py compare them with C++, MPI and TCP."""
+    assert run(3, "golden_bits") == [[25, []]] * 3
 
 
 @pytest.mark.timeout(240)
@@ -104,10 +110,38 @@ def test_a_scaled_loss_gives_the_same_weights():
 
 
 @pytest.mark.timeout(120)
-def test_a_bad_gradient_fails_the_backward_pass_on_all_ranks():
-    for messages, kind, rank in run(2, "bad_gradient"):
-        assert len(messages) == 2 and all("rank 1" in message and "2.weight" in message for message in messages)
-        assert kind == "BadGradient" and rank == 1
+@pytest.mark.parametrize("options", [{}, {"start_step": 2}, {"exclude": ["0.weight", "2.weight"]}], ids=str)
+def test_a_bad_gradient_fails_the_backward_pass_on_all_ranks(options):
+    for messages, kind, rank, step in run(2, "bad_gradient", options=options):
+        words = "the gradient of rank 1 is not finite at index 120 of parameter 2.weight in step 4"
+        assert len(messages) == 2 and all(words in message for message in messages), messages
+        assert kind == "BadGradient" and rank == 1 and step == 4
+
+
+@pytest.mark.timeout(120)
+def test_an_error_of_a_sparsifier_names_rank_and_step():
+    first, second = run(2, "raises")
+    assert "rank 1 failed in step 4: LookupError: not there" in first
+    assert "LookupError: not there" in second
+
+
+@pytest.mark.timeout(120)
+def test_an_update_too_large_for_float16_is_refused():
+    for answers, memories, message, kind, step in run(2, "too_large", dtype="float16", unit=1, scale=None):
+        assert answers == [[61440, 0]] and memories == [[0, 49152]]
+        assert "in step 2 the update of all ranks is 98304 at index 1 of parameter weight" in message
+        assert "bfloat16" in message and kind == "BadGradient" and step == 2
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(("dtype", "scale"), [("float16", 1.0), ("float32", 2.0**96)])
+def test_with_a_scaler_an_update_too_large_skips_the_step(dtype, scale):
+    unit = 1 if dtype == "float16" else 2.0**112
+    for answers, memories, skipped, steps in run(2, "too_large", dtype=dtype, unit=unit, scale=scale):
+        one = unit / scale
+        assert answers == str([[61440.0 * unit, 0.0], [float("inf")] * 2, [0.0, 55296.0 * unit]])
+        assert memories == [[0, 49152 * one], [0, 49152 * one], [7680 * one, 0]]
+        assert (skipped, steps) == (1, 2)
 
 
 @pytest.mark.timeout(120)
@@ -123,20 +157,40 @@ def test_a_lost_rank_is_named_by_all_others(how, bucket):
 
 @pytest.mark.timeout(120)
 def test_what_cannot_work_is_refused():
-    for said in run(2, "refusals"):
-        expected = {
-            "spec": "ratio=7",
-            "plain module": "DistributedDataParallel",
-            "twice": "hook already",
-            "exclude": "nowhere",
-            "scale=lr": "feedback",
-            "float64": "float64",
-            "late float64": "float64",
-            "sparse": "sparse",
-            "join": "join",
-        }
-        for name, words in expected.items():
-            assert words in said[name], (name, said[name])
+    expected = {
+        "spec": "ratio=7",
+        "plain module": "DistributedDataParallel",
+        "twice": "hook already",
+        "exclude": "nowhere",
+        "scale=lr": "feedback",
+        "deadline": "deadline=0",
+        "float64": "float64",
+        "late float64": "float64",
+        "sparse": "sparse",
+        "join": "join",
+    }
+    assert_said(run(2, "refusals"), expected)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("what", "failing", "cause"),
+    [
+        ("spec", 1, "UsageError: [topk] ratio=7"),
+        ("spec", 0, "UsageError: [topk] ratio=7"),
+        ("exclude", 2, "UsageError: [torch] exclude: the model has no parameter nowhere"),
+        ("option", 1, "TypeError: [torch] 'nosuch' is no option"),
+        ("metrics", 1, "FileNotFoundError: "),
+        ("interface", 1, "UsageError: [torch] interface 'nosuch0'"),
+        ("twice", 2, "ValueError: [torch] this model has a communication hook already"),
+    ],
+)
+def test_a_rank_that_cannot_register_is_named_by_all_others(what, failing, cause):
+    results = run(3, "half_registered", seconds=100, what=what, failing=failing)
+    same([digest for _, digest in results])
+    for rank, (said, _) in enumerate(results):
+        told = f"RankFailed: [torch] rank {failing} failed in register(): "
+        assert said.startswith(cause if rank == failing else told + cause), said
 
 
 @pytest.mark.timeout(120)
@@ -184,6 +238,18 @@ def test_options_do_what_they_say():
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.parametrize("sparsifier", ["topk:ratio=0.1", "randomk:ratio=0.1"])
+def test_a_ratio_holds_for_what_is_not_excluded(sparsifier):
+    for sizes, sent, density, dense_bytes in run(2, "ratio_of_the_rest", sparsifier=sparsifier):
+        rest = {"0.weight": 240, "4.weight": 96}
+        densely = sum(sizes.values()) - sum(rest.values())
+        assert {name: sizes[name] for name in rest} == rest
+        assert sent == densely + 34  # 10 % of 336
+        assert densely + 34 <= density * sum(sizes.values()) <= densely + 68
+        assert dense_bytes == 4 * sum(sizes.values())
+
+
+@pytest.mark.timeout(120)
 def test_types_optimizers_and_modes():
     same(run(2, "dtypes"))
 
@@ -197,3 +263,51 @@ def test_a_sparsifier_written_in_python():
 def test_distributed_checkpoint(tmp_path):
     for expected, found in run(2, "distributed_checkpoint", folder=str(tmp_path / "dcp")):
         assert expected == found
+
+
+@pytest.mark.timeout(120)
+def test_a_state_that_does_not_fit_is_refused_when_it_is_loaded():
+    damaged, other_form = "is damaged: ", "not what State.state_dict() returned"
+    expected = {
+        "a list": other_form,
+        "nothing": other_form,
+        "a whole checkpoint": "it has 'model'",
+        "another rank": "save state_dict() on every rank",
+        "another world": "the state is of 7 ranks, and here are 2",
+        "no dict": damaged + "it is a list",
+        "a later format": "has format 99",
+        "no format": "has format None",
+        "no groups": damaged + "'groups' is 'missing'",
+        "no step": damaged + "'step' is 'missing'",
+        "no totals": damaged + "'totals' is 'missing'",
+        "a step in words": damaged + "'step' is 'four'",
+        "a negative step": damaged + "world_size=2, step=-1",
+        "groups that are no JSON": damaged + "'groups' cannot be read",
+        "groups of another form": damaged + "'groups' cannot be read",
+        "a name twice": damaged + "'groups' cannot be read",
+        "totals of another form": damaged + "'totals' cannot be read",
+        "a memory that is a number": damaged + "'group0' is not a tensor of bytes",
+        "a memory of floats": damaged + "'group0' is not a tensor of bytes",
+        "a memory that is cut": "[state]",
+        "a memory that is flipped": "checksum",
+        "a memory of another group": "its tensors are not those of its groups",
+        "a memory too many": damaged + "it has 'group9'",
+        "another model": "of another model: it differs in 2.bias, nosuch",
+        "another size": "of another model: 2.bias had 25 entries, and has 24",
+        "not one training": "step differs",
+        "another spec": "'topk:ratio=0.1'",
+        "another feedback": "it was saved with downlink='topk:ratio=0.1', and here it is ''",
+        "another exchange": "it was saved with exchange='sharded', and here it is 'server'",
+        "other exclusions": "same exclude=",
+        "no part": "has no state of rank",
+        "no base64": "cannot be read",
+    }
+    results = run(2, "misfits")
+    assert_said([said for said, _ in results], expected)
+    assert all(text.startswith("UsageError") for said, _ in results for text in said.values())
+    assert all(goes_on for _, goes_on in results)
+
+
+@pytest.mark.timeout(120)
+def test_a_state_of_the_beginning_can_be_loaded():
+    assert run(2, "before_the_first_pass") == [2, 2]

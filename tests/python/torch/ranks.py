@@ -114,6 +114,14 @@ def run(size, body, seconds=240, bodies=BODIES, **arguments):
     return results
 
 
+def assert_said(results, expected):
+    """Every rank said, by name, what is expected; `models.said_by` makes the results."""
+    for said in results:
+        assert set(said) == set(expected)
+        for name, words in expected.items():
+            assert words in said[name], (name, said[name])
+
+
 @atexit.register
 def _end():
     for ranks in _kept.values():

@@ -1,6 +1,9 @@
 // The parts of core: the layout of tensors, the pool of threads, the choice of SIMD level.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -49,6 +52,26 @@ TEST(Pool, CallsTheWorkOnceForEveryThread) {
     for (int round = 0; round < 50; ++round) pool.run([&](int thread) { ++calls[static_cast<std::size_t>(thread)]; });
     EXPECT_EQ(calls, std::vector<int>(static_cast<std::size_t>(threads), 50));
   }
+}
+
+// The threads are in the parent only: whoever waited for them in the child would wait for ever.
+TEST(Pool, WorksAndEndsInAChildProcess) {
+  std::vector<int> calls(4);
+  auto pool = std::make_unique<Pool>(4);
+  const auto run = [&] { pool->run([&](int thread) { ++calls[static_cast<std::size_t>(thread)]; }); };
+  run();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    run();
+    pool.reset();
+    ::_exit(calls == std::vector<int>(4, 2) ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  run();  // the parent still has them
+  EXPECT_EQ(calls, std::vector<int>(4, 2));
 }
 
 TEST(Simd, RefusesALevelItDoesNotHave) {

@@ -1,0 +1,312 @@
+"""Training with the hook."""
+
+import json
+import os
+import pickle
+import sys
+import warnings
+from pathlib import Path
+
+import numpy
+import torch
+import torch.distributed as dist
+from models import Branches, Constant, TwoTypes, batch, digest, loss_of, network, rank, small_buckets, train, weights
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+import sparsewire
+import sparsewire.torch as sw
+
+sys.path.append(str(Path(__file__).parents[1]))
+import golden  # noqa: E402
+
+
+def every_way(cases, steps):
+    """Every sparsifier and exchange, while the main thread uses DDP's group and runs Python: digests of the weights."""
+    found = {}
+    for sparsifier, exchange, downlink in cases:
+        model = small_buckets(network())
+        state = sw.register(model, sparsifier, exchange=exchange, downlink=downlink or None, seed=4, check_every=50)
+
+        def between(step):
+            number = torch.tensor([float(step + rank())])
+            dist.all_reduce(number)
+            assert number.item() == sum(step + r for r in range(dist.get_world_size()))
+
+        train(model, steps, between=between)
+        found[f"{sparsifier} {exchange} {downlink}"] = digest(model)
+        state.close()
+    return found
+
+
+def dense(steps):
+    with_hook, without = DDP(network()), DDP(network())
+    state = sw.register(with_hook, "dense", exchange="dense")
+    train(with_hook, steps)
+    train(without, steps)
+    difference = (weights(with_hook) - weights(without)).abs().max().item()
+    return [difference, weights(without).abs().max().item(), state.stats()["steps"]]
+
+
+def owed(model_name, steps, options):
+    """Sum over ranks of w*memory, plus what was answered, against the sum of all gradients."""
+    size = dist.get_world_size()
+    makers = {"plain": network, "two_types": TwoTypes, "branches": Branches}
+    inner = makers[model_name]()
+    ddp_options = options.pop("ddp", {})
+    model = small_buckets(inner, **ddp_options)
+    names = [name for name, _ in inner.named_parameters()]
+    came = {name: torch.zeros(p.numel(), dtype=torch.float64) for name, p in inner.named_parameters()}
+    answered = {name: torch.zeros(p.numel(), dtype=torch.float64) for name, p in inner.named_parameters()}
+    state = sw.register(model, options.pop("sparsifier"), **options)
+    layouts = set()
+    for step in range(steps):
+        if model_name == "branches":
+            inner.use = "left" if step % 3 else "right"
+        # The gradients that this rank contributes.
+        parameters = dict(inner.named_parameters())
+        own = torch.autograd.grad(loss_of(inner, step), list(parameters.values()), allow_unused=True)
+        for name, gradient in zip(parameters, own):
+            if gradient is not None:
+                came[name] += gradient.double().flatten() / size
+            parameters[name].grad = None
+        loss_of(model, step).backward()
+        for name, p in inner.named_parameters():
+            if p.grad is not None:
+                answered[name] += p.grad.double().flatten()
+        layouts.add(len([g for g in state._passes.groups.values() if g.left]))
+    memory = state.memory()
+    worst = 0.0
+    for name in names:
+        owed_here = memory[name].double() / size
+        together = torch.stack([owed_here, came[name]])
+        dist.all_reduce(together)
+        scale = max(1.0, together[1].abs().max().item())
+        worst = max(worst, (together[0] + answered[name] - together[1]).abs().max().item() / scale)
+    unsent = sum(m.abs().sum().item() for m in memory.values())
+    return {"worst": worst, "groups": sorted(layouts), "unsent": unsent, "owed_by_servers": 0}
+
+
+def infinite(options):
+    """A GradScaler, and an infinity on one rank in the bucket that comes last: the step is skipped on all ranks."""
+    inner = network()
+    model = small_buckets(inner)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**8, growth_interval=1000)
+    state = sw.register(model, scaler=scaler, **options)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+
+    def step(number, bad):
+        optimizer.zero_grad()
+        loss = loss_of(model, number)
+        handle = None
+        if bad and rank() == dist.get_world_size() - 1:
+            handle = inner[0].weight.register_hook(lambda g: g * float("inf"))  # the first layer comes last
+        scaler.scale(loss).backward()
+        if handle is not None:
+            handle.remove()
+        scaler.step(optimizer)
+        scaler.update()
+
+    for number in range(5):
+        step(number, False)
+    before, weights_before, scale_before = state.memory(), weights(model), scaler.get_scale()
+    step(5, True)
+    after = state.memory()
+    worst = max((before[n] - after[n]).abs().max().item() / (1e-6 + before[n].abs().max().item()) for n in before)
+    same_weights = bool(torch.equal(weights_before, weights(model)))
+    for number in range(6, 10):
+        step(number, False)
+    return {
+        "worst": worst,
+        "same_weights": same_weights,
+        "scale": [scale_before, scaler.get_scale()],
+        "skipped": state.stats()["skipped"],
+        "digest": digest(model),
+        "finite": bool(torch.isfinite(weights(model)).all()),
+    }
+
+
+def unscaled():
+    """A scaled loss gives the weights of an unscaled one."""
+    digests = []
+    for scale in (1.0, 2.0**10):
+        model = small_buckets(network())
+        scaler = torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=10**6)
+        sw.register(model, "topk:ratio=0.1", scaler=scaler)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        for number in range(10):
+            optimizer.zero_grad()
+            scaler.scale(loss_of(model, number)).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        digests.append(digest(model))
+    return digests
+
+
+def plain_form():
+    """register_comm_hook with a State that was not bound: numbered parameters, and it says so; bound: names."""
+    digests = []
+    for bound in (False, True):
+        model = small_buckets(network())
+        state = sw.State(None, "topk:ratio=0.1")
+        if bound:
+            state.bind(model)
+        model.register_comm_hook(state, sw.hook)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            train(model, 5)
+        numbered = any("numbered" in str(w.message) for w in said)
+        digests.append([digest(model), numbered, sorted(state.memory())[0]])
+    return digests
+
+
+def options_at_work():
+    """start_step, min_compress_size, exclude, retune, statistics, metrics and pickling."""
+    inner = network()
+    model = small_buckets(inner)
+    path = f"/tmp/sparsewire-test-{os.getpid()}-{{rank}}.jsonl"
+    state = sw.register(
+        model, "topk:ratio=0.1", start_step=3, min_compress_size=50, exclude=["4.weight"], metrics=path
+    )
+    densities = []
+    train(model, 1)
+    dense_factor = state.stats()["last"]["factor_against_dense"]
+    train(model, 5, first=1, between=lambda _: densities.append(state.stats()["last"]["density"]))
+    memory = state.memory()
+    small = [memory[name].abs().sum().item() for name in ("0.bias", "4.weight", "4.bias")]
+    large = memory["2.weight"].abs().sum().item()
+    before = state.stats()["last"]["entries_sent"]
+    state.retune("topk:ratio=0.3")
+    train(model, 2, first=6)
+    after = state.stats()["last"]["entries_sent"]
+    path = path.replace("{rank}", str(rank()))
+    with open(path) as file:
+        lines = [json.loads(line) for line in file]
+    os.remove(path)
+    copy = pickle.loads(pickle.dumps(state))
+    totals = state.stats()
+    return {
+        "densities": densities,
+        "small": small,
+        "large": large,
+        "entries": [before, after],
+        "lines": [line["step"] for line in lines],
+        "copy": [copy.options.sparsifier, "none" if copy._passes.loaded is None else "loaded"],
+        "factor": totals["factor_against_dense"],
+        "dense_factor": dense_factor,
+        "digest": digest(model),
+    }
+
+
+def dtypes():
+    """bf16 and f16 gradients, autocast, gradient_as_bucket_view, no_sync, clipping, Adam and momentum."""
+    found = {}
+    for name, options in {"view": {"gradient_as_bucket_view": True}, "static": {"static_graph": True}}.items():
+        model = small_buckets(network(), **options)
+        sw.register(model, "topk:ratio=0.1")
+        train(model, 6)
+        found[name] = digest(model)
+    for dtype in (torch.bfloat16, torch.float16):
+        model = small_buckets(network().to(dtype))
+        sw.register(model, "topk:ratio=0.1")
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for step in range(6):
+            optimizer.zero_grad()
+            x, y = batch(step)
+            torch.nn.functional.mse_loss(model(x.to(dtype)).float(), y).backward()
+            optimizer.step()
+        found[str(dtype)] = digest(model)
+        assert torch.isfinite(weights(model)).all()
+    model = small_buckets(network())
+    state = sw.register(model, "topk:ratio=0.1")
+    optimizer = torch.optim.Adam(model.parameters())
+    for step in range(6):
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            with model.no_sync():
+                loss_of(model, 2 * step).backward()
+            loss_of(model, 2 * step + 1).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    found["adam, accumulation, clipping"] = digest(model)
+    assert state.stats()["steps"] == 6
+    model = small_buckets(network())
+    sw.register(model, "topk:ratio=0.1", feedback="momentum:m=0.9,clip=1")
+    train(model, 6, lr=0.01)
+    found["dgc"] = digest(model)
+    return found
+
+
+def ratio_of_the_rest(sparsifier):
+    """What goes densely does not count for the ratio: entries that are sent, and the density."""
+    inner = network()
+    model = DDP(inner)  # one bucket
+    state = sw.register(model, sparsifier, exclude=["2.weight"], min_compress_size=30)
+    train(model, 2)
+    last = state.stats()["last"]
+    sizes = {name: p.numel() for name, p in inner.named_parameters()}
+    return [sizes, last["entries_sent"], last["density"], last["dense_bytes"]]
+
+
+def golden_bits():
+    """The gradients of golden.cc through the hook, and on threads: how many sets of options were compared, which differ."""
+    differing = []
+    for exchange, sparsifier, downlink, _ in golden.GOLDEN:
+        options = golden.options_of(exchange, sparsifier, downlink)
+        ranks = sparsewire.run_on_threads(golden.RANKS, lambda transport: golden.run(transport, options))
+        model = DDP(Constant(golden.DIM))
+        state = sw.register(model, **options)
+        found = numpy.zeros(golden.DIM, numpy.float32)
+        for gradient in golden.GRADIENTS[rank()]:
+            model.zero_grad()
+            model(torch.from_numpy(gradient)).backward()
+            found -= numpy.float32(0.125) * model.module.weight.grad.numpy()
+        if (found.tobytes(), state.memory()["weight"].numpy().tobytes()) != ranks[rank()][1:]:
+            differing.append([exchange, sparsifier])
+        state.close()
+    return [len(golden.GOLDEN), differing]
+
+
+class EveryThird(sparsewire.Sparsifier):
+    """A researcher's idea: every third entry, beginning with the step's number."""
+
+    def choose(self, accumulated):
+        return numpy.arange(self.step % 3, len(accumulated), 3)
+
+    def expected_entries(self):
+        return self.context.dim / 3 if hasattr(self.context, "dim") else 1
+
+
+def own_sparsifier():
+    with sparsewire.register_sparsifier("every_third", EveryThird):
+        model = small_buckets(network())
+        state = sw.register(model, "every_third")
+        train(model, 6)
+        assert state.stats()["last"]["entries_sent"] > 100
+        state.close()
+        return digest(model)
+
+
+def cuda(steps):
+    """The same training on a GPU, all ranks on the first one: digests, with a GradScaler, and what the statistics say."""
+    found = {}
+    device = torch.device("cuda", 0)
+    torch.cuda.set_device(device)
+    for name, scaler in (("plain", None), ("scaled", torch.amp.GradScaler("cuda", init_scale=2.0**8))):
+        model = small_buckets(network().to(device))
+        state = sw.register(model, "topk:ratio=0.1", downlink="topk:ratio=0.1", scaler=scaler)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        for step in range(steps):
+            optimizer.zero_grad()
+            x, y = (part.to(device) for part in batch(step))
+            loss = torch.nn.functional.mse_loss(model(x), y)
+            if scaler is None:
+                loss.backward()
+                optimizer.step()
+            else:
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+                scaler.update()
+        found[name] = digest(model.cpu())
+        found[name + " copies"] = state.stats()["host_copies"] > 0 and "GPU" in state.stats()["device"]
+        state.close()
+    return found
