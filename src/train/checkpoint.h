@@ -10,24 +10,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "sparsewire/transport.h"
 #include "train/config.h"
+#include "train/totals.h"
 
 namespace sparsewire::train {
-
-// What each rank counts from the first step on.
-struct Totals {
-  std::uint64_t bytes_up = 0;
-  std::uint64_t bytes_down = 0;
-  std::uint64_t bytes_served = 0;
-  double total_error = 0;                                  // sum of StepStats::memory_norm2
-  double loss = std::numeric_limits<double>::quiet_NaN();  // of the last step
-};
 
 // What one rank puts into a checkpoint.
 struct RankState {

@@ -64,6 +64,9 @@ void serialize_rank(State& state, RankState& mine) {
   state.value("bytes_served", mine.totals.bytes_served);
   state.value("total_error", mine.totals.total_error);
   state.value("loss", mine.totals.loss);
+  // Since 0.4.0. Before it the bytes were those of frames, without trailers.
+  state.optional_value("paper_bits_up", mine.totals.paper_bits_up);
+  state.optional_value("paper_bits_down", mine.totals.paper_bits_down);
 }
 
 // A pipe is refused: nobody might ever write to it. A file that is there and cannot be read is not damaged, so that is

@@ -21,7 +21,8 @@ namespace {
 constexpr double kMostSteps = 1e15;  // counted exactly by a double, and by JSON
 constexpr Range kSteps{.min = 0, .max = kMostSteps};
 constexpr Range kPositive{.min = 0, .max = 3e38, .above_min = true};
-constexpr bool kMayChange = true;
+constexpr MayChange kFixed = MayChange::no;
+constexpr MayChange kMayChange = MayChange::freely;
 constexpr std::uint64_t kLongestFile = 1 << 20;  // of a config file, in bytes: a device or a wrong file shows early
 
 std::vector<Setting> make_settings() {
@@ -30,7 +31,24 @@ std::vector<Setting> make_settings() {
       {{"problem", "SPEC", "What is trained; 'sparsewire list' shows all"}, &C::problem},
       // A checkpoint knows the contents of the data, so their name may change.
       {{"data", "FILE", "Data for problems that take them (logreg)", kMayChange}, &C::data},
+      {{"test_data", "FILE", "Data that are only evaluated on, in the format of --data", kMayChange}, &C::test_data},
+      {{"validation",
+        "X",
+        "Share of the training data that is held back, drawn by the seed, and evaluated on; 0: none",
+        kFixed,
+        {.min = 0, .max = 1, .below_max = true}},
+       &C::validation},
+      {{"split", "SPEC",
+        "Who trains with which samples: all, round_robin, iid, shards, dirichlet (default: round_robin for mlp, all "
+        "for "
+        "logreg)",
+        MayChange::with_workers},
+       &C::split},
       {{"workers", "N", "Number of workers", kMayChange, {.min = 1, .max = 1024}}, &C::workers},
+      {{"worker_weights", "LIST",
+        "How much each worker counts: 1,2,1, or size for as much as it has samples (default: all the same)",
+        MayChange::with_workers},
+       &C::worker_weights},
       {{"sparsifier", "SPEC", "Which entries of a gradient are sent"}, &C::sparsifier},
       {{"feedback", "SPEC", "What happens to entries that are not sent: ef (kept for later), none or momentum"},
        &C::feedback},
@@ -41,17 +59,19 @@ std::vector<Setting> make_settings() {
       {{"downlink", "SPEC", "Sparsifier for the servers' answers (default: none, all entries are sent)"}, &C::downlink},
       {{"codec", "SPEC", "How entries are encoded"}, &C::codec},
       {{"downlink_codec", "SPEC", "How the servers' answers are encoded (default: as --codec)"}, &C::downlink_codec},
-      {{"scope", "WORD", "What a ratio applies to: model, or each layer", false, {}, {"model", "layer"}}, &C::scope},
+      {{"scope", "WORD", "What a ratio applies to: model, or each layer", kFixed, {}, {"model", "layer"}}, &C::scope},
       {{"optimiser", "SPEC", "How an update changes the weights: sgd, adam or adamw"}, &C::optimiser},
-      {{"lr", "X", "Learning rate", false, kPositive}, &C::lr},
+      {{"lr", "X", "Learning rate", kFixed, kPositive}, &C::lr},
       {{"schedule", "SPEC", "How the learning rate changes: constant, step or cosine"}, &C::schedule},
-      {{"clip", "X", "Clip each worker's gradient to this norm; 0: do not clip", false, {.min = 0, .max = 3e38}},
+      {{"clip", "X", "Clip each worker's gradient to this norm; 0: do not clip", kFixed, {.min = 0, .max = 3e38}},
        &C::clip},
-      {{"local_steps", "N", "Optimiser steps of a worker between two exchanges", false, {.min = 1, .max = 1e6}},
+      {{"local_steps", "N", "Optimiser steps of a worker between two exchanges", kFixed, {.min = 1, .max = 1e6}},
        &C::local_steps},
       {{"steps", "N", "Number of exchanges", kMayChange, kSteps}, &C::steps},
-      {{"seed", "N", "Random seed", false, {.min = 0, .max = kMostSteps}}, &C::seed},
+      {{"seed", "N", "Random seed", kFixed, {.min = 0, .max = kMostSteps}}, &C::seed},
       {{"eval_every", "N", "Steps between two evaluations; 0: only at the end", kMayChange, kSteps}, &C::eval_every},
+      {{"eval_train", "", "Evaluate on the training data too, where other data are held back", kMayChange},
+       &C::eval_train},
       {{"check_every", "N", "Steps between two checks that all workers have the same update; 0: never", kMayChange,
         kSteps},
        &C::check_every},
@@ -60,8 +80,10 @@ std::vector<Setting> make_settings() {
        &C::checkpoint_every},
       {{"keep", "N", "Number of checkpoints to keep", kMayChange, {.min = 1, .max = 1e6}}, &C::keep},
       {{"resume", "", "Continue from the newest checkpoint; start at step 0 if there is none", kMayChange}, &C::resume},
-      {{"metrics", "FILE", "Write one line of JSON for each step; docs/train.md explains its keys", kMayChange},
+      {{"metrics", "FILE", "Write a line of JSON at each evaluation; docs/train.md explains its keys", kMayChange},
        &C::metrics},
+      {{"metrics_every_step", "", "Write a line for each step, not only at evaluations", kMayChange},
+       &C::metrics_every_step},
       {{"json", "FILE", "Also write a report to FILE; - prints it instead of the text", kMayChange}, &C::json},
       {{"deadline",
         "SECONDS",
@@ -237,7 +259,17 @@ void check(const TrainConfig& config) {
     throw UsageError("--resume needs --checkpoint-dir DIR: where the checkpoints are");
 }
 
-WorkerConfig worker_config(const TrainConfig& config) {
+ProblemPlace problem_place(const TrainConfig& config) {
+  return {.workers = static_cast<int>(config.workers),
+          .seed = config.seed,
+          .data = config.data,
+          .test_data = config.test_data,
+          .validation = config.validation,
+          .split = config.split,
+          .has_weights = !config.worker_weights.empty()};
+}
+
+WorkerConfig worker_config(const TrainConfig& config, double weight) {
   WorkerConfig worker;
   worker.sparsifier = config.sparsifier;
   worker.feedback = config.feedback;
@@ -246,6 +278,7 @@ WorkerConfig worker_config(const TrainConfig& config) {
   worker.downlink = config.downlink;
   worker.downlink_codec = config.downlink_codec;
   worker.scope = config.scope == "layer" ? Scope::layer : Scope::model;
+  worker.weight = weight;
   worker.seed = config.seed;
   worker.check_every = config.check_every;
   return worker;
@@ -254,7 +287,9 @@ WorkerConfig worker_config(const TrainConfig& config) {
 std::string difference(const TrainConfig& before, const TrainConfig& now) {
   std::string all;
   for (const Setting& setting : settings()) {
-    if (setting.option.may_change) continue;
+    const MayChange may_change = setting.option.may_change;
+    if (may_change == MayChange::freely) continue;
+    if (may_change == MayChange::with_workers && before.workers != now.workers) continue;
     const Json old = value_of(before, setting);
     const Json given = value_of(now, setting);
     if (shown(old) == shown(given)) continue;  // as text: what is not UTF-8 was saved with replacements

@@ -153,6 +153,20 @@ class Parser {
 
 LabelledRows parse_libsvm(std::string_view text, std::string_view name) { return Parser(text, name).parse(); }
 
+void number_as(const std::vector<std::string>& labels, LabelledRows& data, std::string_view name) {
+  std::vector<std::uint32_t> place;
+  for (const std::string& label : data.labels) {
+    const auto same = std::find_if(labels.begin(), labels.end(),
+                                   [&](const std::string& other) { return key_of(other) == key_of(label); });
+    if (same == labels.end()) {
+      throw UsageError(fmt::format("'{}' has the label '{}', which the training data have not", name, shown(label)));
+    }
+    place.push_back(static_cast<std::uint32_t>(same - labels.begin()));
+  }
+  for (std::uint32_t& label : data.label) label = place[label];
+  data.labels = labels;
+}
+
 LabelledRows read_libsvm(const std::string& path) {
   // A device or a pipe may never end: what it begins with shows whether it is worth reading on.
   constexpr std::uint64_t kFirstLook = 65536;

@@ -43,4 +43,8 @@ LabelledRows parse_libsvm(std::string_view text, std::string_view name);
 // Reads the file once, so it may be a pipe. Throws UsageError, also if it cannot be read.
 LabelledRows read_libsvm(const std::string& path);
 
+// Numbers the labels of `data` as in `labels`, which are those of other data; compared as numbers where both are.
+// Throws UsageError, with `name`, if there is one that is not among them.
+void number_as(const std::vector<std::string>& labels, LabelledRows& data, std::string_view name);
+
 }  // namespace sparsewire::train

@@ -39,13 +39,21 @@ Json step_json(const StepReport& report) {
             {"ns_merge", stats.ns_merge},
             {"ns_apply", stats.ns_apply}};
   if (report.evaluation) {
-    json["test_loss"] = report.evaluation->loss;
-    if (!report.metric.empty()) json[std::string(report.metric)] = report.evaluation->metric;
+    for (const Measurement& one : report.evaluation->numbers) json[one.name] = one.value;
+  }
+  if (report.totals) {
+    json["total_bytes_up"] = report.totals->bytes_up;
+    json["total_bytes_down"] = report.totals->bytes_down;
+    json["total_bytes_served"] = report.totals->bytes_served;
+    json["paper_bits_up"] = report.totals->paper_bits_up;
+    json["paper_bits_down"] = report.totals->paper_bits_down;
   }
   return json;
 }
 
 namespace {
+
+constexpr std::string_view kLineBegin = "{\"step\":";
 
 // The step of a line of metrics; nothing for any other line.
 std::optional<std::uint64_t> step_of(std::string_view text) {
@@ -94,7 +102,10 @@ void MetricsFile::cut_back(std::uint64_t keep_until) {
   if (keep_until > 0) {
     const files::Bytes bytes = files::read_file(path_);
     kept = bytes_until(bytes.text(), keep_until);
-    if (kept == 0 && bytes.size > 0) {
+    // Lines of later steps are ours too. A line that was cut short may be the only one.
+    const std::string_view first = bytes.text().substr(0, bytes.text().find('\n'));
+    const bool is_ours = step_of(first) || (first.size() == bytes.size && first.starts_with(kLineBegin));
+    if (kept == 0 && bytes.size > 0 && !is_ours) {
       throw UsageError(
           fmt::format("'{}' does not begin with a line of metrics, so it was not changed: choose another file for "
                       "--metrics",

@@ -1,5 +1,5 @@
-// The metrics file: one JSON line for each step, written when the step ends. It can be followed while it grows. A
-// resumed training removes the lines after its checkpoint first.
+// The metrics file: a JSON line for each evaluation, or for each step, written when the step ends. It can be followed
+// while it grows. A resumed training removes the lines after its checkpoint first.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 #include "sparsewire/worker.h"
 #include "train/config.h"
-#include "train/problem.h"
+#include "train/evaluation.h"
+#include "train/totals.h"
 
 namespace sparsewire::train {
 
@@ -20,7 +21,7 @@ struct StepReport {
   double lr = 0;
   const StepStats& stats;
   std::optional<Evaluation> evaluation = {};
-  std::string_view metric = {};  // name of Evaluation::metric
+  std::optional<Totals> totals = {};  // of all workers; at evaluations
 };
 
 // With the keys that docs/train.md lists.

@@ -14,6 +14,7 @@
 #include "sparsewire/state.h"
 #include "train/checkpoint_files.h"
 #include "train/run_or_fail.h"
+#include "train/worker_weights.h"
 #include "transport/gather_and_broadcast.h"
 
 namespace sparsewire::train {
@@ -29,18 +30,6 @@ void load(Optimiser& optimiser, std::span<const std::byte> bytes) {
   State state(bytes);
   optimiser.serialize(state);
   state.finish();
-}
-
-// Sums the bytes; the error is a mean over the ranks, the loss that of rank 0.
-Totals sum(const std::vector<Totals>& all) {
-  Totals total{.loss = all[0].loss};
-  for (const Totals& one : all) {
-    total.bytes_up += one.bytes_up;
-    total.bytes_down += one.bytes_down;
-    total.bytes_served += one.bytes_served;
-    total.total_error += one.total_error / static_cast<double>(all.size());
-  }
-  return total;
 }
 
 // "rank 1", "ranks 1 and 2", "ranks 1, 2, 3 and 5 more"
@@ -60,7 +49,8 @@ std::string list_of(const std::vector<std::size_t>& ranks) {
 // Before anything depends on the data: other data may have another number of weights, and the worker would complain
 // about that instead.
 void compare_data(const Problem& problem, Transport& transport) {
-  const std::string_view mine = problem.data_fingerprint();
+  std::string mine(problem.data_fingerprint());
+  if (!problem.test_fingerprint().empty()) mine += fmt::format("; test data: {}", problem.test_fingerprint());
   const auto all = gather_and_broadcast_bytes(transport, std::as_bytes(std::span(mine)));
   std::vector<std::size_t> others;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -73,7 +63,7 @@ void compare_data(const Problem& problem, Transport& transport) {
   };
   throw SharedError(
       fmt::format("the data of {} differ from those of rank 0 ({} on rank {}, {} on rank 0): give every rank the same "
-                  "--data, and on other machines a copy of the same file",
+                  "--data and --test-data, and on other machines copies of the same files",
                   list_of(others), shown_of(others[0]), others[0], shown_of(0)),
       /*is_usage=*/true);
 }
@@ -85,7 +75,9 @@ Training::Training(const Run& run)
       transport_(run.transport),
       optimiser_(make_optimiser(config_.optimiser, problem_.layout().dim())),
       schedule_(make_schedule(config_.schedule, config_.lr, config_.steps)),
-      worker_(worker_config(config_), problem_.layout(), transport_),
+      weight_(worker_weights(config_.worker_weights, problem_,
+                             transport_.size())[static_cast<std::size_t>(transport_.rank())]),
+      worker_(worker_config(config_, weight_), problem_.layout(), transport_),
       holds_lr_(parse_feedback(config_.feedback).scale_by_lr),
       weights_(problem_.layout().dim()),
       gradient_(weights_.size()),
@@ -118,8 +110,8 @@ void Training::compare_configs() {
   std::string all;
   for (const Setting& setting : settings()) {
     const std::string_view name = setting.option.name;
-    const bool may_differ =
-        name == "json" || name == "metrics" || name == "deadline" || name == "quiet" || name == "data";
+    const bool may_differ = name == "json" || name == "metrics" || name == "deadline" || name == "quiet" ||
+                            name == "data" || name == "test_data";
     if (!may_differ) all += fmt::format("{}={}\n", name, shown(value_of(config_, setting)));
   }
   const std::vector<std::uint32_t> checksums = gather_and_broadcast(transport_, crc32c(std::as_bytes(std::span(all))));
@@ -197,6 +189,8 @@ void Training::resume_from(const std::string& path) {
   totals_.bytes_up = is_root() ? all.bytes_up : 0;
   totals_.bytes_down = is_root() ? all.bytes_down : 0;
   totals_.bytes_served = is_root() ? all.bytes_served : 0;
+  totals_.paper_bits_up = is_root() ? all.paper_bits_up : 0;
+  totals_.paper_bits_down = is_root() ? all.paper_bits_down : 0;
 }
 
 // The worker compares updates every --check-every steps; this compares what the optimisers made of them.
@@ -221,9 +215,10 @@ Result Training::finish() {
   run_or_fail_on_all(transport_, [&] {
     if (!pending_error_.empty()) throw std::runtime_error(pending_error_);
     if (!is_root() || !is_finished) return;
-    if (!evaluation_) evaluation_ = problem_.evaluate(weights_);
-    if (!std::isfinite(evaluation_->loss)) {
-      throw std::runtime_error(divergence(fmt::format("the loss is {}", evaluation_->loss)));
+    if (!evaluation_) evaluation_ = evaluate(problem_, weights_, config_.eval_train);
+    for (const Measurement& one : evaluation_->numbers) {
+      if (std::isfinite(one.value)) continue;
+      throw std::runtime_error(divergence(fmt::format("the {} is {}", in_words(one.name), one.value)));
     }
   });
   const std::uint32_t checksum = compare_weights();

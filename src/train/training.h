@@ -45,7 +45,6 @@ class Training {
   double batch_gradient(std::uint64_t number, std::span<const float> weights);
   void follow_local_steps();
   void clip();
-  void add_to_totals();
   std::uint8_t flags() const;
   void compare_losses();
   void check_weights() const;
@@ -61,6 +60,7 @@ class Training {
   Transport& transport_;
   std::unique_ptr<Optimiser> optimiser_;
   Schedule schedule_;
+  double weight_;  // of this worker
   Worker worker_;
   bool holds_lr_;  // the update contains the learning rate already
 

@@ -147,7 +147,7 @@ TEST(Config, SaysWhatDiffers) {
     TrainConfig other = config;
     const TrainConfig changed = all_changed();
     std::visit([&](auto member) { other.*member = changed.*member; }, one.member);
-    EXPECT_EQ(difference(config, other).empty(), one.option.may_change) << one.option.name;
+    EXPECT_EQ(difference(config, other).empty(), one.option.may_change == MayChange::freely) << one.option.name;
   }
   TrainConfig other = config;
   other.sparsifier = "dense";
@@ -156,9 +156,17 @@ TEST(Config, SaysWhatDiffers) {
   EXPECT_EQ(difference(config, other),
             "--sparsifier was \"topk:ratio=0.01\" and is \"dense\", --lr was 0.1 and is 0.2");
   for (const char* name : {"problem", "sparsifier", "feedback", "exchange", "downlink", "codec", "downlink_codec",
-                           "scope", "optimiser", "lr", "schedule", "clip", "local_steps", "seed"}) {
-    EXPECT_FALSE(setting(name).option.may_change) << name;
+                           "scope", "optimiser", "lr", "schedule", "clip", "local_steps", "seed", "validation"}) {
+    EXPECT_EQ(setting(name).option.may_change, MayChange::no) << name;
   }
+  // What names every worker has to change with their number.
+  other = config;
+  other.split = "iid:sizes=1/2";
+  other.worker_weights = "1,2";
+  EXPECT_EQ(difference(config, other),
+            "--split was \"\" and is \"iid:sizes=1/2\", --worker-weights was \"\" and is \"1,2\"");
+  other.workers = 2;
+  EXPECT_EQ(difference(config, other), "");
 }
 
 }  // namespace
