@@ -145,7 +145,7 @@ class Killed(Case):
     """kill -9 at random points, 20 times; the weights are those of a training that was not interrupted."""
 
     KILLS = 20
-    STEPS = ["--steps", "150", "--checkpoint-every", "3", "--metrics", "m.jsonl"]
+    STEPS = ["--steps", "150", "--checkpoint-every", "3", "--metrics", "m.jsonl", "--metrics-every-step"]
 
     def kill_often(self, ranks):
         place = [] if ranks else THREADS
@@ -177,7 +177,7 @@ class Killed(Case):
                 shutil.rmtree(self.folder / "c")
         self.assertEqual(kills, self.KILLS)
         report = self.train(*resumed, ranks=ranks)
-        for key in ("weights_crc32c", "loss", "test_loss", "bytes_up", "bytes_down", "bytes_served", "total_error"):
+        for key in ("weights_crc32c", "loss", "test_loss", "bytes_up", "bytes_down", "bytes_served", "paper_bits_up", "paper_bits_down", "total_error"):
             self.assertEqual(report[key], whole[key], key)
         self.assertEqual(without_times(self.metrics()), without_times(expected))
         self.assertEqual(sorted(os.listdir(self.folder / "c")), ["step-00000147", "step-00000150"])
@@ -215,7 +215,7 @@ class Killed(Case):
 
 
 class Stopped(Case):
-    STEPS = ["--steps", "1000000", "--checkpoint-dir", "c", "--checkpoint-every", "0", "--metrics", "m.jsonl"]
+    STEPS = ["--steps", "1000000", "--checkpoint-dir", "c", "--checkpoint-every", "0", "--metrics", "m.jsonl", "--metrics-every-step"]
 
     def stop(self, ranks, signal_number, whom):
         place = [] if ranks else THREADS
@@ -258,7 +258,7 @@ class Stopped(Case):
         self.assertIn(process.returncode, (-signal.SIGTERM, -signal.SIGINT))
 
     def test_without_a_folder_for_checkpoints(self):
-        process = self.start(*SMALL, *THREADS, "--steps", "1000000", "--metrics", "m.jsonl")
+        process = self.start(*SMALL, *THREADS, "--steps", "1000000", "--metrics", "m.jsonl", "--metrics-every-step")
         self.assertTrue(self.wait_for_step(process, 3))
         process.terminate()
         _, err = process.communicate()
@@ -277,7 +277,7 @@ class Resumed(Case):
                 report = self.train(*SMALL, "--steps", "40", "--checkpoint-dir", "c", "--resume", "--workers", str(workers))
                 self.assertEqual("divided among the new ones" in self.stderr, workers != 3, self.stderr)
                 self.assertEqual(report["config"]["workers"], workers)
-                self.assertGreater(report["accuracy"], 1 / 3)
+                self.assertGreater(report["test_accuracy"], 1 / 3)
                 shutil.rmtree(self.folder / "c")
 
     def test_on_threads_what_began_under_mpirun(self):
@@ -312,14 +312,14 @@ class Resumed(Case):
         self.refuses(*resume, says="all checkpoints in 'c' are damaged")
 
     def test_where_the_metrics_were_cut_in_a_line(self):
-        self.checkpoint("--metrics", "m.jsonl")
+        self.checkpoint("--metrics", "m.jsonl", "--metrics-every-step")
         whole = self.metrics()
         text = (self.folder / "m.jsonl").read_text()
         shutil.rmtree(self.folder / "c/step-00000020")
         for cut in (len(text) - 1, len(text) - 30, len("".join(text.splitlines(True)[:12])) + 7):
             (self.folder / "m.jsonl").write_text(text[:cut])
             shutil.copytree(self.folder / "c", self.folder / "d")
-            self.train(*SMALL, *THREADS, "--steps", "20", "--checkpoint-dir", "d", "--metrics", "m.jsonl", "--resume")
+            self.train(*SMALL, *THREADS, "--steps", "20", "--checkpoint-dir", "d", "--metrics", "m.jsonl", "--metrics-every-step", "--resume")
             self.assertEqual(without_times(self.metrics()), without_times(whole))
             shutil.rmtree(self.folder / "d")
 
@@ -334,8 +334,12 @@ class OldCheckpoints(Case):
         options += ["checkpoint_dir", "checkpoint_every"]
         arguments = [f"--{name.replace('_', '-')}={before['config'][name]}" for name in options]
         now = self.train(*arguments, "--resume")
-        for key in ["step", "weights_crc32c", "bytes_up", "bytes_down", "bytes_served", "loss", "test_loss"]:
+        for key in ["step", "weights_crc32c", "loss"]:
             self.assertEqual(now[key], before[key], key)
+        self.assertEqual(now["train_loss"], before["test_loss"])  # as it was called
+        # Since 0.4.0 the trailers are counted: in 10 steps each of 3 workers sent 2 of 52 bytes to the others.
+        for key, trailers in [("bytes_up", 6), ("bytes_down", 6), ("bytes_served", 12)]:
+            self.assertEqual(now[key], before[key] + 10 * trailers * 52, key)
         # Norms are not added up in the same order as in 0.1.0.
         self.assertAlmostEqual(now["total_error"] / before["total_error"], 1, places=12)
 
@@ -348,13 +352,14 @@ class Deterministic(Case):
             ["--exchange", "allgather", "--downlink", "", "--sparsifier", "regtopk:ratio=0.05"],
             ["--sparsifier", "randomk:ratio=0.1", "--downlink", "", "--feedback", "momentum:m=0.5", "--optimiser", "sgd"],
             ["--local-steps", "3", "--optimiser", "adam", "--lr", "0.01"],
+            ["--split", "dirichlet:alpha=0.3,sizes=3/2/1", "--worker-weights", "size", "--validation", "0.2", "--exchange", "server"],
         )
         for method in methods:
             with self.subTest(method=method):
                 common = [*SMALL, "--steps", "30", *method]
                 threads = self.train(*common, *THREADS)
                 one_core = lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-                keys = ("weights_crc32c", "loss", "test_loss", "accuracy", "bytes_up", "bytes_down", "bytes_served", "total_error")
+                keys = ("weights_crc32c", "loss", "test_loss", "test_accuracy", "bytes_up", "bytes_down", "bytes_served", "paper_bits_up", "paper_bits_down", "total_error")
                 for other in (self.train(*common, *THREADS, preexec_fn=one_core), self.train(*common, ranks=3)):
                     self.assertEqual([other[key] for key in keys], [threads[key] for key in keys])
                 seed = self.train(*common, *THREADS, "--seed", "4")
@@ -508,9 +513,9 @@ class Options(Case):
     def test_quiet_leaves_only_results(self):
         done = self.run_train(*SMALL, "--steps", "3", "-q")
         self.assertEqual(done.stderr, "")
-        self.assertRegex(done.stdout, r"\Astep 3: test loss .*, accuracy .* \(loss of the last batches .*\)\n4 workers sent [\d,]+ bytes up and received [\d,]+ down\nCRC-32C of the weights: [0-9a-f]{8}\n\Z")
+        self.assertRegex(done.stdout, r"\Astep 3: test loss .*, test accuracy .* \(loss of the last batches .*\)\n4 workers sent [\d,]+ bytes up and received [\d,]+ down\nCRC-32C of the weights: [0-9a-f]{8}\n\Z")
         done = self.run_train(*SMALL, "--steps", "3")
-        self.assertRegex(done.stderr, r"\Aproblem=mlp:\S+ workers=4 .*\nstep 3/3 .*\n\Z")
+        self.assertRegex(done.stderr, r"\Aproblem=mlp:\S+ .*workers=4 .*\nstep 3/3 .*\n\Z")
         self.assertEqual(json.loads(self.run_train(*SMALL, "--steps", "3", "--json", "-").stdout)["step"], 3)
 
 
@@ -527,12 +532,15 @@ class Compare(Case):
         self.assertEqual(report["ratio"], 0.05)
         self.assertIn("the same for all methods", done.stdout)
         rows = dict(zip(self.NAMES, report["methods"]))
-        self.assertAlmostEqual(rows["dense"]["ratio_to_dense"], 1, places=2)
+        trailers = 4 * 3 * 52 * 30  # each of 3 workers sends 2 in a step, and receives 2
+        weights = 12 * 8 + 8 + 8 * 3 + 3
+        self.assertAlmostEqual(rows["dense"]["ratio_to_dense"], 1 + trailers / (30 * 4 * 4 * weights), places=2)
         self.assertEqual(rows["dense"]["total_error"], 0)
         self.assertLess(rows["topk_both_ways"]["bytes_down"], rows["topk"]["bytes_down"])
         for name, row in rows.items():
             lines = self.metrics(f"compare-out/{name}.jsonl")
-            self.assertEqual(len(lines), 30)
+            self.assertEqual([line["step"] for line in lines], [30])
+            self.assertEqual([lines[-1]["total_" + key] for key in ("bytes_up", "bytes_down")], [row["bytes_up"], row["bytes_down"]])
             self.assertEqual(lines[-1]["test_loss"], row["test_loss"])
             self.assertRegex(done.stdout, rf"(?m)^{name} +\d")
             alone = self.train(*self.SMALL[:-2], "--sparsifier", row["sparsifier"], "--downlink", row.get("downlink", ""),

@@ -38,8 +38,9 @@ constexpr const char* kExchangeNotes =
     "  entries are not zero, but no bytes are saved.\n";
 constexpr const char* kProblemNotes =
     "  logreg: density=X is the share of entries that are not zero (synthetic data);\n"
-    "  split=true is --split round_robin. With L = sigma_max(A)^2/(4*samples), the smoothness\n"
-    "  of the loss, l2 is L/10000 unless given, and 1/(L + l2) is a good learning rate.\n";
+    "  split=true is --split round_robin. With L = sigma_max(A)^2/(4*samples), the\n"
+    "  smoothness of the loss, l2 is L/10000 unless given, and 1/(L + l2) is a good\n"
+    "  learning rate. With more than two labels it is softmax regression.\n";
 
 template <class Infos>
 Choices choices(std::string_view title, const char* summary, const Infos& infos, const char* notes = "") {
