@@ -5,7 +5,9 @@
 """
 
 import fcntl
+import gzip
 import json
+import math
 import os
 import random
 import re
@@ -305,11 +307,27 @@ class Resumed(Case):
         self.checkpoint()
         resume = [*SMALL, *THREADS, "--checkpoint-dir", "c", "--resume", "--steps", "30"]
         self.refuses(*resume, "--sparsifier", "randomk:k=3", says="--sparsifier was \"topk:ratio=0.05\" and is \"randomk:k=3\"")
+        self.refuses(*resume, "--sparsifier", "randomk:k=3", says="add --change sparsifier")
         self.refuses(*resume, "--steps", "19", says="beyond --steps 19")
         self.refuses(*resume[:-3], says="has checkpoints of an earlier training")
         for path in (self.folder / "c").glob("*/model.state"):
             path.write_bytes(b"")
         self.refuses(*resume, says="all checkpoints in 'c' are damaged")
+
+    def test_with_other_options_if_asked(self):
+        """On threads and under mpirun with the same bits; also if it is stopped after the change and continued."""
+        changed = ["--lr", "0.01", "--sparsifier", "topk:ratio=0.2", "--change", "sparsifier,lr", "--resume", "--metrics", "m.jsonl"]
+        weights = set()
+        for ranks, steps in ((0, ["40"]), (3, ["40"]), (0, ["30", "40"]), (3, ["30", "40"])):
+            self.checkpoint("--metrics", "m.jsonl")
+            for one in steps:
+                more = [] if ranks else THREADS
+                report = self.train(*SMALL, *more, "--checkpoint-dir", "c", *changed, "--steps", one, ranks=ranks)
+            weights.add(report["weights_crc32c"])
+            self.assertEqual([(one["step"], sorted(one["changed"])) for one in report["changes"]], [(20, ["lr", "sparsifier"])])
+            self.assertEqual([line["step"] for line in self.metrics() if "changed" in line], [20])
+            shutil.rmtree(self.folder / "c")
+        self.assertEqual(len(weights), 1)
 
     def test_where_the_metrics_were_cut_in_a_line(self):
         self.checkpoint("--metrics", "m.jsonl", "--metrics-every-step")
@@ -322,6 +340,78 @@ class Resumed(Case):
             self.train(*SMALL, *THREADS, "--steps", "20", "--checkpoint-dir", "d", "--metrics", "m.jsonl", "--metrics-every-step", "--resume")
             self.assertEqual(without_times(self.metrics()), without_times(whole))
             shutil.rmtree(self.folder / "d")
+
+
+class Data(Case):
+    """Data of one's own: compressed, with test data and several labels."""
+
+    def setUp(self):
+        super().setUp()
+        drawn = random.Random(7)
+        for name, rows in (("train", 90), ("test", 30)):
+            lines = []
+            for _ in range(rows):
+                label = drawn.choice([-4, 2, 7])
+                entries = [f"{i}:{drawn.gauss(label if i == 3 else 0, 1):.4f}" for i in range(1, 9) if drawn.random() < 0.7 or i == 8]
+                lines.append(f"{label} {' '.join(entries)}\n")
+            (self.folder / name).write_text("".join(lines))
+            (self.folder / f"{name}.gz").write_bytes(gzip.compress("".join(lines).encode()))
+
+    def options(self, data="train", test="test"):
+        return ["--problem", "logreg:intercept=true,batch=4", "--data", data, "--test-data", test, "--validation", "0.1", "--lr", "0.2",
+                "--steps", "40", "--split", "shards:per_worker=2", "--worker-weights", "1,2,0.5", "--sparsifier", "topk:ratio=0.2"]  # fmt: skip
+
+    def test_are_the_same_compressed_and_under_mpirun(self):
+        keys = ["weights_crc32c", "train_loss", "train_objective", "train_accuracy", "validation_loss", "validation_accuracy", "test_loss"]
+        keys += ["test_accuracy", "bytes_up", "bytes_down", "bytes_served", "paper_bits_up", "paper_bits_down"]
+        plain = self.train(*self.options(), *THREADS, "--eval-train")
+        for report in (
+            self.train(*self.options("train.gz", "test.gz"), *THREADS, "--eval-train"),
+            self.train(*self.options("train.gz"), "--eval-train", ranks=3),
+        ):
+            self.assertEqual([report[key] for key in keys], [plain[key] for key in keys])
+        self.assertGreater(plain["test_accuracy"], 0.5)
+        self.assertGreater(plain["train_objective"], plain["train_loss"])
+        self.assertNotIn("train_loss", self.train(*self.options(), *THREADS))
+
+    def test_weights_are_numpy_files(self):
+        """The loss on the test data, from the file of weights by the formula."""
+        report = self.train(*self.options(), *THREADS, "--save-weights", "w.npy")
+        self.assertEqual(report["tensors"], [{"name": "weight", "size": 24}, {"name": "intercept", "size": 3}])
+        content = (self.folder / "w.npy").read_bytes()
+        start = 10 + struct.unpack("<H", content[8:10])[0]
+        self.assertIn(b"'descr': '<f4'", content[:start])
+        self.assertIn(b"'shape': (27,)", content[:start])
+        weights = struct.unpack("<27f", content[start:])
+        losses = []
+        for line in (self.folder / "test").read_text().splitlines():
+            label, *entries = line.split()
+            outputs = list(weights[24:])
+            for entry in entries:
+                index, value = entry.split(":")
+                for c in range(3):
+                    outputs[c] += float(value) * weights[3 * (int(index) - 1) + c]
+            right = outputs[["-4", "2", "7"].index(label)]
+            losses.append(math.log(sum(math.exp(output - right) for output in outputs)))
+        self.assertAlmostEqual(report["test_loss"], sum(losses) / len(losses), places=12)
+        again = self.train(*self.options(), *THREADS, "--init-weights", "w.npy", "--steps", "0")
+        self.assertEqual(again["weights_crc32c"], report["weights_crc32c"])
+        if MPIEXEC:
+            self.assertEqual(self.train(*self.options(), "--init-weights", "w.npy", "--steps", "0", ranks=3)["test_loss"], report["test_loss"])
+        self.refuses(*SMALL, "--init-weights", "w.npy", says="has the shape (27,), but the model has 131 weights")
+        self.refuses(*SMALL, "--save-weights", "none/w.npy", code=1, says="cannot write 'none/w.npy'")
+        self.refuses(*SMALL, "--save-weights", "x", "--metrics", "x", says="same file")
+        self.refuses(*SMALL, "--save-weights", "-", says="--save-weights -")
+
+    def test_that_are_wrong_are_named(self):
+        self.refuses(*self.options(test="none"), *THREADS, says="cannot read 'none'")
+        self.refuses(*self.options(), "--workers", "2", says="--worker-weights 1,2,0.5 has 3 numbers, and there are 2 workers")
+        self.refuses(*self.options(), "--workers", "60", says="81 samples cannot be cut into 120 shards")
+        self.refuses(*self.options(), *THREADS, "--validation", "1", says="--validation 1 is not a number in [0, 1)")
+        self.refuses(*self.options(), *THREADS, "--split", "dirichlet:beta=1", says="[dirichlet] unknown key 'beta'")
+        self.refuses(*SMALL, "--test-data", "test", says="[mlp] takes no data")
+        if MPIEXEC:
+            self.refuses(*self.options(), ranks=2, says="--worker-weights 1,2,0.5 has 3 numbers, and there are 2 workers")
 
 
 class OldCheckpoints(Case):

@@ -270,7 +270,7 @@ void add_compare(CLI::App& program) {
   add("--out", options->out, "DIR", "Folder for metrics and summary.json (default compare-out)");
   add_settings(*command, default_config(),
                {"sparsifier", "downlink", "downlink_codec", "checkpoint_dir", "checkpoint_every", "keep", "resume",
-                "metrics", "transport"},
+                "change", "save_weights", "metrics", "transport"},
                options->given);
   command->callback([options] { compare(*options); });
 }

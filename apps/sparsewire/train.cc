@@ -40,15 +40,24 @@ void check_outputs(const TrainConfig& config, const std::optional<std::string>& 
   check_distinct({{"--config", config_file},
                   {"--data", path_of(config.data)},
                   {"--test-data", path_of(config.test_data)},
+                  {"--init-weights", path_of(config.init_weights)},
+                  {"--save-weights", path_of(config.save_weights)},
                   {"--metrics", path_of(config.metrics)},
                   {"--json", path_of(config.json)}});
   check_place(path_of(config.json));
+  check_place(path_of(config.save_weights));
 }
 
-Json result_json(const TrainConfig& config, const train::Result& result, double seconds) {
+Json result_json(const TrainConfig& config, const train::Result& result, const Layout& layout, double seconds) {
   Json json{{"config", train::to_json(config)}, {"step", result.step}, {"loss", result.totals.loss}};
   for (const train::Measurement& one : result.evaluation->numbers) json[one.name] = one.value;
   add_totals(result.totals, json);
+  if (!result.changes.empty()) json["changes"] = result.changes;
+  if (!config.save_weights.empty()) {
+    Json& tensors = json["tensors"] = Json::array();
+    for (const TensorRange& tensor : layout.tensors())
+      tensors.push_back({{"name", tensor.name}, {"size", tensor.size}});
+  }
   json["seconds"] = seconds;
   json["weights_crc32c"] = fmt::format("{:08x}", result.weights_crc32c);
   return json;
@@ -74,7 +83,7 @@ struct TrainOutcome {
 };
 
 // What rank 0 prints at the end.
-void conclude(const TrainConfig& config, const TrainOutcome& outcome) {
+void conclude(const TrainConfig& config, const TrainOutcome& outcome, const Layout& layout) {
   const train::Result& result = outcome.result;
   if (!result.finished) {
     throw std::runtime_error(fmt::format(
@@ -82,7 +91,8 @@ void conclude(const TrainConfig& config, const TrainOutcome& outcome) {
         result.checkpoint ? fmt::format("to continue from '{}', add --resume to the same command", *result.checkpoint)
                           : "without --checkpoint-dir there is no checkpoint to continue from"));
   }
-  Report report(path_of(config.json), result_json(config, result, outcome.seconds), result_text(config, result));
+  Report report(path_of(config.json), result_json(config, result, layout, outcome.seconds),
+                result_text(config, result));
   report.print();
   report.commit();
 }
@@ -114,7 +124,7 @@ void train_on_threads(TrainConfig config) {
     const train::StopSignals signals;
     run_on_threads(static_cast<int>(config.workers), body, deadline_of(config));
   }
-  conclude(config, outcome);
+  conclude(config, outcome, problem->layout());
 }
 
 // Who forgot mpirun should not train alone without knowing it.
@@ -147,7 +157,7 @@ void train_on_mpi(TrainConfig config, Transport& transport) {
     const train::StopSignals signals;
     outcome = run_rank(config, *problem, transport);
   }
-  if (transport.rank() == 0) conclude(config, outcome);
+  if (transport.rank() == 0) conclude(config, outcome, problem->layout());
   if (transport.rank() != 0 && !outcome.result.finished) throw SilentFailure(kFailed);  // rank 0 prints it
 }
 
@@ -187,6 +197,7 @@ void add_train(CLI::App& program) {
       "Examples:\n"
       "  sparsewire train --workers 8 --downlink topk:ratio=0.01 --steps 500\n"
       "  sparsewire train --checkpoint-dir run1 --metrics run1.jsonl --resume\n"
+      "  sparsewire train --checkpoint-dir run1 --resume --lr 0.01 --change lr\n"
       "  sparsewire train --problem logreg --data a9a --test-data a9a.t --lr 0.5\n"
       "  mpirun -n 4 sparsewire train --transport mpi --json result.json");
   const auto given = std::make_shared<GivenSettings>();

@@ -120,7 +120,8 @@ Manifest parse_manifest(const std::string& path, Json json) {
                     .workers = unsigned_at(json, "workers"),
                     .config = {},
                     .data = json.at("data").get<std::string>(),
-                    .files = json.at("files")};
+                    .files = json.at("files"),
+                    .changes = json.value("changes", Json::array())};  // since 0.4.0
   // One file for each rank and one for the model: a number of workers that agrees can be believed.
   if (manifest.workers == 0 || manifest.workers != manifest.files.size() - 1) {
     throw UsageError(fmt::format("it has {} files of {} workers", manifest.files.size(), manifest.workers));
@@ -209,7 +210,8 @@ void check_all_here(const Manifest& manifest) {
 void write_manifest(const Manifest& manifest) {
   Json json{{"format", kFormat},           {"step", manifest.step},
             {"workers", manifest.workers}, {"config", to_json(manifest.config)},
-            {"data", manifest.data},       {"files", manifest.files}};
+            {"data", manifest.data},       {"changes", manifest.changes},
+            {"files", manifest.files}};
   json["crc32c"] = checksum(shown(json));  // of everything before it, in one line
   // A path need not be UTF-8, and JSON must be.
   const std::string bytes = json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';

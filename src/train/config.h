@@ -36,6 +36,8 @@ struct TrainConfig {
   double clip = 0;
   std::uint64_t local_steps = 1;
   std::uint64_t steps = 1000;
+  std::string init_weights;
+  std::string save_weights;
   std::uint64_t seed = 0;
   std::uint64_t eval_every = 100;
   bool eval_train = false;
@@ -44,6 +46,7 @@ struct TrainConfig {
   std::uint64_t checkpoint_every = 100;
   std::uint64_t keep = 2;
   bool resume = false;
+  std::string change;  // names of options, separated by commas
   std::string metrics;
   bool metrics_every_step = false;
   std::string json;
@@ -56,6 +59,7 @@ struct TrainConfig {
 enum class MayChange : std::uint8_t {
   no,
   with_workers,  // if the number of workers is another one
+  on_request,    // if --change names it
   freely,
 };
 
@@ -106,7 +110,10 @@ ProblemPlace problem_place(const TrainConfig& config);
 WorkerConfig worker_config(const TrainConfig& config, double weight = 1);
 
 // The options that differ and must not when a training is resumed: "--seed was 1 and is 2, --lr was ..."; empty if
-// there are none. `before` is the configuration of a checkpoint.
+// there are none. `before` is the configuration of a checkpoint. Says how to change them, if that is possible.
 std::string difference(const TrainConfig& before, const TrainConfig& now);
+
+// The options that --change names and that differ: {"lr": {"from": 0.1, "to": 0.01}, ...}.
+Json changes(const TrainConfig& before, const TrainConfig& now);
 
 }  // namespace sparsewire::train

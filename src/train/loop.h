@@ -36,6 +36,7 @@ struct Result {
   Totals totals;                         // of all workers
   std::uint32_t weights_crc32c = 0;
   std::optional<std::string> checkpoint;  // the newest
+  Json changes = Json::array();           // Manifest::changes
 };
 
 // Collective. Throws SharedError, the same on all ranks (wrong options, a file that cannot be written, a training that

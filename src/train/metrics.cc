@@ -55,14 +55,15 @@ namespace {
 
 constexpr std::string_view kLineBegin = "{\"step\":";
 
-// The step of a line of metrics; nothing for any other line.
-std::optional<std::uint64_t> step_of(std::string_view text) {
+// The step of the first checkpoint that comes after this line of metrics: that of its own step, or of the next one if
+// it says that options changed after its step. Nothing for any other line.
+std::optional<std::uint64_t> kept_from(std::string_view text) {
   try {
     const Json line = parse_json(text);
     if (!line.is_object()) return std::nullopt;
     const auto step = line.find("step");
     if (step == line.end() || !step->is_number_unsigned()) return std::nullopt;
-    return step->get<std::uint64_t>();
+    return step->get<std::uint64_t>() + (line.contains("changed") ? 1 : 0);
   } catch (const UsageError&) {
     return std::nullopt;
   }
@@ -73,8 +74,8 @@ std::optional<std::uint64_t> step_of(std::string_view text) {
 std::size_t bytes_until(std::string_view lines, std::uint64_t keep_until) {
   std::size_t kept = 0;
   for (std::size_t end = 0; (end = lines.find('\n', kept)) != std::string_view::npos; kept = end + 1) {
-    const std::optional<std::uint64_t> step = step_of(lines.substr(kept, end - kept));
-    if (!step || *step > keep_until) break;
+    const std::optional<std::uint64_t> from = kept_from(lines.substr(kept, end - kept));
+    if (!from || *from > keep_until) break;
   }
   return kept;
 }
@@ -104,7 +105,7 @@ void MetricsFile::cut_back(std::uint64_t keep_until) {
     kept = bytes_until(bytes.text(), keep_until);
     // Lines of later steps are ours too. A line that was cut short may be the only one.
     const std::string_view first = bytes.text().substr(0, bytes.text().find('\n'));
-    const bool is_ours = step_of(first) || (first.size() == bytes.size && first.starts_with(kLineBegin));
+    const bool is_ours = kept_from(first) || (first.size() == bytes.size && first.starts_with(kLineBegin));
     if (kept == 0 && bytes.size > 0 && !is_ours) {
       throw UsageError(
           fmt::format("'{}' does not begin with a line of metrics, so it was not changed: choose another file for "
@@ -115,8 +116,8 @@ void MetricsFile::cut_back(std::uint64_t keep_until) {
   if (::ftruncate(file_, static_cast<off_t>(kept)) != 0) fail(errno);
 }
 
-void MetricsFile::write(const StepReport& report) {
-  const std::string line = step_json(report).dump() + '\n';
+void MetricsFile::write(const Json& json) {
+  const std::string line = shown(json) + '\n';
   std::string_view rest = line;
   while (!rest.empty()) {
     const ssize_t written = ::write(file_, rest.data(), rest.size());

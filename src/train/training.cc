@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <mutex>
 
 #include "core/crc32c.h"
@@ -14,6 +15,7 @@
 #include "sparsewire/state.h"
 #include "train/checkpoint_files.h"
 #include "train/run_or_fail.h"
+#include "train/weights_file.h"
 #include "train/worker_weights.h"
 #include "transport/gather_and_broadcast.h"
 
@@ -94,14 +96,35 @@ void Training::begin() {
   transport_.broadcast(0, bytes);
   const std::string path(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 
+  if (path.empty()) {
+    run_or_fail_on_all(transport_, [&] { problem_.initial_weights(weights_); });
+    if (!config_.init_weights.empty()) take_initial_weights();
+  } else {
+    Manifest manifest;
+    run_or_fail_on_all(transport_, [&] { manifest = read_manifest(path); });
+    resume_from(manifest);
+  }
   run_or_fail_on_all(transport_, [&] {
-    problem_.initial_weights(weights_);
-    if (!path.empty()) resume_from(path);
-    if (is_root() && !config_.metrics.empty()) metrics_.emplace(config_.metrics, step_);
+    if (!is_root() || config_.metrics.empty()) return;
+    metrics_.emplace(config_.metrics, step_);
+    if (!changes_.empty() && changes_.back().at("step") == step_) metrics_->write(changes_.back());
   });
   if (config_.checkpoint_dir.empty()) return;
-  checkpoints_.emplace(config_, std::string(problem_.data_fingerprint()), transport_,
+  checkpoints_.emplace(config_, std::string(problem_.data_fingerprint()), changes_, transport_,
                        path.empty() ? std::nullopt : std::optional(step_));
+}
+
+// Rank 0 reads the file, so the others need no copy of it.
+void Training::take_initial_weights() {
+  std::vector<std::byte> bytes;
+  run_or_fail_on_all(transport_, [&] {
+    if (!is_root()) return;
+    const std::vector<float> weights = read_weights(config_.init_weights, weights_.size());
+    const auto all = std::as_bytes(std::span(weights));
+    bytes.assign(all.begin(), all.end());
+  });
+  transport_.broadcast(0, bytes);
+  std::memcpy(weights_.data(), bytes.data(), std::min(bytes.size(), weights_.size() * sizeof(float)));
 }
 
 // Processes may have been started with different options. Those that name files, or concern one process alone, may
@@ -111,7 +134,7 @@ void Training::compare_configs() {
   for (const Setting& setting : settings()) {
     const std::string_view name = setting.option.name;
     const bool may_differ = name == "json" || name == "metrics" || name == "deadline" || name == "quiet" ||
-                            name == "data" || name == "test_data";
+                            name == "data" || name == "test_data" || name == "init_weights" || name == "save_weights";
     if (!may_differ) all += fmt::format("{}={}\n", name, shown(value_of(config_, setting)));
   }
   const std::vector<std::uint32_t> checksums = gather_and_broadcast(transport_, crc32c(std::as_bytes(std::span(all))));
@@ -159,11 +182,34 @@ std::string Training::choose_checkpoint() {
   return found->path;
 }
 
-void Training::resume_from(const std::string& path) {
+// With other options than those of the checkpoint, a worker with the old ones loads it and is changed then: a state can
+// only be loaded by a worker with the same options. Collective.
+void Training::resume_from(const Manifest& manifest) {
+  const Json changed = changes(manifest.config, config_);
+  if (!changed.empty()) {
+    WorkerConfig before = worker_config(manifest.config, weight_);
+    before.check_every = config_.check_every;
+    worker_ = Worker(before, problem_.layout(), transport_);
+  }
+  run_or_fail_on_all(transport_, [&] { load(manifest); });
+  changes_ = manifest.changes;
+  if (changed.empty()) return;
+  worker_.retune(worker_config(config_, weight_));
+  changes_.push_back({{"step", step_}, {"changed", changed}});
+  std::string text;
+  for (const auto& [name, one] : changed.items()) {
+    text += fmt::format("{}{} from {} to {}", text.empty() ? "" : ", ", long_name(name), shown(one.at("from")),
+                        shown(one.at("to")));
+  }
+  if (is_root()) run_.log(fmt::format("changed after step {}: {}", step_, text));
+}
+
+void Training::load(const Manifest& manifest) {
   // Workers that are threads take turns: each reads the states of all ranks, and all at once could fill the memory.
   static std::mutex turn;
   const std::lock_guard lock(turn);
-  std::vector<RankState> saved = read_checkpoint(read_manifest(path));
+  const std::string& path = manifest.path;
+  std::vector<RankState> saved = read_checkpoint(manifest);
   if (saved[0].weights.size() != weights_.size()) {
     throw UsageError(
         fmt::format("'{}' has {} weights, but the problem has {}", path, saved[0].weights.size(), weights_.size()));
@@ -171,7 +217,7 @@ void Training::resume_from(const std::string& path) {
   // With more workers than before, some start with a copy of another's local optimiser.
   const auto rank = static_cast<std::size_t>(transport_.rank());
   const RankState& mine = saved[rank % saved.size()];
-  load(*optimiser_, mine.optimiser.empty() ? saved[0].optimiser : mine.optimiser);
+  train::load(*optimiser_, mine.optimiser.empty() ? saved[0].optimiser : mine.optimiser);
   weights_ = saved[0].weights;
   step_ = first_step_ = saved[0].step;
 
@@ -220,6 +266,7 @@ Result Training::finish() {
       if (std::isfinite(one.value)) continue;
       throw std::runtime_error(divergence(fmt::format("the {} is {}", in_words(one.name), one.value)));
     }
+    if (!config_.save_weights.empty()) write_weights(config_.save_weights, weights_);
   });
   const std::uint32_t checksum = compare_weights();
   Result result{.finished = is_finished,
@@ -229,6 +276,7 @@ Result Training::finish() {
                 .totals = sum(gather_and_broadcast(transport_, totals_)),
                 .weights_crc32c = checksum,
                 .checkpoint = std::nullopt};
+  result.changes = changes_;
   if (checkpoints_ && checkpoints_->last()) result.checkpoint = checkpoints_->last_path();
   return result;
 }
