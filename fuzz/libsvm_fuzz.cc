@@ -1,10 +1,12 @@
-// Fuzzes the reader of LIBSVM files. Any bytes give a UsageError that names the file, or consistent rows.
+// Fuzzes the reader of LIBSVM files, compressed or not. Any bytes give a UsageError that names the file, or consistent
+// rows.
 #include <algorithm>
 #include <cmath>
 #include <string_view>
 
 #include "require.h"
 #include "sparsewire/errors.h"
+#include "train/gzip.h"
 #include "train/libsvm.h"
 
 namespace sparsewire {
@@ -30,7 +32,9 @@ void check(const train::LabelledRows& data) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace sparsewire;
   try {
-    check(train::parse_libsvm({reinterpret_cast<const char*>(data), size}, "x.txt"));
+    const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+    check(train::is_gzip(bytes) ? train::parse_libsvm(train::gunzip(bytes, "x.txt"), "x.txt")
+                                : train::parse_libsvm(bytes, "x.txt"));
   } catch (const UsageError& error) {
     require(std::string_view(error.what()).find("x.txt") != std::string_view::npos, "an error names the file");
   }

@@ -118,6 +118,12 @@ void write_libsvm(const std::filesystem::path& folder) {
   add("+1 1:0.5 7:-2e3\n-1 2:+.25\n");
   add("# head\r\n\r\nspam 1:1 # tail\r\nham\t3:1e-3  4:.5");
   add("1 268435456:1\n1.0 1:1 1:2\n");
+  // printf '+1 1:1 3:0.5\n-1 2:1\n' | gzip -9n
+  constexpr unsigned char kCompressed[] = {0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0x03,
+                                           0xd3, 0x36, 0x54, 0x30, 0xb4, 0x32, 0x54, 0x30, 0xb6, 0x32,
+                                           0xd0, 0x33, 0xe5, 0xd2, 0x35, 0x54, 0x30, 0xb2, 0x32, 0xe4,
+                                           0x02, 0x00, 0x5c, 0x1b, 0x10, 0xa6, 0x14, 0x00, 0x00, 0x00};
+  add({reinterpret_cast<const char*>(kCompressed), sizeof(kCompressed)});
 }
 
 // encode_fuzz reads its choices and numbers from bytes that have no format, so any bytes are good.

@@ -766,7 +766,7 @@ class Program(Case):
     def test_lists_what_there_is(self):
         text = self.run_ok("list").decode()
         listed = json.loads(self.run_ok("list", "--json", "-"))
-        self.assertEqual(list(listed), ["sparsifiers", "codecs", "value_formats", "exchanges", "problems", "optimisers", "schedules"])
+        self.assertEqual(list(listed), ["sparsifiers", "codecs", "value_formats", "exchanges", "problems", "optimisers", "schedules", "splits"])
         kinds = dict(sparsifiers="keeps", codecs="how", value_formats="what", exchanges="moves", problems="is", optimisers="does", schedules="gives")
         for kind, key in kinds.items():
             for row in listed[kind]:

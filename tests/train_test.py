@@ -5,7 +5,9 @@
 """
 
 import fcntl
+import gzip
 import json
+import math
 import os
 import random
 import re
@@ -145,7 +147,7 @@ class Killed(Case):
     """kill -9 at random points, 20 times; the weights are those of a training that was not interrupted."""
 
     KILLS = 20
-    STEPS = ["--steps", "150", "--checkpoint-every", "3", "--metrics", "m.jsonl"]
+    STEPS = ["--steps", "150", "--checkpoint-every", "3", "--metrics", "m.jsonl", "--metrics-every-step"]
 
     def kill_often(self, ranks):
         place = [] if ranks else THREADS
@@ -177,7 +179,7 @@ class Killed(Case):
                 shutil.rmtree(self.folder / "c")
         self.assertEqual(kills, self.KILLS)
         report = self.train(*resumed, ranks=ranks)
-        for key in ("weights_crc32c", "loss", "test_loss", "bytes_up", "bytes_down", "bytes_served", "total_error"):
+        for key in ("weights_crc32c", "loss", "test_loss", "bytes_up", "bytes_down", "bytes_served", "paper_bits_up", "paper_bits_down", "total_error"):
             self.assertEqual(report[key], whole[key], key)
         self.assertEqual(without_times(self.metrics()), without_times(expected))
         self.assertEqual(sorted(os.listdir(self.folder / "c")), ["step-00000147", "step-00000150"])
@@ -215,7 +217,7 @@ class Killed(Case):
 
 
 class Stopped(Case):
-    STEPS = ["--steps", "1000000", "--checkpoint-dir", "c", "--checkpoint-every", "0", "--metrics", "m.jsonl"]
+    STEPS = ["--steps", "1000000", "--checkpoint-dir", "c", "--checkpoint-every", "0", "--metrics", "m.jsonl", "--metrics-every-step"]
 
     def stop(self, ranks, signal_number, whom):
         place = [] if ranks else THREADS
@@ -258,7 +260,7 @@ class Stopped(Case):
         self.assertIn(process.returncode, (-signal.SIGTERM, -signal.SIGINT))
 
     def test_without_a_folder_for_checkpoints(self):
-        process = self.start(*SMALL, *THREADS, "--steps", "1000000", "--metrics", "m.jsonl")
+        process = self.start(*SMALL, *THREADS, "--steps", "1000000", "--metrics", "m.jsonl", "--metrics-every-step")
         self.assertTrue(self.wait_for_step(process, 3))
         process.terminate()
         _, err = process.communicate()
@@ -277,7 +279,7 @@ class Resumed(Case):
                 report = self.train(*SMALL, "--steps", "40", "--checkpoint-dir", "c", "--resume", "--workers", str(workers))
                 self.assertEqual("divided among the new ones" in self.stderr, workers != 3, self.stderr)
                 self.assertEqual(report["config"]["workers"], workers)
-                self.assertGreater(report["accuracy"], 1 / 3)
+                self.assertGreater(report["test_accuracy"], 1 / 3)
                 shutil.rmtree(self.folder / "c")
 
     def test_on_threads_what_began_under_mpirun(self):
@@ -305,23 +307,111 @@ class Resumed(Case):
         self.checkpoint()
         resume = [*SMALL, *THREADS, "--checkpoint-dir", "c", "--resume", "--steps", "30"]
         self.refuses(*resume, "--sparsifier", "randomk:k=3", says="--sparsifier was \"topk:ratio=0.05\" and is \"randomk:k=3\"")
+        self.refuses(*resume, "--sparsifier", "randomk:k=3", says="add --change sparsifier")
         self.refuses(*resume, "--steps", "19", says="beyond --steps 19")
         self.refuses(*resume[:-3], says="has checkpoints of an earlier training")
         for path in (self.folder / "c").glob("*/model.state"):
             path.write_bytes(b"")
         self.refuses(*resume, says="all checkpoints in 'c' are damaged")
 
+    def test_with_other_options_if_asked(self):
+        """On threads and under mpirun with the same bits; also if it is stopped after the change and continued."""
+        changed = ["--lr", "0.01", "--sparsifier", "topk:ratio=0.2", "--change", "sparsifier,lr", "--resume", "--metrics", "m.jsonl"]
+        weights = set()
+        for ranks, steps in ((0, ["40"]), (3, ["40"]), (0, ["30", "40"]), (3, ["30", "40"])):
+            self.checkpoint("--metrics", "m.jsonl")
+            for one in steps:
+                more = [] if ranks else THREADS
+                report = self.train(*SMALL, *more, "--checkpoint-dir", "c", *changed, "--steps", one, ranks=ranks)
+            weights.add(report["weights_crc32c"])
+            self.assertEqual([(one["step"], sorted(one["changed"])) for one in report["changes"]], [(20, ["lr", "sparsifier"])])
+            self.assertEqual([line["step"] for line in self.metrics() if "changed" in line], [20])
+            shutil.rmtree(self.folder / "c")
+        self.assertEqual(len(weights), 1)
+
     def test_where_the_metrics_were_cut_in_a_line(self):
-        self.checkpoint("--metrics", "m.jsonl")
+        self.checkpoint("--metrics", "m.jsonl", "--metrics-every-step")
         whole = self.metrics()
         text = (self.folder / "m.jsonl").read_text()
         shutil.rmtree(self.folder / "c/step-00000020")
         for cut in (len(text) - 1, len(text) - 30, len("".join(text.splitlines(True)[:12])) + 7):
             (self.folder / "m.jsonl").write_text(text[:cut])
             shutil.copytree(self.folder / "c", self.folder / "d")
-            self.train(*SMALL, *THREADS, "--steps", "20", "--checkpoint-dir", "d", "--metrics", "m.jsonl", "--resume")
+            self.train(*SMALL, *THREADS, "--steps", "20", "--checkpoint-dir", "d", "--metrics", "m.jsonl", "--metrics-every-step", "--resume")
             self.assertEqual(without_times(self.metrics()), without_times(whole))
             shutil.rmtree(self.folder / "d")
+
+
+class Data(Case):
+    """Data of one's own: compressed, with test data and several labels."""
+
+    def setUp(self):
+        super().setUp()
+        drawn = random.Random(7)
+        for name, rows in (("train", 90), ("test", 30)):
+            lines = []
+            for _ in range(rows):
+                label = drawn.choice([-4, 2, 7])
+                entries = [f"{i}:{drawn.gauss(label if i == 3 else 0, 1):.4f}" for i in range(1, 9) if drawn.random() < 0.7 or i == 8]
+                lines.append(f"{label} {' '.join(entries)}\n")
+            (self.folder / name).write_text("".join(lines))
+            (self.folder / f"{name}.gz").write_bytes(gzip.compress("".join(lines).encode()))
+
+    def options(self, data="train", test="test"):
+        return ["--problem", "logreg:intercept=true,batch=4", "--data", data, "--test-data", test, "--validation", "0.1", "--lr", "0.2",
+                "--steps", "40", "--split", "shards:per_worker=2", "--worker-weights", "1,2,0.5", "--sparsifier", "topk:ratio=0.2"]  # fmt: skip
+
+    def test_are_the_same_compressed_and_under_mpirun(self):
+        keys = ["weights_crc32c", "train_loss", "train_objective", "train_accuracy", "validation_loss", "validation_accuracy", "test_loss"]
+        keys += ["test_accuracy", "bytes_up", "bytes_down", "bytes_served", "paper_bits_up", "paper_bits_down"]
+        plain = self.train(*self.options(), *THREADS, "--eval-train")
+        for report in (
+            self.train(*self.options("train.gz", "test.gz"), *THREADS, "--eval-train"),
+            self.train(*self.options("train.gz"), "--eval-train", ranks=3),
+        ):
+            self.assertEqual([report[key] for key in keys], [plain[key] for key in keys])
+        self.assertGreater(plain["test_accuracy"], 0.5)
+        self.assertGreater(plain["train_objective"], plain["train_loss"])
+        self.assertNotIn("train_loss", self.train(*self.options(), *THREADS))
+
+    def test_weights_are_numpy_files(self):
+        """The loss on the test data, from the file of weights by the formula."""
+        report = self.train(*self.options(), *THREADS, "--save-weights", "w.npy")
+        self.assertEqual(report["tensors"], [{"name": "weight", "size": 24}, {"name": "intercept", "size": 3}])
+        content = (self.folder / "w.npy").read_bytes()
+        start = 10 + struct.unpack("<H", content[8:10])[0]
+        self.assertIn(b"'descr': '<f4'", content[:start])
+        self.assertIn(b"'shape': (27,)", content[:start])
+        weights = struct.unpack("<27f", content[start:])
+        losses = []
+        for line in (self.folder / "test").read_text().splitlines():
+            label, *entries = line.split()
+            outputs = list(weights[24:])
+            for entry in entries:
+                index, value = entry.split(":")
+                for c in range(3):
+                    outputs[c] += float(value) * weights[3 * (int(index) - 1) + c]
+            right = outputs[["-4", "2", "7"].index(label)]
+            losses.append(math.log(sum(math.exp(output - right) for output in outputs)))
+        self.assertAlmostEqual(report["test_loss"], sum(losses) / len(losses), places=12)
+        again = self.train(*self.options(), *THREADS, "--init-weights", "w.npy", "--steps", "0")
+        self.assertEqual(again["weights_crc32c"], report["weights_crc32c"])
+        if MPIEXEC:
+            self.assertEqual(self.train(*self.options(), "--init-weights", "w.npy", "--steps", "0", ranks=3)["test_loss"], report["test_loss"])
+        self.refuses(*SMALL, "--init-weights", "w.npy", says="has the shape (27,), but the model has 131 weights")
+        self.refuses(*SMALL, "--save-weights", "none/w.npy", code=1, says="cannot write 'none/w.npy'")
+        self.refuses(*SMALL, "--save-weights", "x", "--metrics", "x", says="same file")
+        self.refuses(*SMALL, "--save-weights", "-", says="--save-weights -")
+
+    def test_that_are_wrong_are_named(self):
+        self.refuses(*self.options(test="none"), *THREADS, says="cannot read 'none'")
+        self.refuses(*self.options(), "--workers", "2", says="--worker-weights 1,2,0.5 has 3 numbers, and there are 2 workers")
+        self.refuses(*self.options(), "--workers", "60", says="81 samples cannot be cut into 120 shards")
+        self.refuses(*self.options(), *THREADS, "--validation", "1", says="--validation 1 is not a number in [0, 1)")
+        self.refuses(*self.options(), *THREADS, "--split", "dirichlet:beta=1", says="[dirichlet] unknown key 'beta'")
+        self.refuses(*SMALL, "--test-data", "test", says="[mlp] takes no data")
+        if MPIEXEC:
+            self.refuses(*self.options(), ranks=2, says="--worker-weights 1,2,0.5 has 3 numbers, and there are 2 workers")
 
 
 class OldCheckpoints(Case):
@@ -334,8 +424,12 @@ class OldCheckpoints(Case):
         options += ["checkpoint_dir", "checkpoint_every"]
         arguments = [f"--{name.replace('_', '-')}={before['config'][name]}" for name in options]
         now = self.train(*arguments, "--resume")
-        for key in ["step", "weights_crc32c", "bytes_up", "bytes_down", "bytes_served", "loss", "test_loss"]:
+        for key in ["step", "weights_crc32c", "loss"]:
             self.assertEqual(now[key], before[key], key)
+        self.assertEqual(now["train_loss"], before["test_loss"])  # as it was called
+        # Since 0.4.0 the trailers are counted: in 10 steps each of 3 workers sent 2 of 52 bytes to the others.
+        for key, trailers in [("bytes_up", 6), ("bytes_down", 6), ("bytes_served", 12)]:
+            self.assertEqual(now[key], before[key] + 10 * trailers * 52, key)
         # Norms are not added up in the same order as in 0.1.0.
         self.assertAlmostEqual(now["total_error"] / before["total_error"], 1, places=12)
 
@@ -348,13 +442,14 @@ class Deterministic(Case):
             ["--exchange", "allgather", "--downlink", "", "--sparsifier", "regtopk:ratio=0.05"],
             ["--sparsifier", "randomk:ratio=0.1", "--downlink", "", "--feedback", "momentum:m=0.5", "--optimiser", "sgd"],
             ["--local-steps", "3", "--optimiser", "adam", "--lr", "0.01"],
+            ["--split", "dirichlet:alpha=0.3,sizes=3/2/1", "--worker-weights", "size", "--validation", "0.2", "--exchange", "server"],
         )
         for method in methods:
             with self.subTest(method=method):
                 common = [*SMALL, "--steps", "30", *method]
                 threads = self.train(*common, *THREADS)
                 one_core = lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-                keys = ("weights_crc32c", "loss", "test_loss", "accuracy", "bytes_up", "bytes_down", "bytes_served", "total_error")
+                keys = ("weights_crc32c", "loss", "test_loss", "test_accuracy", "bytes_up", "bytes_down", "bytes_served", "paper_bits_up", "paper_bits_down", "total_error")
                 for other in (self.train(*common, *THREADS, preexec_fn=one_core), self.train(*common, ranks=3)):
                     self.assertEqual([other[key] for key in keys], [threads[key] for key in keys])
                 seed = self.train(*common, *THREADS, "--seed", "4")
@@ -508,9 +603,9 @@ class Options(Case):
     def test_quiet_leaves_only_results(self):
         done = self.run_train(*SMALL, "--steps", "3", "-q")
         self.assertEqual(done.stderr, "")
-        self.assertRegex(done.stdout, r"\Astep 3: test loss .*, accuracy .* \(loss of the last batches .*\)\n4 workers sent [\d,]+ bytes up and received [\d,]+ down\nCRC-32C of the weights: [0-9a-f]{8}\n\Z")
+        self.assertRegex(done.stdout, r"\Astep 3: test loss .*, test accuracy .* \(loss of the last batches .*\)\n4 workers sent [\d,]+ bytes up and received [\d,]+ down\nCRC-32C of the weights: [0-9a-f]{8}\n\Z")
         done = self.run_train(*SMALL, "--steps", "3")
-        self.assertRegex(done.stderr, r"\Aproblem=mlp:\S+ workers=4 .*\nstep 3/3 .*\n\Z")
+        self.assertRegex(done.stderr, r"\Aproblem=mlp:\S+ .*workers=4 .*\nstep 3/3 .*\n\Z")
         self.assertEqual(json.loads(self.run_train(*SMALL, "--steps", "3", "--json", "-").stdout)["step"], 3)
 
 
@@ -527,12 +622,15 @@ class Compare(Case):
         self.assertEqual(report["ratio"], 0.05)
         self.assertIn("the same for all methods", done.stdout)
         rows = dict(zip(self.NAMES, report["methods"]))
-        self.assertAlmostEqual(rows["dense"]["ratio_to_dense"], 1, places=2)
+        trailers = 4 * 3 * 52 * 30  # each of 3 workers sends 2 in a step, and receives 2
+        weights = 12 * 8 + 8 + 8 * 3 + 3
+        self.assertAlmostEqual(rows["dense"]["ratio_to_dense"], 1 + trailers / (30 * 4 * 4 * weights), places=2)
         self.assertEqual(rows["dense"]["total_error"], 0)
         self.assertLess(rows["topk_both_ways"]["bytes_down"], rows["topk"]["bytes_down"])
         for name, row in rows.items():
             lines = self.metrics(f"compare-out/{name}.jsonl")
-            self.assertEqual(len(lines), 30)
+            self.assertEqual([line["step"] for line in lines], [30])
+            self.assertEqual([lines[-1]["total_" + key] for key in ("bytes_up", "bytes_down")], [row["bytes_up"], row["bytes_down"]])
             self.assertEqual(lines[-1]["test_loss"], row["test_loss"])
             self.assertRegex(done.stdout, rf"(?m)^{name} +\d")
             alone = self.train(*self.SMALL[:-2], "--sparsifier", row["sparsifier"], "--downlink", row.get("downlink", ""),

@@ -2,7 +2,8 @@
 #
 # The Debian packages that sparsewire is built and tested with, and how to get them. Sourced by run.sh and test.sh.
 
-build_packages=(g++ cmake ninja-build libhwy-dev libcli11-dev libfmt-dev nlohmann-json3-dev libbenchmark-dev libopenmpi-dev)
+build_packages=(g++ cmake ninja-build libhwy-dev libcli11-dev libfmt-dev nlohmann-json3-dev libbenchmark-dev libopenmpi-dev
+                zlib1g-dev)
 test_packages=(clang-14 clang-format-14 iproute2 libclang-rt-14-dev libgmock-dev libgtest-dev openmpi-bin pkg-config procps python3 python3-dev
                python3-venv)
 all_packages=(clang-tidy-14)

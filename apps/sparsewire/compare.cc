@@ -1,6 +1,7 @@
 // sparsewire compare: the same training with every method, and what each of them costs.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -159,7 +160,10 @@ double dense_bytes(const TrainConfig& config, std::uint64_t dim) {
          static_cast<double>(config.steps);
 }
 
-Json row_json(const Row& row, std::string_view metric, double dense) {
+// Of the column for that number.
+std::size_t width_of(const std::string& name) { return std::max<std::size_t>(10, name.size()); }
+
+Json row_json(const Row& row, double dense) {
   Json json{{"method", row.method.name}, {"sparsifier", row.config.sparsifier}, {"exchange", row.config.exchange}};
   if (!row.config.downlink.empty()) json["downlink"] = row.config.downlink;
   json["metrics"] = metrics_name(row.method);
@@ -170,31 +174,32 @@ Json row_json(const Row& row, std::string_view metric, double dense) {
   }
   const train::Totals& totals = row.result.totals;
   json["loss"] = totals.loss;
-  json["test_loss"] = row.result.evaluation->loss;
-  if (!metric.empty()) json[std::string(metric)] = row.result.evaluation->metric;
-  json["bytes_up"] = totals.bytes_up;
-  json["bytes_down"] = totals.bytes_down;
-  json["bytes_served"] = totals.bytes_served;
+  for (const train::Measurement& one : row.result.evaluation->numbers) json[one.name] = one.value;
+  add_totals(totals, json);
   json["ratio_to_dense"] = dense > 0 ? Json(bytes_moved(row) / dense) : Json(nullptr);
-  json["total_error"] = totals.total_error;
   json["weights_crc32c"] = fmt::format("{:08x}", row.result.weights_crc32c);
   return json;
 }
 
-std::string row_text(const Row& row, std::string_view metric, double dense) {
+std::string row_text(const Row& row, const train::Headline& headline, double dense) {
   if (!row.failure.empty()) return fmt::format("{:<15} {}\n", row.method.name, row.failure);
   const train::Totals& totals = row.result.totals;
   const double moved = bytes_moved(row);
-  std::string text = fmt::format("{:<15} {:>10.5g}", row.method.name, row.result.evaluation->loss);
-  if (!metric.empty()) text += fmt::format(" {:>10.4g}", row.result.evaluation->metric);
+  const auto number = [&](const std::string& name) { return row.result.evaluation->find(name).value(); };
+  std::string text = fmt::format("{:<15} {:>{}.5g}", row.method.name, number(headline.loss), width_of(headline.loss));
+  if (!headline.metric.empty()) {
+    text += fmt::format(" {:>{}.4g}", number(headline.metric), width_of(headline.metric));
+  }
   text += fmt::format(" {:>14} {:>14}", grouped(totals.bytes_up), grouped(totals.bytes_down));
   text += fmt::format(" {:>9}", moved > 0 && dense > 0 ? fmt::format("1/{:.1f}", dense / moved) : "-");
   return text + fmt::format(" {:>11.4g} {:>8.2f}\n", totals.total_error, row.seconds);
 }
 
-std::string header(std::string_view metric) {
-  std::string text = fmt::format("{:<15} {:>10}", "method", "test loss");
-  if (!metric.empty()) text += fmt::format(" {:>10}", metric);
+std::string header(const train::Headline& headline) {
+  std::string text = fmt::format("{:<15} {:>{}}", "method", train::in_words(headline.loss), width_of(headline.loss));
+  if (!headline.metric.empty()) {
+    text += fmt::format(" {:>{}}", train::in_words(headline.metric), width_of(headline.metric));
+  }
   return text + fmt::format(" {:>14} {:>14} {:>9} {:>11} {:>8}\n", "bytes up", "bytes down", "of dense", "total error",
                             "seconds");
 }
@@ -207,8 +212,7 @@ void compare(const CompareOptions& options) {
   if (config.workers == 0) config.workers = default_config().workers;
   const std::vector<Method> methods = chosen_methods(options.methods);
   const double ratio = checked_ratio(options.ratio);
-  const auto problem = train::make_problem(
-      config.problem, {.workers = static_cast<int>(config.workers), .seed = config.seed, .data = config.data});
+  const auto problem = train::make_problem(config.problem, train::problem_place(config));
   check_methods(methods, config, options, problem->layout());
   files::make_folder(options.out);
   if (!config.json.empty()) check_place(config.json);
@@ -219,14 +223,15 @@ void compare(const CompareOptions& options) {
       "The settings are the same for all methods and tuned for none.\n\n",
       config.problem, grouped(problem->layout().dim()), config.workers, config.steps, options.ratio, config.optimiser,
       config.lr);
-  text += header(problem->metric());
+  const train::Headline headline = train::headline_of(*problem);
+  text += header(headline);
   Json rows = Json::array();
   {
     const train::StopSignals signals;
     for (const Method& method : methods) {
       const Row row = run_method(method, config_for(method, config, options), *problem);
-      text += row_text(row, problem->metric(), dense);
-      rows.push_back(row_json(row, problem->metric(), dense));
+      text += row_text(row, headline, dense);
+      rows.push_back(row_json(row, dense));
     }
   }
   Json common = train::to_json(config);
@@ -235,7 +240,7 @@ void compare(const CompareOptions& options) {
   text += fmt::format(
       "\nBytes are those of all workers; 'of dense' compares them with a dense exchange.\n"
       "Total error: ||memory||^2 summed over the steps, a mean over the workers.\n"
-      "Metrics of every step: {}/\n",
+      "Metrics of every evaluation: {}/\n",
       options.out);
 
   Report(options.out + "/summary.json", summary, "").commit();
@@ -265,7 +270,7 @@ void add_compare(CLI::App& program) {
   add("--out", options->out, "DIR", "Folder for metrics and summary.json (default compare-out)");
   add_settings(*command, default_config(),
                {"sparsifier", "downlink", "downlink_codec", "checkpoint_dir", "checkpoint_every", "keep", "resume",
-                "metrics", "transport"},
+                "change", "save_weights", "metrics", "transport"},
                options->given);
   command->callback([options] { compare(*options); });
 }

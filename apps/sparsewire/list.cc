@@ -1,4 +1,5 @@
-// sparsewire list: all sparsifiers, codecs, exchanges, problems, optimisers and schedules, with an example of each.
+// sparsewire list: all sparsifiers, codecs, exchanges, problems, splits, optimisers and schedules, with an example of
+// each.
 #include <fmt/core.h>
 
 #include <memory>
@@ -14,6 +15,7 @@
 #include "train/optimiser.h"
 #include "train/problem.h"
 #include "train/schedule.h"
+#include "train/split.h"
 
 namespace sparsewire::cli {
 namespace {
@@ -36,9 +38,9 @@ constexpr const char* kExchangeNotes =
     "  entries are not zero, but no bytes are saved.\n";
 constexpr const char* kProblemNotes =
     "  logreg: density=X is the share of entries that are not zero (synthetic data);\n"
-    "  split=true gives worker n of N the rows n, n+N, n+2N, ...; otherwise every\n"
-    "  worker draws from all rows. With L = sigma_max(A)^2/(4*samples), the smoothness\n"
-    "  of the loss, l2 is L/10000 unless given, and 1/(L + l2) is a good learning rate.\n";
+    "  split=true is --split round_robin. With L = sigma_max(A)^2/(4*samples), the\n"
+    "  smoothness of the loss, l2 is L/10000 unless given, and 1/(L + l2) is a good\n"
+    "  learning rate. With more than two labels it is softmax regression.\n";
 
 template <class Infos>
 Choices choices(std::string_view title, const char* summary, const Infos& infos, const char* notes = "") {
@@ -56,7 +58,7 @@ Choices choices(std::string_view title, const char* summary, const Infos& infos,
 
 void add_list(CLI::App& program) {
   CLI::App* const command =
-      program.add_subcommand("list", "List sparsifiers, codecs, exchanges, problems, optimisers and schedules");
+      program.add_subcommand("list", "List sparsifiers, codecs, exchanges, problems, splits, optimisers and schedules");
   command->footer("Examples:\n  sparsewire list\n  sparsewire list --json choices.json");
   const auto json_path = std::make_shared<std::optional<std::string>>();
   add_json(*command, *json_path);
@@ -66,13 +68,14 @@ void add_list(CLI::App& program) {
     const Choices value = choices("values", "what", value_formats());
     const Choices exchange = choices("exchange", "moves", exchange_choices(), kExchangeNotes);
     const Choices problem = choices("problem", "is", train::problems(), kProblemNotes);
+    const Choices split = choices("split", "gives a worker", train::splits());
     const Choices optimiser = choices("optimiser", "does", train::optimisers());
     const Choices schedule = choices("schedule", "gives", train::schedules());
     const Json json{{"sparsifiers", sparse.rows}, {"codecs", codec.rows},     {"value_formats", value.rows},
                     {"exchanges", exchange.rows}, {"problems", problem.rows}, {"optimisers", optimiser.rows},
-                    {"schedules", schedule.rows}};
+                    {"schedules", schedule.rows}, {"splits", split.rows}};
     std::string text;
-    for (const Choices* all : {&sparse, &codec, &value, &exchange, &problem, &optimiser, &schedule}) {
+    for (const Choices* all : {&sparse, &codec, &value, &exchange, &problem, &split, &optimiser, &schedule}) {
       text += (text.empty() ? "" : "\n") + all->text;
     }
     Report report(*json_path, json, text);

@@ -34,7 +34,7 @@ struct NamedFile {
 // Throws UsageError if two of them are the same file: one would overwrite the other.
 void check_distinct(std::initializer_list<NamedFile> files);
 
-// Throws if a report cannot be written there: better now than after hours of work. A pipe is not opened, since its
+// Throws if nothing can be written there: better now than after hours of work. A pipe is not opened, since its
 // reader would take that for the whole report.
 void check_place(const std::optional<std::string>& json_path);
 

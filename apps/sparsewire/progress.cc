@@ -63,8 +63,9 @@ Progress::~Progress() { end_bar(); }
 std::string Progress::line(const train::StepReport& report) const {
   std::string text = fmt::format("{}step {}/{}  batch loss {:.5g}", title_, report.step, config_.steps, report.loss);
   if (report.evaluation) {
-    text += fmt::format("  test loss {:.5g}", report.evaluation->loss);
-    if (!report.metric.empty()) text += fmt::format("  {} {:.4g}", report.metric, report.evaluation->metric);
+    for (const train::Measurement& one : report.evaluation->numbers) {
+      text += fmt::format("  {} {:.4g}", train::in_words(one.name), one.value);
+    }
   }
   const double seconds = std::chrono::duration<double>(Clock::now() - began_).count();
   if (seconds > 0) text += fmt::format("  {:.3g} steps/s", static_cast<double>(steps_) / seconds);
@@ -93,8 +94,9 @@ void Progress::on_step(const train::StepReport& report) {
   // With `server`, rank 0 sends nothing as a worker; as the server it moves what all workers do.
   const auto workers = static_cast<double>(config_.workers);
   const StepStats& stats = report.stats;
-  moved_ += std::max(static_cast<double>(stats.bytes_up + stats.bytes_down),
-                     static_cast<double>(stats.bytes_served) / workers);
+  const std::uint64_t trailers = stats.trailer_bytes_up + stats.trailer_bytes_down;
+  moved_ += std::max(static_cast<double>(stats.bytes_up + stats.bytes_down + trailers),
+                     static_cast<double>(stats.bytes_served + stats.trailer_bytes_served) / workers);
   dense_ += 2 * static_cast<double>(stats.dense_bytes) * (workers - 1) / workers;
 
   const Clock::time_point now = Clock::now();

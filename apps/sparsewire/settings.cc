@@ -64,6 +64,15 @@ std::string one_line(const train::TrainConfig& config) {
   return line;
 }
 
+void add_totals(const train::Totals& totals, Json& json) {
+  json["bytes_up"] = totals.bytes_up;
+  json["bytes_down"] = totals.bytes_down;
+  json["bytes_served"] = totals.bytes_served;
+  json["paper_bits_up"] = totals.paper_bits_up;
+  json["paper_bits_down"] = totals.paper_bits_down;
+  json["total_error"] = totals.total_error;
+}
+
 std::chrono::milliseconds deadline_of(const train::TrainConfig& config) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(config.deadline * 1000) + 1);
 }

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "train/config.h"
+#include "train/totals.h"
 
 namespace sparsewire::cli {
 
@@ -29,6 +30,9 @@ void add_settings(CLI::App& command, const train::TrainConfig& defaults,
 
 // "problem=mlp workers=4 ...", without options that are empty or off.
 std::string one_line(const train::TrainConfig& config);
+
+// Adds what a training counted to its report.
+void add_totals(const train::Totals& totals, train::Json& json);
 
 std::chrono::milliseconds deadline_of(const train::TrainConfig& config);
 

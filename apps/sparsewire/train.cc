@@ -32,35 +32,44 @@ std::optional<std::string> path_of(const std::string& given) {
 }
 
 std::unique_ptr<train::Problem> problem_of(const TrainConfig& config) {
-  return train::make_problem(config.problem,
-                             {.workers = static_cast<int>(config.workers), .seed = config.seed, .data = config.data});
+  return train::make_problem(config.problem, train::problem_place(config));
 }
 
 // At the start: after hours of training it would be too late.
 void check_outputs(const TrainConfig& config, const std::optional<std::string>& config_file) {
   check_distinct({{"--config", config_file},
                   {"--data", path_of(config.data)},
+                  {"--test-data", path_of(config.test_data)},
+                  {"--init-weights", path_of(config.init_weights)},
+                  {"--save-weights", path_of(config.save_weights)},
                   {"--metrics", path_of(config.metrics)},
                   {"--json", path_of(config.json)}});
   check_place(path_of(config.json));
+  check_place(path_of(config.save_weights));
 }
 
-Json result_json(const TrainConfig& config, const train::Result& result, std::string_view metric, double seconds) {
+Json result_json(const TrainConfig& config, const train::Result& result, const Layout& layout, double seconds) {
   Json json{{"config", train::to_json(config)}, {"step", result.step}, {"loss", result.totals.loss}};
-  json["test_loss"] = result.evaluation->loss;
-  if (!metric.empty()) json[std::string(metric)] = result.evaluation->metric;
-  json["bytes_up"] = result.totals.bytes_up;
-  json["bytes_down"] = result.totals.bytes_down;
-  json["bytes_served"] = result.totals.bytes_served;
-  json["total_error"] = result.totals.total_error;
+  for (const train::Measurement& one : result.evaluation->numbers) json[one.name] = one.value;
+  add_totals(result.totals, json);
+  if (!result.changes.empty()) json["changes"] = result.changes;
+  if (!config.save_weights.empty()) {
+    Json& tensors = json["tensors"] = Json::array();
+    for (const TensorRange& tensor : layout.tensors())
+      tensors.push_back({{"name", tensor.name}, {"size", tensor.size}});
+  }
   json["seconds"] = seconds;
   json["weights_crc32c"] = fmt::format("{:08x}", result.weights_crc32c);
   return json;
 }
 
-std::string result_text(const TrainConfig& config, const train::Result& result, std::string_view metric) {
-  std::string text = fmt::format("step {}: test loss {:.6g}", result.step, result.evaluation->loss);
-  if (!metric.empty()) text += fmt::format(", {} {:.6g}", metric, result.evaluation->metric);
+std::string result_text(const TrainConfig& config, const train::Result& result) {
+  std::string text = fmt::format("step {}:", result.step);
+  std::string_view before = " ";
+  for (const train::Measurement& one : result.evaluation->numbers) {
+    text += fmt::format("{}{} {:.6g}", before, train::in_words(one.name), one.value);
+    before = ", ";
+  }
   text += fmt::format(" (loss of the last batches {:.6g})", result.totals.loss);
   text +=
       fmt::format("\n{} worker{} sent {} bytes up and received {} down\n", config.workers,
@@ -74,7 +83,7 @@ struct TrainOutcome {
 };
 
 // What rank 0 prints at the end.
-void conclude(const TrainConfig& config, const TrainOutcome& outcome, std::string_view metric) {
+void conclude(const TrainConfig& config, const TrainOutcome& outcome, const Layout& layout) {
   const train::Result& result = outcome.result;
   if (!result.finished) {
     throw std::runtime_error(fmt::format(
@@ -82,8 +91,8 @@ void conclude(const TrainConfig& config, const TrainOutcome& outcome, std::strin
         result.checkpoint ? fmt::format("to continue from '{}', add --resume to the same command", *result.checkpoint)
                           : "without --checkpoint-dir there is no checkpoint to continue from"));
   }
-  Report report(path_of(config.json), result_json(config, result, metric, outcome.seconds),
-                result_text(config, result, metric));
+  Report report(path_of(config.json), result_json(config, result, layout, outcome.seconds),
+                result_text(config, result));
   report.print();
   report.commit();
 }
@@ -115,7 +124,7 @@ void train_on_threads(TrainConfig config) {
     const train::StopSignals signals;
     run_on_threads(static_cast<int>(config.workers), body, deadline_of(config));
   }
-  conclude(config, outcome, problem->metric());
+  conclude(config, outcome, problem->layout());
 }
 
 // Who forgot mpirun should not train alone without knowing it.
@@ -148,7 +157,7 @@ void train_on_mpi(TrainConfig config, Transport& transport) {
     const train::StopSignals signals;
     outcome = run_rank(config, *problem, transport);
   }
-  if (transport.rank() == 0) conclude(config, outcome, problem->metric());
+  if (transport.rank() == 0) conclude(config, outcome, problem->layout());
   if (transport.rank() != 0 && !outcome.result.finished) throw SilentFailure(kFailed);  // rank 0 prints it
 }
 
@@ -188,6 +197,8 @@ void add_train(CLI::App& program) {
       "Examples:\n"
       "  sparsewire train --workers 8 --downlink topk:ratio=0.01 --steps 500\n"
       "  sparsewire train --checkpoint-dir run1 --metrics run1.jsonl --resume\n"
+      "  sparsewire train --checkpoint-dir run1 --resume --lr 0.01 --change lr\n"
+      "  sparsewire train --problem logreg --data a9a --test-data a9a.t --lr 0.5\n"
       "  mpirun -n 4 sparsewire train --transport mpi --json result.json");
   const auto given = std::make_shared<GivenSettings>();
   command

@@ -172,6 +172,9 @@ class StepStats(TypedDict):
     bytes_up: int
     bytes_down: int
     bytes_served: int
+    trailer_bytes_up: int
+    trailer_bytes_down: int
+    trailer_bytes_served: int
     sent_norm2: float
     memory_norm2: float
     total_error: float

@@ -231,6 +231,9 @@ py::dict stats(HeldWorker& self) {
   fields["bytes_up"] = stats.bytes_up;
   fields["bytes_down"] = stats.bytes_down;
   fields["bytes_served"] = stats.bytes_served;
+  fields["trailer_bytes_up"] = stats.trailer_bytes_up;
+  fields["trailer_bytes_down"] = stats.trailer_bytes_down;
+  fields["trailer_bytes_served"] = stats.trailer_bytes_served;
   fields["sent_norm2"] = stats.sent_norm2;
   fields["memory_norm2"] = stats.memory_norm2;
   fields["total_error"] = stats.total_error;

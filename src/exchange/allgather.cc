@@ -35,7 +35,9 @@ class AllGatherExchange final : public Exchange {
     if (outcome.failure) return outcome;
     merger_.sum(plan_.dim, vectors_, plan_.weights, total);
     if (const auto bad = find_overflow(total)) outcome.fail({.rank = 0, .index = *bad});  // all ranks find the same
-    traffic_.bytes_up = frame_size * static_cast<std::size_t>(transport_.size() - 1);
+    const auto others = static_cast<std::size_t>(transport_.size() - 1);
+    traffic_.bytes_up = frame_size * others;
+    traffic_.trailers_up = traffic_.trailers_down = others;
     clock.lap(traffic_.ns_merge);
     return outcome;
   }

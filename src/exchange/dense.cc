@@ -137,6 +137,7 @@ class AllReduceExchange final : public Exchange {
     const std::uint64_t bytes = dim_ * (bf16_ ? sizeof(std::uint16_t) : sizeof(float)) * (ranks - 1) / ranks;
     traffic_.bytes_up = bytes;
     traffic_.bytes_down = bytes;
+    traffic_.trailers_up = traffic_.trailers_down = ranks - 1;
   }
 
   Transport& transport_;

@@ -41,6 +41,9 @@ struct Traffic {
   std::uint64_t bytes_up = 0;      // of uplink frames to other ranks
   std::uint64_t bytes_down = 0;    // of downlink frames from other ranks
   std::uint64_t bytes_served = 0;  // of frames that this rank received and sent as a server
+  std::uint64_t trailers_up = 0;   // step trailers, counted likewise: each has kTrailerSize bytes
+  std::uint64_t trailers_down = 0;
+  std::uint64_t trailers_served = 0;
   std::uint64_t ns_encode = 0;
   std::uint64_t ns_transport = 0;
   std::uint64_t ns_decode = 0;

@@ -42,9 +42,12 @@ class ServerExchange final : public Exchange {
     }
     if (aggregator_) {
       aggregator_->finish();
-      traffic_.bytes_served += answer.frame.size() * static_cast<std::size_t>(transport_.size() - 1);
+      const auto others = static_cast<std::size_t>(transport_.size() - 1);
+      traffic_.bytes_served += answer.frame.size() * others;
+      traffic_.trailers_served = 2 * others;
     } else {
       traffic_.bytes_down = answer.frame.size();
+      traffic_.trailers_up = traffic_.trailers_down = 1;
     }
     StepOutcome outcome = answer.outcome;
     outcome.failure = decode_from(answer.frame, kServer, plan_.dim, total);

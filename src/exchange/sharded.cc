@@ -58,6 +58,8 @@ class ShardedExchange final : public Exchange {
     }
     aggregator_.finish();
     outcome.failure = collect(total);
+    traffic_.trailers_up = traffic_.trailers_down = static_cast<std::uint64_t>(transport_.size() - 1);
+    traffic_.trailers_served = 2 * traffic_.trailers_up;
     return outcome;
   }
 

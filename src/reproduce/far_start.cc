@@ -20,7 +20,7 @@ FarStart::FarStart(const std::string& data, std::uint64_t first_seed)
   best_loss = optimum.loss;
   start = std::move(optimum.weights);
   for (double& weight : start) weight += 1;
-  first_loss = problem->evaluate_at(start).loss;
+  first_loss = problem->evaluate_at(start).objective;
 }
 
 Plan FarStart::plan(const std::string& sparsifier, std::uint64_t rounds) const {
@@ -32,7 +32,7 @@ Plan FarStart::plan(const std::string& sparsifier, std::uint64_t rounds) const {
 }
 
 double FarStart::gap_at(std::span<const double> weights) const {
-  return (problem->evaluate_at(weights).loss - best_loss) / (first_loss - best_loss);
+  return (problem->evaluate_at(weights).objective - best_loss) / (first_loss - best_loss);
 }
 
 }  // namespace sparsewire::reproduce

@@ -26,9 +26,9 @@ void remove_checkpoint(const std::string& path) {
 
 }  // namespace
 
-Checkpoints::Checkpoints(const TrainConfig& config, std::string data, Transport& transport,
+Checkpoints::Checkpoints(const TrainConfig& config, std::string data, Json changes, Transport& transport,
                          std::optional<std::uint64_t> last)
-    : config_(config), data_(std::move(data)), transport_(transport), last_(last) {}
+    : config_(config), data_(std::move(data)), changes_(std::move(changes)), transport_(transport), last_(last) {}
 
 std::string Checkpoints::last_path() const { return checkpoint_path(config_.checkpoint_dir, last_.value()); }
 
@@ -51,8 +51,13 @@ void Checkpoints::write(RankState& mine) {
 
   run_or_fail_on_all(transport_, [&] {
     if (!is_root) return;
-    Manifest manifest{
-        .path = path, .step = step, .workers = all.size(), .config = config_, .data = data_, .files = Json::object()};
+    Manifest manifest{.path = path,
+                      .step = step,
+                      .workers = all.size(),
+                      .config = config_,
+                      .data = data_,
+                      .files = Json::object(),
+                      .changes = changes_};
     for (const auto& one : all) {
       manifest.files.update(parse_json({reinterpret_cast<const char*>(one.data()), one.size()}));
     }

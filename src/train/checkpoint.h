@@ -10,24 +10,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "sparsewire/transport.h"
 #include "train/config.h"
+#include "train/totals.h"
 
 namespace sparsewire::train {
-
-// What each rank counts from the first step on.
-struct Totals {
-  std::uint64_t bytes_up = 0;
-  std::uint64_t bytes_down = 0;
-  std::uint64_t bytes_served = 0;
-  double total_error = 0;                                  // sum of StepStats::memory_norm2
-  double loss = std::numeric_limits<double>::quiet_NaN();  // of the last step
-};
 
 // What one rank puts into a checkpoint.
 struct RankState {
@@ -41,8 +32,10 @@ struct RankState {
 // Writes checkpoints into a folder, all ranks together, and removes old ones.
 class Checkpoints {
  public:
-  // `data`: Problem::data_fingerprint(). `last`: the step of the checkpoint that was resumed from.
-  Checkpoints(const TrainConfig& config, std::string data, Transport& transport, std::optional<std::uint64_t> last);
+  // `data`: Problem::data_fingerprint(). `changes`: Manifest::changes. `last`: the step of the checkpoint that was
+  // resumed from.
+  Checkpoints(const TrainConfig& config, std::string data, Json changes, Transport& transport,
+              std::optional<std::uint64_t> last);
 
   // Collective. Throws SharedError on all ranks if one cannot write; older checkpoints are unchanged then.
   void write(RankState& mine);
@@ -56,6 +49,7 @@ class Checkpoints {
 
   const TrainConfig& config_;
   std::string data_;
+  Json changes_;
   Transport& transport_;
   std::optional<std::uint64_t> last_;
 };
@@ -68,6 +62,9 @@ struct Manifest {
   TrainConfig config;
   std::string data;  // Problem::data_fingerprint()
   Json files;        // {"rank-0.state": {"bytes": 1234, "crc32c": "01234567"}, ...}
+  // Every change of options in mid-training, after which step and what: [{"step": 100, "changed": {"lr": {"from": 0.1,
+  // "to": 0.01}}}, ...].
+  Json changes = Json::array();
 };
 
 // The newest checkpoint whose files are all undamaged; damaged ones are reported to `log`. Nothing if the folder has no

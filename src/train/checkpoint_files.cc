@@ -64,6 +64,9 @@ void serialize_rank(State& state, RankState& mine) {
   state.value("bytes_served", mine.totals.bytes_served);
   state.value("total_error", mine.totals.total_error);
   state.value("loss", mine.totals.loss);
+  // Since 0.4.0. Before it the bytes were those of frames, without trailers.
+  state.optional_value("paper_bits_up", mine.totals.paper_bits_up);
+  state.optional_value("paper_bits_down", mine.totals.paper_bits_down);
 }
 
 // A pipe is refused: nobody might ever write to it. A file that is there and cannot be read is not damaged, so that is
@@ -117,7 +120,8 @@ Manifest parse_manifest(const std::string& path, Json json) {
                     .workers = unsigned_at(json, "workers"),
                     .config = {},
                     .data = json.at("data").get<std::string>(),
-                    .files = json.at("files")};
+                    .files = json.at("files"),
+                    .changes = json.value("changes", Json::array())};  // since 0.4.0
   // One file for each rank and one for the model: a number of workers that agrees can be believed.
   if (manifest.workers == 0 || manifest.workers != manifest.files.size() - 1) {
     throw UsageError(fmt::format("it has {} files of {} workers", manifest.files.size(), manifest.workers));
@@ -206,7 +210,8 @@ void check_all_here(const Manifest& manifest) {
 void write_manifest(const Manifest& manifest) {
   Json json{{"format", kFormat},           {"step", manifest.step},
             {"workers", manifest.workers}, {"config", to_json(manifest.config)},
-            {"data", manifest.data},       {"files", manifest.files}};
+            {"data", manifest.data},       {"changes", manifest.changes},
+            {"files", manifest.files}};
   json["crc32c"] = checksum(shown(json));  // of everything before it, in one line
   // A path need not be UTF-8, and JSON must be.
   const std::string bytes = json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';

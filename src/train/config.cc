@@ -21,7 +21,9 @@ namespace {
 constexpr double kMostSteps = 1e15;  // counted exactly by a double, and by JSON
 constexpr Range kSteps{.min = 0, .max = kMostSteps};
 constexpr Range kPositive{.min = 0, .max = 3e38, .above_min = true};
-constexpr bool kMayChange = true;
+constexpr MayChange kFixed = MayChange::no;
+constexpr MayChange kMayChange = MayChange::freely;
+constexpr MayChange kOnRequest = MayChange::on_request;
 constexpr std::uint64_t kLongestFile = 1 << 20;  // of a config file, in bytes: a device or a wrong file shows early
 
 std::vector<Setting> make_settings() {
@@ -30,28 +32,56 @@ std::vector<Setting> make_settings() {
       {{"problem", "SPEC", "What is trained; 'sparsewire list' shows all"}, &C::problem},
       // A checkpoint knows the contents of the data, so their name may change.
       {{"data", "FILE", "Data for problems that take them (logreg)", kMayChange}, &C::data},
+      {{"test_data", "FILE", "Data that are only evaluated on, in the format of --data", kMayChange}, &C::test_data},
+      {{"validation",
+        "X",
+        "Share of the training data that is held back, drawn by the seed, and evaluated on; 0: none",
+        kFixed,
+        {.min = 0, .max = 1, .below_max = true}},
+       &C::validation},
+      {{"split", "SPEC",
+        "Who trains with which samples: all, round_robin, iid, shards, dirichlet (default: round_robin for mlp, all "
+        "for "
+        "logreg)",
+        MayChange::with_workers},
+       &C::split},
       {{"workers", "N", "Number of workers", kMayChange, {.min = 1, .max = 1024}}, &C::workers},
-      {{"sparsifier", "SPEC", "Which entries of a gradient are sent"}, &C::sparsifier},
-      {{"feedback", "SPEC", "What happens to entries that are not sent: ef (kept for later), none or momentum"},
+      {{"worker_weights", "LIST",
+        "How much each worker counts: 1,2,1, or size for as much as it has samples (default: all the same)",
+        MayChange::with_workers},
+       &C::worker_weights},
+      {{"sparsifier", "SPEC", "Which entries of a gradient are sent", kOnRequest}, &C::sparsifier},
+      {{"feedback", "SPEC", "What happens to entries that are not sent: ef (kept for later), none or momentum",
+        kOnRequest},
        &C::feedback},
       {{"exchange", "SPEC",
         "Who sends to whom: dense, allgather, server, sharded or auto. dense moves whole vectors, so a sparsifier "
-        "saves nothing there"},
+        "saves nothing there",
+        kOnRequest},
        &C::exchange},
-      {{"downlink", "SPEC", "Sparsifier for the servers' answers (default: none, all entries are sent)"}, &C::downlink},
-      {{"codec", "SPEC", "How entries are encoded"}, &C::codec},
-      {{"downlink_codec", "SPEC", "How the servers' answers are encoded (default: as --codec)"}, &C::downlink_codec},
-      {{"scope", "WORD", "What a ratio applies to: model, or each layer", false, {}, {"model", "layer"}}, &C::scope},
+      {{"downlink", "SPEC", "Sparsifier for the servers' answers (default: none, all entries are sent)", kOnRequest},
+       &C::downlink},
+      {{"codec", "SPEC", "How entries are encoded", kOnRequest}, &C::codec},
+      {{"downlink_codec", "SPEC", "How the servers' answers are encoded (default: as --codec)", kOnRequest},
+       &C::downlink_codec},
+      {{"scope", "WORD", "What a ratio applies to: model, or each layer", kOnRequest, {}, {"model", "layer"}},
+       &C::scope},
       {{"optimiser", "SPEC", "How an update changes the weights: sgd, adam or adamw"}, &C::optimiser},
-      {{"lr", "X", "Learning rate", false, kPositive}, &C::lr},
-      {{"schedule", "SPEC", "How the learning rate changes: constant, step or cosine"}, &C::schedule},
-      {{"clip", "X", "Clip each worker's gradient to this norm; 0: do not clip", false, {.min = 0, .max = 3e38}},
+      {{"lr", "X", "Learning rate", kOnRequest, kPositive}, &C::lr},
+      {{"schedule", "SPEC", "How the learning rate changes: constant, step or cosine", kOnRequest}, &C::schedule},
+      {{"clip", "X", "Clip each worker's gradient to this norm; 0: do not clip", kOnRequest, {.min = 0, .max = 3e38}},
        &C::clip},
-      {{"local_steps", "N", "Optimiser steps of a worker between two exchanges", false, {.min = 1, .max = 1e6}},
+      {{"local_steps", "N", "Optimiser steps of a worker between two exchanges", kFixed, {.min = 1, .max = 1e6}},
        &C::local_steps},
       {{"steps", "N", "Number of exchanges", kMayChange, kSteps}, &C::steps},
-      {{"seed", "N", "Random seed", false, {.min = 0, .max = kMostSteps}}, &C::seed},
+      // A checkpoint has its own weights.
+      {{"init_weights", "FILE.npy", "Start from these weights, as --save-weights wrote them", kMayChange},
+       &C::init_weights},
+      {{"save_weights", "FILE.npy", "Write the weights at the end", kMayChange}, &C::save_weights},
+      {{"seed", "N", "Random seed", kFixed, {.min = 0, .max = kMostSteps}}, &C::seed},
       {{"eval_every", "N", "Steps between two evaluations; 0: only at the end", kMayChange, kSteps}, &C::eval_every},
+      {{"eval_train", "", "Evaluate on the training data too, where other data are held back", kMayChange},
+       &C::eval_train},
       {{"check_every", "N", "Steps between two checks that all workers have the same update; 0: never", kMayChange,
         kSteps},
        &C::check_every},
@@ -60,8 +90,14 @@ std::vector<Setting> make_settings() {
        &C::checkpoint_every},
       {{"keep", "N", "Number of checkpoints to keep", kMayChange, {.min = 1, .max = 1e6}}, &C::keep},
       {{"resume", "", "Continue from the newest checkpoint; start at step 0 if there is none", kMayChange}, &C::resume},
-      {{"metrics", "FILE", "Write one line of JSON for each step; docs/train.md explains its keys", kMayChange},
+      {{"change", "NAMES",
+        "Options that may differ from those of the checkpoint: sparsifier,lr; from here on the new ones apply",
+        kMayChange},
+       &C::change},
+      {{"metrics", "FILE", "Write a line of JSON at each evaluation; docs/train.md explains its keys", kMayChange},
        &C::metrics},
+      {{"metrics_every_step", "", "Write a line for each step, not only at evaluations", kMayChange},
+       &C::metrics_every_step},
       {{"json", "FILE", "Also write a report to FILE; - prints it instead of the text", kMayChange}, &C::json},
       {{"deadline",
         "SECONDS",
@@ -141,6 +177,40 @@ std::string with_underscores(std::string_view key) {
   std::string name(key);
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
+}
+
+bool can_change(const Setting& setting) {
+  return setting.option.may_change == MayChange::on_request || setting.option.may_change == MayChange::freely;
+}
+
+// The options that --change names, in the order of the table. Throws UsageError.
+std::vector<const Setting*> names_to_change(const TrainConfig& config) {
+  std::vector<std::string> names;
+  for (std::size_t at = 0; at < config.change.size();) {
+    const std::size_t end = std::min(config.change.find(',', at), config.change.size());
+    names.push_back(with_underscores(config.change.substr(at, end - at)));
+    at = end + 1;
+  }
+  std::vector<const Setting*> found;
+  for (const Setting& setting : settings()) {
+    const auto name = std::find(names.begin(), names.end(), setting.option.name);
+    if (name == names.end() || !can_change(setting)) continue;
+    found.push_back(&setting);
+    std::erase(names, setting.option.name);
+  }
+  if (names.empty()) return found;
+  std::string known;
+  for (const Setting& setting : settings()) {
+    if (setting.option.may_change != MayChange::on_request && setting.option.name != "steps") continue;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", setting.option.name);
+  }
+  throw UsageError(fmt::format("--change: '{}' is not an option that can change in mid-training; there are {}",
+                               names.front(), known));
+}
+
+bool is_same(const TrainConfig& before, const TrainConfig& now, const Setting& setting) {
+  // As text: what is not UTF-8 was saved with replacements.
+  return shown(value_of(before, setting)) == shown(value_of(now, setting));
 }
 
 }  // namespace
@@ -233,11 +303,26 @@ void check(const TrainConfig& config) {
   }
   if (config.metrics == "-")
     throw UsageError("--metrics - is not allowed: standard output is for the report; name a file");
+  if (config.save_weights == "-")
+    throw UsageError("--save-weights - is not allowed: standard output is for the report; name a file");
+  names_to_change(config);
+  if (!config.change.empty() && !config.resume)
+    throw UsageError("--change is for a training that is continued: add --resume");
   if (config.resume && config.checkpoint_dir.empty())
     throw UsageError("--resume needs --checkpoint-dir DIR: where the checkpoints are");
 }
 
-WorkerConfig worker_config(const TrainConfig& config) {
+ProblemPlace problem_place(const TrainConfig& config) {
+  return {.workers = static_cast<int>(config.workers),
+          .seed = config.seed,
+          .data = config.data,
+          .test_data = config.test_data,
+          .validation = config.validation,
+          .split = config.split,
+          .has_weights = !config.worker_weights.empty()};
+}
+
+WorkerConfig worker_config(const TrainConfig& config, double weight) {
   WorkerConfig worker;
   worker.sparsifier = config.sparsifier;
   worker.feedback = config.feedback;
@@ -246,20 +331,37 @@ WorkerConfig worker_config(const TrainConfig& config) {
   worker.downlink = config.downlink;
   worker.downlink_codec = config.downlink_codec;
   worker.scope = config.scope == "layer" ? Scope::layer : Scope::model;
+  worker.weight = weight;
   worker.seed = config.seed;
   worker.check_every = config.check_every;
   return worker;
 }
 
 std::string difference(const TrainConfig& before, const TrainConfig& now) {
+  const std::vector<const Setting*> asked = names_to_change(now);
   std::string all;
+  std::string names;  // for --change
+  bool can_change_all = true;
   for (const Setting& setting : settings()) {
-    if (setting.option.may_change) continue;
-    const Json old = value_of(before, setting);
-    const Json given = value_of(now, setting);
-    if (shown(old) == shown(given)) continue;  // as text: what is not UTF-8 was saved with replacements
-    all += fmt::format("{}{} was {} and is {}", all.empty() ? "" : ", ", long_name(setting.option.name), shown(old),
-                       shown(given));
+    const MayChange may_change = setting.option.may_change;
+    if (may_change == MayChange::freely || is_same(before, now, setting)) continue;
+    if (may_change == MayChange::with_workers && before.workers != now.workers) continue;
+    if (std::find(asked.begin(), asked.end(), &setting) != asked.end()) continue;
+    all += fmt::format("{}{} was {} and is {}", all.empty() ? "" : ", ", long_name(setting.option.name),
+                       shown(value_of(before, setting)), shown(value_of(now, setting)));
+    can_change_all = can_change_all && can_change(setting);
+    names += fmt::format("{}{}", names.empty() ? "" : ",", setting.option.name);
+  }
+  if (all.empty() || !can_change_all) return all;
+  for (const Setting* setting : asked) names += fmt::format(",{}", setting->option.name);
+  return all + fmt::format("; to change this in mid-training, add --change {}", names);
+}
+
+Json changes(const TrainConfig& before, const TrainConfig& now) {
+  Json all = Json::object();
+  for (const Setting* setting : names_to_change(now)) {
+    if (is_same(before, now, *setting)) continue;
+    all[std::string(setting->option.name)] = {{"from", value_of(before, *setting)}, {"to", value_of(now, *setting)}};
   }
   return all;
 }

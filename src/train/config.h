@@ -11,13 +11,18 @@
 #include "sparsewire/spec.h"
 #include "sparsewire/worker.h"
 #include "train/json.h"
+#include "train/problem.h"
 
 namespace sparsewire::train {
 
 struct TrainConfig {
   std::string problem = "mlp";
   std::string data;
-  std::uint64_t workers = 0;  // 0: not given; then four threads, or as many as mpirun started
+  std::string test_data;
+  double validation = 0;
+  std::string split;           // empty: as the problem does
+  std::uint64_t workers = 0;   // 0: not given; then four threads, or as many as mpirun started
+  std::string worker_weights;  // empty: all count the same
   std::string sparsifier = "topk:ratio=0.01";
   std::string feedback = "ef";
   std::string exchange = "sharded";
@@ -31,25 +36,38 @@ struct TrainConfig {
   double clip = 0;
   std::uint64_t local_steps = 1;
   std::uint64_t steps = 1000;
+  std::string init_weights;
+  std::string save_weights;
   std::uint64_t seed = 0;
   std::uint64_t eval_every = 100;
+  bool eval_train = false;
   std::uint64_t check_every = 100;
   std::string checkpoint_dir;
   std::uint64_t checkpoint_every = 100;
   std::uint64_t keep = 2;
   bool resume = false;
+  std::string change;  // names of options, separated by commas
   std::string metrics;
+  bool metrics_every_step = false;
   std::string json;
   double deadline = 300;
   std::string transport = "threads";
   bool quiet = false;
 };
 
+// Whether a resumed training may have another value of an option than the one before.
+enum class MayChange : std::uint8_t {
+  no,
+  with_workers,  // if the number of workers is another one
+  on_request,    // if --change names it
+  freely,
+};
+
 struct Option {
   std::string_view name;  // as in files and reports: local_steps. On the command line: --local-steps
   std::string_view type;  // of its value, for the help: "N"; empty for a flag
   std::string_view help;
-  bool may_change = false;                   // a resumed training may have another value
+  MayChange may_change = MayChange::no;      // whether a resumed training may have another value
   Range range = {};                          // of a number
   std::vector<std::string_view> words = {};  // the values that are allowed; empty: all
 };
@@ -86,10 +104,16 @@ Json value_of(const TrainConfig& config, const Setting& setting);
 // Throws UsageError if options cannot be combined.
 void check(const TrainConfig& config);
 
-WorkerConfig worker_config(const TrainConfig& config);
+// What a problem depends on besides its spec. REQUIRES: config.workers is known.
+ProblemPlace problem_place(const TrainConfig& config);
+
+WorkerConfig worker_config(const TrainConfig& config, double weight = 1);
 
 // The options that differ and must not when a training is resumed: "--seed was 1 and is 2, --lr was ..."; empty if
-// there are none. `before` is the configuration of a checkpoint.
+// there are none. `before` is the configuration of a checkpoint. Says how to change them, if that is possible.
 std::string difference(const TrainConfig& before, const TrainConfig& now);
+
+// The options that --change names and that differ: {"lr": {"from": 0.1, "to": 0.01}, ...}.
+Json changes(const TrainConfig& before, const TrainConfig& now);
 
 }  // namespace sparsewire::train

@@ -13,6 +13,7 @@
 #include "core/crc32c.h"
 #include "files/input.h"
 #include "sparsewire/errors.h"
+#include "train/gzip.h"
 
 namespace sparsewire::train {
 namespace {
@@ -50,8 +51,6 @@ class Parser {
 
   LabelledRows parse() {
     constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-    if (rest_.starts_with("\x1F\x8B"))
-      throw UsageError(fmt::format("'{}' is compressed: unpack it with gunzip first", name_));
     if (rest_.starts_with(kByteOrderMark)) rest_.remove_prefix(kByteOrderMark.size());
     while (!rest_.empty()) {
       ++line_number_;
@@ -153,18 +152,47 @@ class Parser {
 
 LabelledRows parse_libsvm(std::string_view text, std::string_view name) { return Parser(text, name).parse(); }
 
+void number_as(const std::vector<std::string>& labels, LabelledRows& data, std::string_view name) {
+  std::vector<std::uint32_t> place;
+  for (const std::string& label : data.labels) {
+    const auto same = std::find_if(labels.begin(), labels.end(),
+                                   [&](const std::string& other) { return key_of(other) == key_of(label); });
+    if (same == labels.end()) {
+      throw UsageError(fmt::format("'{}' has the label '{}', which the training data have not", name, shown(label)));
+    }
+    place.push_back(static_cast<std::uint32_t>(same - labels.begin()));
+  }
+  for (std::uint32_t& label : data.label) label = place[label];
+  data.labels = labels;
+}
+
+namespace {
+
+void refuse_binary(std::string_view beginning, const std::string& path) {
+  if (beginning.find('\0') == std::string_view::npos) return;
+  throw UsageError(fmt::format(
+      "'{}' is not a text file, it has a zero byte; if it is compressed, but not with gzip, unpack it first", path));
+}
+
+}  // namespace
+
 LabelledRows read_libsvm(const std::string& path) {
   // A device or a pipe may never end: what it begins with shows whether it is worth reading on.
   constexpr std::uint64_t kFirstLook = 65536;
   files::Input input(path);
   files::Bytes bytes = input.read(kFirstLook);
-  if (bytes.text().find('\0') != std::string_view::npos) {
-    throw UsageError(
-        fmt::format("'{}' is not a text file, it has a zero byte; if it is compressed, unpack it first", path));
-  }
+  const bool is_compressed = is_gzip(bytes.text());
+  if (!is_compressed) refuse_binary(bytes.text(), path);
   input.read_until(files::kNoLimit, bytes);
-  LabelledRows data = parse_libsvm(bytes.text(), path);
-  data.fingerprint = fmt::format("{} bytes, CRC-32C {:08x}", bytes.size, crc32c(bytes.span()));
+  std::string unpacked;
+  if (is_compressed) {
+    unpacked = gunzip(bytes.text(), path);
+    refuse_binary(std::string_view(unpacked).substr(0, kFirstLook), path);
+  }
+  const std::string_view text = is_compressed ? std::string_view(unpacked) : bytes.text();
+  LabelledRows data = parse_libsvm(text, path);
+  // Of the text: a file may be compressed between two trainings.
+  data.fingerprint = fmt::format("{} bytes, CRC-32C {:08x}", text.size(), crc32c(std::as_bytes(std::span(text))));
   return data;
 }
 

@@ -32,7 +32,7 @@ struct LabelledRows {
   // As written at their first appearance. Equal numbers are one label ("1", "+1", "1.0"). WritableNumbers come first,
   // ascending, then words.
   std::vector<std::string> labels;
-  std::string fingerprint;  // of the file: "1234 bytes, CRC-32C 0badcafe"; empty if there was none
+  std::string fingerprint;  // of the text: "1234 bytes, CRC-32C 0badcafe"; empty if it was not read from a file
 };
 
 // The largest index that is accepted. The largest public data sets have 5e7; as many weights as this take 1 GiB.
@@ -40,7 +40,12 @@ inline constexpr std::uint32_t kMaxLibsvmIndex = 1U << 28;
 
 // `name` is for messages: "x.txt:3: index '0' is not a whole number in [1, 268435456]". Throws UsageError.
 LabelledRows parse_libsvm(std::string_view text, std::string_view name);
-// Reads the file once, so it may be a pipe. Throws UsageError, also if it cannot be read.
+// Reads the file once, so it may be a pipe; it may be compressed with gzip. Throws UsageError, also if it cannot be
+// read.
 LabelledRows read_libsvm(const std::string& path);
+
+// Numbers the labels of `data` as in `labels`, which are those of other data; compared as numbers where both are.
+// Throws UsageError, with `name`, if there is one that is not among them.
+void number_as(const std::vector<std::string>& labels, LabelledRows& data, std::string_view name);
 
 }  // namespace sparsewire::train

@@ -94,6 +94,7 @@ class DrawnLinreg final : public Linreg {
 
   const Layout& layout() const noexcept override { return layout_; }
   std::string_view metric() const noexcept override { return "distance"; }
+  bool is_metric_of_samples() const noexcept override { return false; }
   std::span<const double> optimum() const noexcept override { return optimum_; }
 
   void initial_weights_at(std::span<double> weights) const override {
@@ -110,7 +111,8 @@ class DrawnLinreg final : public Linreg {
     return residual2 / samples_;
   }
 
-  Evaluation evaluate_at(std::span<const double> weights) override {
+  using Linreg::evaluate_at;
+  Score evaluate_at(Part /*part*/, std::span<const double> weights) override {
     double distance = 0;
     for (std::size_t i = 0; i < weights.size(); ++i) {
       distance += (weights[i] - optimum_[i]) * (weights[i] - optimum_[i]);
@@ -118,7 +120,8 @@ class DrawnLinreg final : public Linreg {
     std::vector<double> product(weights.size());
     all_.times(weights, product);
     const double samples = samples_ * static_cast<double>(workers_.size());
-    return {.loss = all_.residual2(weights, product) / samples, .metric = distance};
+    const double loss = all_.residual2(weights, product) / samples;
+    return {.loss = loss, .objective = loss, .metric = distance};
   }
 
  private:

@@ -29,7 +29,7 @@ Result Training::run() {
     find_gradient();   // problem     of this worker's batch, or the result of its local steps
     exchange();        // worker      gradients become an update, with the same bits on every rank
     change_weights();  // optimiser
-    report();          // metrics     rank 0 writes a line, and evaluates every --eval-every steps
+    report();          // metrics     every --eval-every steps rank 0 evaluates, and writes a line
     write_if_due();    // checkpoint  all ranks together
   }
   return finish();
@@ -84,16 +84,7 @@ void Training::exchange() {
                     error.rank(), error.index()));
   }
   if ((worker_.stats().flags & kDiverged) != 0) compare_losses();
-  add_to_totals();
-}
-
-void Training::add_to_totals() {
-  const StepStats& stats = worker_.stats();
-  totals_.bytes_up += stats.bytes_up;
-  totals_.bytes_down += stats.bytes_down;
-  totals_.bytes_served += stats.bytes_served;
-  totals_.total_error += stats.memory_norm2;
-  totals_.loss = stats.loss;
+  totals_.add(worker_.stats(), weights_.size());
 }
 
 std::uint8_t Training::flags() const {
@@ -131,17 +122,20 @@ void Training::change_weights() {
 
 void Training::report() {
   evaluation_.reset();
+  const bool is_due = (config_.eval_every != 0 && step_ % config_.eval_every == 0) || step_ == config_.steps;
+  std::optional<Totals> of_all;
+  if (is_due) of_all = sum(gather_and_broadcast(transport_, totals_));  // the only messages of an evaluation
   if (!is_root()) return;
-  const bool is_due = config_.eval_every != 0 && step_ % config_.eval_every == 0;
-  if (is_due || step_ == config_.steps) evaluation_ = problem_.evaluate(weights_);
+  if (is_due) evaluation_ = evaluate(problem_, weights_, config_.eval_train);
   const StepReport report{.step = step_,
                           .loss = totals_.loss,
                           .lr = lr_,
                           .stats = worker_.stats(),
                           .evaluation = evaluation_,
-                          .metric = problem_.metric()};
+                          .totals = of_all};
   try {
-    if (metrics_ && pending_error_.empty()) metrics_->write(report);
+    const bool is_wanted = is_due || config_.metrics_every_step;
+    if (metrics_ && is_wanted && pending_error_.empty()) metrics_->write(report);
   } catch (const std::exception& error) {
     pending_error_ = error.what();  // the other ranks learn of it with the next step
   }

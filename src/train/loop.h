@@ -9,6 +9,7 @@
 #include "sparsewire/transport.h"
 #include "train/checkpoint.h"
 #include "train/config.h"
+#include "train/evaluation.h"
 #include "train/metrics.h"
 #include "train/problem.h"
 
@@ -32,9 +33,10 @@ struct Result {
   std::uint64_t step = 0;                // steps done
   std::uint64_t first_step = 0;          // how many of them the training did that was resumed
   std::optional<Evaluation> evaluation;  // on rank 0, if finished
-  Totals totals;                         // bytes of all workers, their mean error, the loss of the last batches
+  Totals totals;                         // of all workers
   std::uint32_t weights_crc32c = 0;
   std::optional<std::string> checkpoint;  // the newest
+  Json changes = Json::array();           // Manifest::changes
 };
 
 // Collective. Throws SharedError, the same on all ranks (wrong options, a file that cannot be written, a training that

@@ -4,30 +4,15 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 
 #include "train/libsvm.h"
 #include "train/logreg.h"
+#include "train/samples.h"
 
 namespace sparsewire::train {
 
-struct LogregShape {
-  std::uint64_t dim = 300;
-  std::uint64_t samples = 2000;
-  double density = 0.1;  // share of entries that are not 0
-  double noise = 0.1;    // share of labels that are flipped
-  double mean = 0;       // of the entries that are not 0
-};
-
-// Random rows with entries N(mean, 1), and labels given by a model with weights N(0, 1).
-SparseRows draw_margin_rows(const LogregShape& shape, std::uint64_t seed);
-// From a LIBSVM file with at most two labels. Of two numbers the larger is +1, of two words the later one in the
-// alphabet; a single label is +1. Throws UsageError.
-struct MarginData {
-  SparseRows rows;
-  std::string fingerprint;  // of the file
-};
-MarginData read_margin_rows(const std::string& path);
+// The rows of samples with labels 0 and 1, which become -1 and +1.
+SparseRows margin_rows(const Samples& samples);
 
 double margin_of(const SparseRows& rows, std::size_t row, std::span<const double> weights) noexcept;
 // to += factor * row.

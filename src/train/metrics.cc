@@ -39,22 +39,31 @@ Json step_json(const StepReport& report) {
             {"ns_merge", stats.ns_merge},
             {"ns_apply", stats.ns_apply}};
   if (report.evaluation) {
-    json["test_loss"] = report.evaluation->loss;
-    if (!report.metric.empty()) json[std::string(report.metric)] = report.evaluation->metric;
+    for (const Measurement& one : report.evaluation->numbers) json[one.name] = one.value;
+  }
+  if (report.totals) {
+    json["total_bytes_up"] = report.totals->bytes_up;
+    json["total_bytes_down"] = report.totals->bytes_down;
+    json["total_bytes_served"] = report.totals->bytes_served;
+    json["paper_bits_up"] = report.totals->paper_bits_up;
+    json["paper_bits_down"] = report.totals->paper_bits_down;
   }
   return json;
 }
 
 namespace {
 
-// The step of a line of metrics; nothing for any other line.
-std::optional<std::uint64_t> step_of(std::string_view text) {
+constexpr std::string_view kLineBegin = "{\"step\":";
+
+// The step of the first checkpoint that comes after this line of metrics: that of its own step, or of the next one if
+// it says that options changed after its step. Nothing for any other line.
+std::optional<std::uint64_t> kept_from(std::string_view text) {
   try {
     const Json line = parse_json(text);
     if (!line.is_object()) return std::nullopt;
     const auto step = line.find("step");
     if (step == line.end() || !step->is_number_unsigned()) return std::nullopt;
-    return step->get<std::uint64_t>();
+    return step->get<std::uint64_t>() + (line.contains("changed") ? 1 : 0);
   } catch (const UsageError&) {
     return std::nullopt;
   }
@@ -65,8 +74,8 @@ std::optional<std::uint64_t> step_of(std::string_view text) {
 std::size_t bytes_until(std::string_view lines, std::uint64_t keep_until) {
   std::size_t kept = 0;
   for (std::size_t end = 0; (end = lines.find('\n', kept)) != std::string_view::npos; kept = end + 1) {
-    const std::optional<std::uint64_t> step = step_of(lines.substr(kept, end - kept));
-    if (!step || *step > keep_until) break;
+    const std::optional<std::uint64_t> from = kept_from(lines.substr(kept, end - kept));
+    if (!from || *from > keep_until) break;
   }
   return kept;
 }
@@ -94,7 +103,10 @@ void MetricsFile::cut_back(std::uint64_t keep_until) {
   if (keep_until > 0) {
     const files::Bytes bytes = files::read_file(path_);
     kept = bytes_until(bytes.text(), keep_until);
-    if (kept == 0 && bytes.size > 0) {
+    // Lines of later steps are ours too. A line that was cut short may be the only one.
+    const std::string_view first = bytes.text().substr(0, bytes.text().find('\n'));
+    const bool is_ours = kept_from(first) || (first.size() == bytes.size && first.starts_with(kLineBegin));
+    if (kept == 0 && bytes.size > 0 && !is_ours) {
       throw UsageError(
           fmt::format("'{}' does not begin with a line of metrics, so it was not changed: choose another file for "
                       "--metrics",
@@ -104,8 +116,8 @@ void MetricsFile::cut_back(std::uint64_t keep_until) {
   if (::ftruncate(file_, static_cast<off_t>(kept)) != 0) fail(errno);
 }
 
-void MetricsFile::write(const StepReport& report) {
-  const std::string line = step_json(report).dump() + '\n';
+void MetricsFile::write(const Json& json) {
+  const std::string line = shown(json) + '\n';
   std::string_view rest = line;
   while (!rest.empty()) {
     const ssize_t written = ::write(file_, rest.data(), rest.size());

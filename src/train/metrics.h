@@ -1,5 +1,5 @@
-// The metrics file: one JSON line for each step, written when the step ends. It can be followed while it grows. A
-// resumed training removes the lines after its checkpoint first.
+// The metrics file: a JSON line for each evaluation, or for each step, written when the step ends. It can be followed
+// while it grows. A resumed training removes the lines after its checkpoint first.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 #include "sparsewire/worker.h"
 #include "train/config.h"
-#include "train/problem.h"
+#include "train/evaluation.h"
+#include "train/totals.h"
 
 namespace sparsewire::train {
 
@@ -20,7 +21,7 @@ struct StepReport {
   double lr = 0;
   const StepStats& stats;
   std::optional<Evaluation> evaluation = {};
-  std::string_view metric = {};  // name of Evaluation::metric
+  std::optional<Totals> totals = {};  // of all workers; at evaluations
 };
 
 // With the keys that docs/train.md lists.
@@ -28,14 +29,17 @@ Json step_json(const StepReport& report);
 
 class MetricsFile {
  public:
-  // Keeps the lines of steps 1 ... `keep_until`, and removes all others, also incomplete ones; with 0 it removes all.
+  // Keeps the lines of steps 1 ... `keep_until`, and removes all others, also incomplete ones; with 0 it removes all. A
+  // change after step `keep_until` is removed too: the checkpoint of that step is older.
   // All functions throw std::runtime_error: "cannot write 'm.jsonl': No space left on device".
   MetricsFile(std::string path, std::uint64_t keep_until);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
 
-  void write(const StepReport& report);
+  void write(const StepReport& report) { write(step_json(report)); }
+  // In one line. REQUIRES: it has the key "step"; or, if options changed after that step, "changed" too.
+  void write(const Json& json);
 
  private:
   void cut_back(std::uint64_t keep_until);
@@ -45,7 +49,7 @@ class MetricsFile {
   int file_ = -1;
 };
 
-// How many bytes of `lines` are complete lines of steps 1 ... `keep_until`.
+// How many bytes of `lines` are complete lines of steps 1 ... `keep_until`, without changes after the last of them.
 std::size_t bytes_until(std::string_view lines, std::uint64_t keep_until);
 
 }  // namespace sparsewire::train

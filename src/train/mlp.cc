@@ -1,19 +1,22 @@
 // A classifier on synthetic data: each class is a few Gaussian clusters in a small space, which a random network maps
-// to the inputs, so the classes cannot be separated linearly. Some of the data are held back for evaluate().
+// to the inputs, so the classes cannot be separated linearly. The test data are more samples of the same kind.
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/number.h"
 #include "sparsewire/errors.h"
+#include "train/hold_back.h"
 #include "train/network.h"
 #include "train/problem.h"
 #include "train/random.h"
 #include "train/registry.h"
+#include "train/split.h"
 
 namespace sparsewire::train {
 namespace {
@@ -21,8 +24,8 @@ namespace {
 struct MlpShape {
   std::vector<std::size_t> widths{784, 64, 10};  // inputs, hidden layers, classes
   std::uint64_t samples = 6000;                  // for training
-  std::uint64_t held_back = 1000;
-  std::uint64_t batch = 32;  // samples of a worker in a step; 0: all that it has
+  std::uint64_t held_back = 1000;                // for testing
+  std::uint64_t batch = 32;                      // samples of a worker in a step; 0: all that it has
 };
 
 // Generates samples.
@@ -89,18 +92,24 @@ void append_row(const Batch<float>& from, std::size_t row, std::size_t inputs, B
 class Mlp final : public Problem {
  public:
   Mlp(const MlpShape& shape, const ProblemPlace& place)
-      : network_(shape.widths), workers_(place.workers), seed_(place.seed), batch_(shape.batch) {
+      : network_(shape.widths),
+        seed_(place.seed),
+        batch_(shape.batch),
+        parts_(hold_back(shape.samples, place.validation, place.seed)) {
     const Source source(shape.widths.front(), shape.widths.back(), place.seed);
-    training_ = source.draw(0, shape.samples);
-    const std::uint64_t all = shape.samples + shape.held_back;
-    for (std::uint64_t first = shape.samples; first < all; first += kPiece) {
-      held_back_.push_back(source.draw(first, std::min(kPiece, all - first)));
-    }
-    rooms_.resize(static_cast<std::size_t>(workers_) + 1);
+    samples_ = source.draw(0, shape.samples);
+    test_ = source.draw(shape.samples, shape.held_back);
+    std::vector<std::uint32_t> labels;
+    for (const std::uint32_t sample : parts_.training) labels.push_back(samples_.classes[sample]);
+    split_.emplace(make_split(place.split.empty() ? "round_robin" : place.split,
+                              {.labels = labels, .workers = place.workers, .seed = place.seed}));
+    rooms_.resize(static_cast<std::size_t>(place.workers) + 1);
   }
 
   const Layout& layout() const noexcept override { return network_.layout(); }
   std::string_view metric() const noexcept override { return "accuracy"; }
+  bool has(Part part) const noexcept override { return part != Part::validation || !parts_.validation.empty(); }
+  std::uint64_t samples_of(int worker) const noexcept override { return split_->size(worker); }
 
   // Uniform in +-1/sqrt(inputs of the layer).
   void initial_weights(std::span<float> weights) const override {
@@ -120,48 +129,59 @@ class Mlp final : public Problem {
     return network_.gradient(room.batch, weights, gradient, room.layers);
   }
 
-  Evaluation evaluate(std::span<const float> weights) override {
+  Score evaluate(Part part, std::span<const float> weights) override {
+    const std::size_t all = part == Part::test    ? test_.classes.size()
+                            : part == Part::train ? parts_.training.size()
+                                                  : parts_.validation.size();
+    Room& room = rooms_.back();
     double loss = 0;
     std::size_t right = 0;
-    std::size_t all = 0;
-    for (const Batch<float>& piece : held_back_) {
-      const auto score = network_.score(piece, weights, rooms_.back().layers);
+    for (std::size_t first = 0; first < all; first += kPiece) {
+      room.batch.inputs.clear();
+      room.batch.classes.clear();
+      for (std::size_t i = first; i < std::min(first + kPiece, all); ++i) {
+        const Batch<float>& from = part == Part::test ? test_ : samples_;
+        const std::size_t row = part == Part::test    ? i
+                                : part == Part::train ? parts_.training[i]
+                                                      : parts_.validation[i];
+        append_row(from, row, network_.widths().front(), room.batch);
+      }
+      const auto score = network_.score(room.batch, weights, room.layers);
       loss += score.loss;
       right += score.right;
-      all += piece.classes.size();
     }
-    return {.loss = loss / static_cast<double>(all), .metric = static_cast<double>(right) / static_cast<double>(all)};
+    loss /= static_cast<double>(all);
+    return {.loss = loss, .objective = loss, .metric = static_cast<double>(right) / static_cast<double>(all)};
   }
 
  private:
-  static constexpr std::uint64_t kPiece = 64;  // samples evaluated at a time, so that their outputs stay in the cache
+  static constexpr std::size_t kPiece = 64;  // samples evaluated at a time, so that their outputs stay in the cache
 
   struct Room {
     Batch<float> batch;
     Network<float>::Room layers;
   };
 
-  // Worker n has samples n, n + workers, n + 2*workers, ... Batches are drawn with replacement.
+  // Batches are drawn with replacement from the worker's samples.
   void take_batch(int worker, std::uint64_t step, Batch<float>& batch) const {
-    const auto first = static_cast<std::size_t>(worker);
-    const auto stride = static_cast<std::size_t>(workers_);
-    const std::size_t own = (training_.classes.size() - first + stride - 1) / stride;
+    const std::size_t own = split_->size(worker);
     batch.inputs.clear();
     batch.classes.clear();
     Draws draws(seed_, Use::batch, worker, step);
     for (std::size_t i = 0; i < (batch_ == 0 ? own : batch_); ++i) {
       const std::size_t chosen = batch_ == 0 ? i : draws.below(static_cast<std::uint32_t>(own));
-      append_row(training_, first + stride * chosen, network_.widths().front(), batch);
+      append_row(samples_, parts_.training[split_->sample(worker, chosen)], network_.widths().front(), batch);
     }
   }
 
   Network<float> network_;
-  int workers_;
   std::uint64_t seed_;
   std::uint64_t batch_;
-  Batch<float> training_;
-  std::vector<Batch<float>> held_back_;
-  std::vector<Room> rooms_;  // one for each worker, and the last one for evaluate()
+  HeldBack parts_;        // of samples_
+  Batch<float> samples_;  // for training and validation
+  Batch<float> test_;
+  std::optional<WorkerSamples> split_;  // of parts_.training
+  std::vector<Room> rooms_;             // one for each worker, and the last one for evaluate()
 };
 
 constexpr std::size_t kWidest = 65536;
@@ -194,9 +214,6 @@ std::unique_ptr<Problem> make_mlp_problem(Spec& spec, const ProblemPlace& place)
   shape.held_back = spec.integer("held_back", 1, 1U << 24).value_or(shape.held_back);
   shape.batch = spec.integer("batch", 0, 1U << 24).value_or(shape.batch);
   spec.finish();  // before the data are generated
-  if (shape.samples < static_cast<std::uint64_t>(place.workers)) {
-    spec.fail(fmt::format("samples={} cannot be split between {} workers", shape.samples, place.workers));
-  }
   return std::make_unique<Mlp>(shape, place);
 }
 

@@ -23,10 +23,10 @@ double PreciseProblem::gradient(int worker, std::uint64_t step, std::span<const 
   return loss;
 }
 
-Evaluation PreciseProblem::evaluate(std::span<const float> weights) {
+Score PreciseProblem::evaluate(Part part, std::span<const float> weights) {
   Room& room = rooms_.back();
   room.weights.assign(weights.begin(), weights.end());
-  return evaluate_at(room.weights);
+  return evaluate_at(part, room.weights);
 }
 
 }  // namespace sparsewire::train

@@ -16,12 +16,15 @@ class PreciseProblem : public Problem {
   // As the functions of Problem with the same names.
   virtual double gradient_at(int worker, std::uint64_t step, std::span<const double> weights,
                              std::span<double> gradient) = 0;
-  virtual Evaluation evaluate_at(std::span<const double> weights) = 0;
+  virtual Score evaluate_at(Part part, std::span<const double> weights) = 0;
   virtual void initial_weights_at(std::span<double> weights) const = 0;
+
+  // On the training data.
+  Score evaluate_at(std::span<const double> weights) { return evaluate_at(Part::train, weights); }
 
   void initial_weights(std::span<float> weights) const final;
   double gradient(int worker, std::uint64_t step, std::span<const float> weights, std::span<float> gradient) final;
-  Evaluation evaluate(std::span<const float> weights) final;
+  Score evaluate(Part part, std::span<const float> weights) final;
 
  private:
   struct Room {

@@ -11,9 +11,15 @@
 
 namespace sparsewire::train {
 
-struct Evaluation {
-  double loss = 0;
-  double metric = 0;  // what Problem::metric() names; 0 if it names nothing
+// Which samples are meant. Those of `train` alone enter gradients.
+enum class Part : std::uint8_t { train, validation, test };
+inline constexpr Part kParts[] = {Part::train, Part::validation, Part::test};
+
+// What the weights are worth on one part of the data.
+struct Score {
+  double loss = 0;       // mean over the samples, without a penalty on the weights
+  double objective = 0;  // the loss and the penalty: what gradients descend; equals the loss where there is no penalty
+  double metric = 0;     // what Problem::metric() names; 0 if it names nothing
 };
 
 // The whole problem, with the data of all workers. Random choices depend only on the seed, the worker and the step, so
@@ -28,25 +34,40 @@ class Problem {
   virtual const Layout& layout() const noexcept = 0;
   // The same on all workers.
   virtual void initial_weights(std::span<float> weights) const = 0;
-  // The gradient of worker `worker` in step `step`, at these weights. Returns the loss of its batch.
+  // The gradient of worker `worker` in step `step`, at these weights. Returns the objective on its batch.
   virtual double gradient(int worker, std::uint64_t step, std::span<const float> weights,
                           std::span<float> gradient) = 0;
-  // The loss and the metric over the data that are held back for it, or over all data if none are.
-  virtual Evaluation evaluate(std::span<const float> weights) = 0;
-  // What Evaluation::metric is: "accuracy", "distance"; empty if there is none.
+  // Whether there are samples of that part. Every problem has some to train with.
+  virtual bool has(Part part) const noexcept { return part == Part::train; }
+  // REQUIRES: has(part).
+  virtual Score evaluate(Part part, std::span<const float> weights) = 0;
+  // What Score::metric is: "accuracy", "distance"; empty if there is none.
   virtual std::string_view metric() const noexcept = 0;
+  // Whether the metric depends on the samples, as an accuracy does; otherwise on the weights alone.
+  virtual bool is_metric_of_samples() const noexcept { return true; }
+  // Whether Score::objective has a penalty in it.
+  virtual bool has_penalty() const noexcept { return false; }
+  // How many training samples the worker has, for weights in proportion.
+  virtual std::uint64_t samples_of(int /*worker*/) const noexcept { return 1; }
   // Size and checksum of the data file, equal for equal contents: "1234 bytes, CRC-32C 0badcafe". Empty without one.
   virtual std::string_view data_fingerprint() const noexcept { return {}; }
+  // The same of the file of test data.
+  virtual std::string_view test_fingerprint() const noexcept { return {}; }
 };
 
 // Everything a problem may depend on besides its spec.
 struct ProblemPlace {
   int workers = 1;
   std::uint64_t seed = 0;
-  std::string data;  // name of a file, for problems that take one; empty: none
+  std::string data = {};       // name of a file, for problems that take one; empty: none
+  std::string test_data = {};  // name of a file in the same format; needs `data`; empty: none
+  double validation = 0;       // share of the training samples that is held back, in [0, 1)
+  std::string split = {};      // how the other ones are divided among the workers (split.h); empty: as the problem does
+  bool has_weights = false;    // the workers have been given weights, so the problem itself must weight none
 };
 
-// Makes a problem from `name:key=value,key=value`. Throws UsageError, also if it is given data that it does not take.
+// Makes a problem from `name:key=value,key=value`. Throws UsageError, also if it is given something that it does not
+// take.
 std::unique_ptr<Problem> make_problem(std::string_view spec, const ProblemPlace& place);
 
 struct ProblemInfo {
@@ -54,6 +75,7 @@ struct ProblemInfo {
   std::string_view summary;  // in a few words
   std::string_view example;  // a spec that works, without data
   bool takes_data = false;   // ProblemPlace::data may name a file
+  bool has_samples = false;  // some can be held back for validation, the others can be split
 };
 // Every problem there is.
 std::span<const ProblemInfo> problems() noexcept;

@@ -10,7 +10,7 @@
 namespace sparsewire::train {
 
 // What the numbers are used for: different uses have different streams. Sparsifiers use 0 and 1 (Role).
-enum class Use : std::uint32_t { weights = 16, data = 17, batch = 18, noise = 19 };
+enum class Use : std::uint32_t { weights = 16, data = 17, batch = 18, noise = 19, validation = 20, split = 21 };
 
 class Draws {
  public:

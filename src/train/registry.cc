@@ -8,7 +8,7 @@ namespace sparsewire::train {
 namespace {
 
 constexpr ProblemInfo kInfos[] = {
-#define PROBLEM(name, summary, example, takes_data) {#name, summary, example, takes_data},
+#define PROBLEM(name, summary, example, takes_data, has_samples) {#name, summary, example, takes_data, has_samples},
 #include "train/problems.def"
 #undef PROBLEM
 };
@@ -16,7 +16,7 @@ constexpr ProblemInfo kInfos[] = {
 using Make = std::unique_ptr<Problem> (*)(Spec& spec, const ProblemPlace& place);
 
 constexpr Make kMakers[] = {
-#define PROBLEM(name, summary, example, takes_data) make_##name##_problem,
+#define PROBLEM(name, summary, example, takes_data, has_samples) make_##name##_problem,
 #include "train/problems.def"
 #undef PROBLEM
 };
@@ -30,6 +30,15 @@ std::unique_ptr<Problem> make_problem(std::string_view spec_text, const ProblemP
   const std::size_t number = find_by_name(kInfos, spec.name(), "a problem");
   if (!kInfos[number].takes_data && !place.data.empty()) {
     spec.fail(fmt::format("takes no data: leave --data '{}' out", place.data));
+  }
+  if (!place.test_data.empty() && place.data.empty()) {
+    spec.fail(kInfos[number].takes_data ? "--test-data needs --data" : "takes no data: leave --test-data out");
+  }
+  if (place.validation != 0 && !kInfos[number].has_samples) {
+    spec.fail("has no samples that could be held back: leave --validation out");
+  }
+  if (!place.split.empty() && !kInfos[number].has_samples) {
+    spec.fail("has the data of each worker by definition: leave --split out");
   }
   auto problem = kMakers[number](spec, place);
   spec.finish();

@@ -8,7 +8,7 @@
 
 namespace sparsewire::train {
 
-#define PROBLEM(name, summary, example, takes_data) \
+#define PROBLEM(name, summary, example, takes_data, has_samples) \
   std::unique_ptr<Problem> make_##name##_problem(Spec& spec, const ProblemPlace& place);
 #include "train/problems.def"
 #undef PROBLEM

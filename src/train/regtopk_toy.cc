@@ -30,10 +30,11 @@ class RegtopkToy final : public PreciseProblem {
     return logistic_loss(margin);
   }
 
-  Evaluation evaluate_at(std::span<const double> weights) override {
+  using PreciseProblem::evaluate_at;
+  Score evaluate_at(Part /*part*/, std::span<const double> weights) override {
     double sum = 0;
     for (int worker = 0; worker < workers_; ++worker) sum += logistic_loss(margin_of(worker, weights));
-    return {.loss = sum / workers_, .metric = 0};
+    return {.loss = sum / workers_, .objective = sum / workers_};
   }
 
  private:

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <mutex>
 
 #include "core/crc32c.h"
@@ -14,6 +15,8 @@
 #include "sparsewire/state.h"
 #include "train/checkpoint_files.h"
 #include "train/run_or_fail.h"
+#include "train/weights_file.h"
+#include "train/worker_weights.h"
 #include "transport/gather_and_broadcast.h"
 
 namespace sparsewire::train {
@@ -29,18 +32,6 @@ void load(Optimiser& optimiser, std::span<const std::byte> bytes) {
   State state(bytes);
   optimiser.serialize(state);
   state.finish();
-}
-
-// Sums the bytes; the error is a mean over the ranks, the loss that of rank 0.
-Totals sum(const std::vector<Totals>& all) {
-  Totals total{.loss = all[0].loss};
-  for (const Totals& one : all) {
-    total.bytes_up += one.bytes_up;
-    total.bytes_down += one.bytes_down;
-    total.bytes_served += one.bytes_served;
-    total.total_error += one.total_error / static_cast<double>(all.size());
-  }
-  return total;
 }
 
 // "rank 1", "ranks 1 and 2", "ranks 1, 2, 3 and 5 more"
@@ -60,7 +51,8 @@ std::string list_of(const std::vector<std::size_t>& ranks) {
 // Before anything depends on the data: other data may have another number of weights, and the worker would complain
 // about that instead.
 void compare_data(const Problem& problem, Transport& transport) {
-  const std::string_view mine = problem.data_fingerprint();
+  std::string mine(problem.data_fingerprint());
+  if (!problem.test_fingerprint().empty()) mine += fmt::format("; test data: {}", problem.test_fingerprint());
   const auto all = gather_and_broadcast_bytes(transport, std::as_bytes(std::span(mine)));
   std::vector<std::size_t> others;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -73,7 +65,7 @@ void compare_data(const Problem& problem, Transport& transport) {
   };
   throw SharedError(
       fmt::format("the data of {} differ from those of rank 0 ({} on rank {}, {} on rank 0): give every rank the same "
-                  "--data, and on other machines a copy of the same file",
+                  "--data and --test-data, and on other machines copies of the same files",
                   list_of(others), shown_of(others[0]), others[0], shown_of(0)),
       /*is_usage=*/true);
 }
@@ -85,7 +77,9 @@ Training::Training(const Run& run)
       transport_(run.transport),
       optimiser_(make_optimiser(config_.optimiser, problem_.layout().dim())),
       schedule_(make_schedule(config_.schedule, config_.lr, config_.steps)),
-      worker_(worker_config(config_), problem_.layout(), transport_),
+      weight_(worker_weights(config_.worker_weights, problem_,
+                             transport_.size())[static_cast<std::size_t>(transport_.rank())]),
+      worker_(worker_config(config_, weight_), problem_.layout(), transport_),
       holds_lr_(parse_feedback(config_.feedback).scale_by_lr),
       weights_(problem_.layout().dim()),
       gradient_(weights_.size()),
@@ -102,14 +96,35 @@ void Training::begin() {
   transport_.broadcast(0, bytes);
   const std::string path(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 
+  if (path.empty()) {
+    run_or_fail_on_all(transport_, [&] { problem_.initial_weights(weights_); });
+    if (!config_.init_weights.empty()) take_initial_weights();
+  } else {
+    Manifest manifest;
+    run_or_fail_on_all(transport_, [&] { manifest = read_manifest(path); });
+    resume_from(manifest);
+  }
   run_or_fail_on_all(transport_, [&] {
-    problem_.initial_weights(weights_);
-    if (!path.empty()) resume_from(path);
-    if (is_root() && !config_.metrics.empty()) metrics_.emplace(config_.metrics, step_);
+    if (!is_root() || config_.metrics.empty()) return;
+    metrics_.emplace(config_.metrics, step_);
+    if (!changes_.empty() && changes_.back().at("step") == step_) metrics_->write(changes_.back());
   });
   if (config_.checkpoint_dir.empty()) return;
-  checkpoints_.emplace(config_, std::string(problem_.data_fingerprint()), transport_,
+  checkpoints_.emplace(config_, std::string(problem_.data_fingerprint()), changes_, transport_,
                        path.empty() ? std::nullopt : std::optional(step_));
+}
+
+// Rank 0 reads the file, so the others need no copy of it.
+void Training::take_initial_weights() {
+  std::vector<std::byte> bytes;
+  run_or_fail_on_all(transport_, [&] {
+    if (!is_root()) return;
+    const std::vector<float> weights = read_weights(config_.init_weights, weights_.size());
+    const auto all = std::as_bytes(std::span(weights));
+    bytes.assign(all.begin(), all.end());
+  });
+  transport_.broadcast(0, bytes);
+  std::memcpy(weights_.data(), bytes.data(), std::min(bytes.size(), weights_.size() * sizeof(float)));
 }
 
 // Processes may have been started with different options. Those that name files, or concern one process alone, may
@@ -118,8 +133,8 @@ void Training::compare_configs() {
   std::string all;
   for (const Setting& setting : settings()) {
     const std::string_view name = setting.option.name;
-    const bool may_differ =
-        name == "json" || name == "metrics" || name == "deadline" || name == "quiet" || name == "data";
+    const bool may_differ = name == "json" || name == "metrics" || name == "deadline" || name == "quiet" ||
+                            name == "data" || name == "test_data" || name == "init_weights" || name == "save_weights";
     if (!may_differ) all += fmt::format("{}={}\n", name, shown(value_of(config_, setting)));
   }
   const std::vector<std::uint32_t> checksums = gather_and_broadcast(transport_, crc32c(std::as_bytes(std::span(all))));
@@ -167,11 +182,34 @@ std::string Training::choose_checkpoint() {
   return found->path;
 }
 
-void Training::resume_from(const std::string& path) {
+// With other options than those of the checkpoint, a worker with the old ones loads it and is changed then: a state can
+// only be loaded by a worker with the same options. Collective.
+void Training::resume_from(const Manifest& manifest) {
+  const Json changed = changes(manifest.config, config_);
+  if (!changed.empty()) {
+    WorkerConfig before = worker_config(manifest.config, weight_);
+    before.check_every = config_.check_every;
+    worker_ = Worker(before, problem_.layout(), transport_);
+  }
+  run_or_fail_on_all(transport_, [&] { load(manifest); });
+  changes_ = manifest.changes;
+  if (changed.empty()) return;
+  worker_.retune(worker_config(config_, weight_));
+  changes_.push_back({{"step", step_}, {"changed", changed}});
+  std::string text;
+  for (const auto& [name, one] : changed.items()) {
+    text += fmt::format("{}{} from {} to {}", text.empty() ? "" : ", ", long_name(name), shown(one.at("from")),
+                        shown(one.at("to")));
+  }
+  if (is_root()) run_.log(fmt::format("changed after step {}: {}", step_, text));
+}
+
+void Training::load(const Manifest& manifest) {
   // Workers that are threads take turns: each reads the states of all ranks, and all at once could fill the memory.
   static std::mutex turn;
   const std::lock_guard lock(turn);
-  std::vector<RankState> saved = read_checkpoint(read_manifest(path));
+  const std::string& path = manifest.path;
+  std::vector<RankState> saved = read_checkpoint(manifest);
   if (saved[0].weights.size() != weights_.size()) {
     throw UsageError(
         fmt::format("'{}' has {} weights, but the problem has {}", path, saved[0].weights.size(), weights_.size()));
@@ -179,7 +217,7 @@ void Training::resume_from(const std::string& path) {
   // With more workers than before, some start with a copy of another's local optimiser.
   const auto rank = static_cast<std::size_t>(transport_.rank());
   const RankState& mine = saved[rank % saved.size()];
-  load(*optimiser_, mine.optimiser.empty() ? saved[0].optimiser : mine.optimiser);
+  train::load(*optimiser_, mine.optimiser.empty() ? saved[0].optimiser : mine.optimiser);
   weights_ = saved[0].weights;
   step_ = first_step_ = saved[0].step;
 
@@ -197,6 +235,8 @@ void Training::resume_from(const std::string& path) {
   totals_.bytes_up = is_root() ? all.bytes_up : 0;
   totals_.bytes_down = is_root() ? all.bytes_down : 0;
   totals_.bytes_served = is_root() ? all.bytes_served : 0;
+  totals_.paper_bits_up = is_root() ? all.paper_bits_up : 0;
+  totals_.paper_bits_down = is_root() ? all.paper_bits_down : 0;
 }
 
 // The worker compares updates every --check-every steps; this compares what the optimisers made of them.
@@ -221,10 +261,12 @@ Result Training::finish() {
   run_or_fail_on_all(transport_, [&] {
     if (!pending_error_.empty()) throw std::runtime_error(pending_error_);
     if (!is_root() || !is_finished) return;
-    if (!evaluation_) evaluation_ = problem_.evaluate(weights_);
-    if (!std::isfinite(evaluation_->loss)) {
-      throw std::runtime_error(divergence(fmt::format("the loss is {}", evaluation_->loss)));
+    if (!evaluation_) evaluation_ = evaluate(problem_, weights_, config_.eval_train);
+    for (const Measurement& one : evaluation_->numbers) {
+      if (std::isfinite(one.value)) continue;
+      throw std::runtime_error(divergence(fmt::format("the {} is {}", in_words(one.name), one.value)));
     }
+    if (!config_.save_weights.empty()) write_weights(config_.save_weights, weights_);
   });
   const std::uint32_t checksum = compare_weights();
   Result result{.finished = is_finished,
@@ -234,6 +276,7 @@ Result Training::finish() {
                 .totals = sum(gather_and_broadcast(transport_, totals_)),
                 .weights_crc32c = checksum,
                 .checkpoint = std::nullopt};
+  result.changes = changes_;
   if (checkpoints_ && checkpoints_->last()) result.checkpoint = checkpoints_->last_path();
   return result;
 }

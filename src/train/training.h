@@ -38,14 +38,15 @@ class Training {
 
   void compare_configs();
   std::uint32_t compare_weights();
+  void take_initial_weights();
   std::string choose_checkpoint();
-  void resume_from(const std::string& path);
+  void resume_from(const Manifest& manifest);
+  void load(const Manifest& manifest);
   void write_checkpoint();
 
   double batch_gradient(std::uint64_t number, std::span<const float> weights);
   void follow_local_steps();
   void clip();
-  void add_to_totals();
   std::uint8_t flags() const;
   void compare_losses();
   void check_weights() const;
@@ -61,6 +62,7 @@ class Training {
   Transport& transport_;
   std::unique_ptr<Optimiser> optimiser_;
   Schedule schedule_;
+  double weight_;  // of this worker
   Worker worker_;
   bool holds_lr_;  // the update contains the learning rate already
 
@@ -78,6 +80,7 @@ class Training {
 
   std::optional<files::FolderLock> lock_;  // on rank 0: of the folder of checkpoints
   std::optional<Checkpoints> checkpoints_;
+  Json changes_ = Json::array();          // Manifest::changes
   std::optional<MetricsFile> metrics_;    // on rank 0
   std::optional<Evaluation> evaluation_;  // on rank 0: of the last step, if it was evaluated
   std::string pending_error_;             // what failed on this rank; the others learn of it with the next step

@@ -270,6 +270,9 @@ void Worker::Parts::account() {
   stats.bytes_up = traffic.bytes_up;
   stats.bytes_down = traffic.bytes_down;
   stats.bytes_served = traffic.bytes_served;
+  stats.trailer_bytes_up = traffic.trailers_up * kTrailerSize;
+  stats.trailer_bytes_down = traffic.trailers_down * kTrailerSize;
+  stats.trailer_bytes_served = traffic.trailers_served * kTrailerSize;
   stats.sent_norm2 = sifted.sent_norm2;
   stats.memory_norm2 = sifted.memory_norm2;
   stats.total_error = sifted.total_error;

@@ -72,6 +72,7 @@ TEST_P(EveryExchangeCase, CountsTheBytesOfItsFrames) {
           const StepStats& stats = run.step(t);
           SCOPED_TRACE(run.at(t) + ", rank " + std::to_string(transport.rank()));
           EXPECT_EQ(stats.dense_bytes, 4 * plan.layout.dim());
+          EXPECT_EQ(stats.trailer_bytes_up + stats.trailer_bytes_down + stats.trailer_bytes_served, counting.trailers);
           if (is_all_reduce()) {  // (P-1)/P of the vector out, and as much in
             const std::uint64_t width = plan.config.codec == "auto" ? 4 : 2;
             EXPECT_EQ(counting.reduced, (plan.layout.dim() + 1) * width);  // and one entry for failures

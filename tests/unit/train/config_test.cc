@@ -53,7 +53,9 @@ TrainConfig all_changed() {
           auto& value = config.*member;
           using T = std::decay_t<decltype(value)>;
           if constexpr (std::is_same_v<T, std::string>) {
-            value = one.option.words.empty() ? "other" : one.option.words.back();
+            value = one.option.name == "change" ? "steps"
+                    : one.option.words.empty()  ? "other"
+                                                : one.option.words.back();
           } else if constexpr (std::is_same_v<T, bool>) {
             value = true;
           } else {
@@ -147,18 +149,37 @@ TEST(Config, SaysWhatDiffers) {
     TrainConfig other = config;
     const TrainConfig changed = all_changed();
     std::visit([&](auto member) { other.*member = changed.*member; }, one.member);
-    EXPECT_EQ(difference(config, other).empty(), one.option.may_change) << one.option.name;
+    EXPECT_EQ(difference(config, other).empty(), one.option.may_change == MayChange::freely) << one.option.name;
   }
   TrainConfig other = config;
   other.sparsifier = "dense";
   other.lr = 0.2;
   other.steps = 9;
   EXPECT_EQ(difference(config, other),
-            "--sparsifier was \"topk:ratio=0.01\" and is \"dense\", --lr was 0.1 and is 0.2");
-  for (const char* name : {"problem", "sparsifier", "feedback", "exchange", "downlink", "codec", "downlink_codec",
-                           "scope", "optimiser", "lr", "schedule", "clip", "local_steps", "seed"}) {
-    EXPECT_FALSE(setting(name).option.may_change) << name;
+            "--sparsifier was \"topk:ratio=0.01\" and is \"dense\", --lr was 0.1 and is 0.2; to change this in "
+            "mid-training, add --change sparsifier,lr");
+  other.change = "lr";
+  EXPECT_THAT(difference(config, other), HasSubstr("and is \"dense\"; to change this in mid-training, add --change "
+                                                   "sparsifier,lr"));
+  EXPECT_EQ(changes(config, other).dump(), "{\"lr\":{\"from\":0.1,\"to\":0.2}}");
+  other.change = "sparsifier,lr,steps";
+  EXPECT_EQ(difference(config, other), "");
+  EXPECT_EQ(changes(config, other).size(), 3U);
+  for (const char* name : {"problem", "optimiser", "local_steps", "seed", "validation"}) {
+    EXPECT_EQ(setting(name).option.may_change, MayChange::no) << name;
   }
+  for (const char* name : {"sparsifier", "feedback", "exchange", "downlink", "codec", "downlink_codec", "scope", "lr",
+                           "schedule", "clip"}) {
+    EXPECT_EQ(setting(name).option.may_change, MayChange::on_request) << name;
+  }
+  // What names every worker has to change with their number.
+  other = config;
+  other.split = "iid:sizes=1/2";
+  other.worker_weights = "1,2";
+  EXPECT_EQ(difference(config, other),
+            "--split was \"\" and is \"iid:sizes=1/2\", --worker-weights was \"\" and is \"1,2\"");
+  other.workers = 2;
+  EXPECT_EQ(difference(config, other), "");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <cmath>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "sparsewire/errors.h"
 #include "train/random.h"
+#include "unit/folder.h"
 
 namespace sparsewire::train::libsvm_test {
 namespace {
@@ -107,7 +109,66 @@ TEST(Libsvm, NamesTheLineOfAnError) {
   }
 }
 
-TEST(Libsvm, RefusesCompressedFiles) { EXPECT_THAT(complaint("\x1F\x8B\x08 1:1"), HasSubstr("gunzip")); }
+// As `gzip` writes it.
+std::string compressed(const std::string& text) {
+  z_stream stream{};
+  EXPECT_EQ(deflateInit2(&stream, 9, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  std::string out(deflateBound(&stream, text.size()), '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+TEST(Libsvm, ReadsCompressedFiles) {
+  const Folder folder;
+  std::string text;
+  for (int i = 0; i < 200'000; ++i) text += i % 3 == 0 ? "1 1:0.5 7:2\n" : "-1 3:1.25\n";  // more than one piece
+  folder.write("plain", text);
+  folder.write("x.gz", compressed(text));
+  folder.write("two.gz", compressed(text.substr(0, 1000)) + compressed(text.substr(1000)));
+  const LabelledRows plain = read_libsvm(folder / "plain");
+  for (const char* name : {"x.gz", "two.gz"}) {
+    const LabelledRows data = read_libsvm(folder / name);
+    EXPECT_EQ(data.rows.begin, plain.rows.begin);
+    EXPECT_EQ(data.rows.index, plain.rows.index);
+    EXPECT_EQ(data.rows.value, plain.rows.value);
+    EXPECT_EQ(data.label, plain.label);
+    EXPECT_EQ(data.fingerprint, plain.fingerprint) << "of the text";
+  }
+  folder.write("empty.gz", compressed(""));
+  EXPECT_EQ(read_libsvm(folder / "empty.gz").rows.size(), 0U);
+}
+
+TEST(Libsvm, RefusesCompressedFilesThatAreDamaged) {
+  const Folder folder;
+  const auto complaint_of = [&](const std::string& bytes) -> std::string {
+    folder.write("x.gz", bytes);
+    try {
+      read_libsvm(folder / "x.gz");
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const std::string whole = compressed("1 1:1\n-1 2:1\n1 3:0.5\n");
+  EXPECT_EQ(complaint_of(whole), "");
+  for (std::size_t cut = 2; cut < whole.size(); ++cut) {
+    EXPECT_THAT(complaint_of(whole.substr(0, cut)), HasSubstr("x.gz' is cut short")) << cut;
+  }
+  for (std::size_t at = whole.size() - 8; at < whole.size(); ++at) {  // its checksum and length
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ 4);
+    EXPECT_THAT(complaint_of(damaged), HasSubstr("x.gz' is damaged")) << at;
+  }
+  EXPECT_THAT(complaint_of(whole + "more"), HasSubstr("has other bytes after its compressed data"));
+  EXPECT_THAT(complaint_of(compressed(std::string("1 1:1\n\0", 7))), HasSubstr("not a text file"));
+  EXPECT_THAT(complaint_of(compressed("1 0:1\n")), HasSubstr("x.gz:1: index '0'"));
+}
 
 TEST(Libsvm, RefusesAFileThatCannotBeRead) {
   EXPECT_THROW(read_libsvm("/nonexistent/file"), UsageError);

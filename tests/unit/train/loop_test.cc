@@ -4,10 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <mutex>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -152,9 +155,9 @@ TEST(Loop, LowersTheLossWithEverySparsifierAndExchange) {
       config.sparsifier = sparsifier;
       config.lr = 0.03;
       config.steps = 1;
-      const double before = run(config).evaluation->loss;
+      const double before = run(config).evaluation->find("train_loss").value();
       config.steps = 60;
-      EXPECT_LT(run(config).evaluation->loss, before / 2);
+      EXPECT_LT(run(config).evaluation->find("train_loss").value(), before / 2);
     }
   }
 }
@@ -176,6 +179,88 @@ TEST(Loop, ReportsEveryStepAndEvaluatesSome) {
   EXPECT_EQ(evaluated, (std::vector<std::uint64_t>{10, 20, 25}));
   EXPECT_GT(result.totals.bytes_up, 0U);
   EXPECT_GT(result.totals.bytes_down, 0U);
+}
+
+// The counts of all workers after each step, from a loop of our own.
+std::vector<Totals> counted_by_hand(const TrainConfig& config) {
+  std::vector<Totals> all(config.steps);
+  const auto problem = make_problem(config.problem, problem_place(config));
+  std::mutex turn;
+  run_on_threads(static_cast<int>(config.workers), [&](Transport& transport) {
+    Worker worker(worker_config(config), problem->layout(), transport);
+    std::vector<float> weights(problem->layout().dim());
+    std::vector<float> gradient(weights.size());
+    const auto optimiser = make_optimiser(config.optimiser, weights.size());
+    problem->initial_weights(weights);
+    Totals mine;
+    for (std::uint64_t step = 0; step < config.steps; ++step) {
+      problem->gradient(transport.rank(), step, weights, gradient);
+      worker.step(gradient);
+      worker.write_update(gradient);
+      optimiser->apply(gradient, {.lr = config.lr}, weights);
+      const StepStats& stats = worker.stats();
+      mine.bytes_up += stats.bytes_up + stats.trailer_bytes_up;
+      mine.bytes_down += stats.bytes_down + stats.trailer_bytes_down;
+      mine.bytes_served += stats.bytes_served + stats.trailer_bytes_served;
+      mine.paper_bits_up += stats.entries_sent * (stats.entries_sent == weights.size() ? 32 : 64);
+      mine.paper_bits_down += stats.entries_total * (stats.entries_total == weights.size() ? 32 : 64);
+      const std::lock_guard lock(turn);
+      all[step].bytes_up += mine.bytes_up;
+      all[step].bytes_down += mine.bytes_down;
+      all[step].bytes_served += mine.bytes_served;
+      all[step].paper_bits_up += mine.paper_bits_up;
+      all[step].paper_bits_down += mine.paper_bits_down;
+    }
+  });
+  return all;
+}
+
+// With `server`, rank 0 itself sends nothing: the counts of the others must come to it.
+TEST(Loop, CountsTheBytesOfAllWorkersFromTheFirstStepOn) {
+  for (const auto& [exchange, sparsifier] : std::vector<std::pair<std::string, std::string>>{
+           {"server", "topk:k=4"}, {"sharded", "topk:k=4"}, {"allgather", "threshold:lambda=3"}, {"dense", "dense"}}) {
+    SCOPED_TRACE(exchange);
+    const Folder folder;
+    TrainConfig config = small();
+    config.exchange = exchange;
+    config.sparsifier = sparsifier;
+    config.eval_every = 10;
+    config.checkpoint_dir = folder / "c";
+    config.checkpoint_every = 7;
+    config.metrics = folder / "m.jsonl";
+    const std::vector<Totals> expected = counted_by_hand(config);
+    run(config, [&](auto& one) {  // interrupted after step 14
+      one.stop_requested = [calls = 0]() mutable { return ++calls == 14; };
+    });
+    config.resume = true;
+    const Result result = run(config);
+    std::istringstream lines(folder.read("m.jsonl"));
+    std::vector<std::uint64_t> steps;
+    for (std::string line; std::getline(lines, line);) {
+      const Json json = Json::parse(line);
+      steps.push_back(json["step"]);
+      const Totals& then = expected[steps.back() - 1];
+      EXPECT_EQ(json["total_bytes_up"], then.bytes_up);
+      EXPECT_EQ(json["total_bytes_down"], then.bytes_down);
+      EXPECT_EQ(json["total_bytes_served"], then.bytes_served);
+      EXPECT_EQ(json["paper_bits_up"], then.paper_bits_up);
+      EXPECT_EQ(json["paper_bits_down"], then.paper_bits_down);
+    }
+    EXPECT_EQ(steps, (std::vector<std::uint64_t>{10, 20, 25}));
+    EXPECT_EQ(result.totals.bytes_up, expected.back().bytes_up);
+    EXPECT_EQ(result.totals.paper_bits_down, expected.back().paper_bits_down);
+    EXPECT_GT(result.totals.bytes_up, 0U);
+  }
+}
+
+TEST(Loop, WritesMetricsOfEveryStepIfAsked) {
+  const Folder folder;
+  TrainConfig config = small();
+  config.metrics = folder / "m.jsonl";
+  config.metrics_every_step = true;
+  run(config);
+  const std::string lines = folder.read("m.jsonl");
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 25);
 }
 
 TEST(Loop, MayHaveNoSteps) {
@@ -222,7 +307,7 @@ class Breaks final : public Problem {
     gradient[3] = gradient_;
     return loss_;
   }
-  Evaluation evaluate(std::span<const float> /*weights*/) override { return {.loss = evaluated, .metric = 0}; }
+  Score evaluate(Part /*part*/, std::span<const float> /*weights*/) override { return {.loss = evaluated}; }
   std::string_view metric() const noexcept override { return {}; }
 
   double evaluated = 1;
@@ -252,7 +337,7 @@ TEST(Loop, StopsWhereItDivergesAndNamesStepAndRank) {
             "memory; there is no checkpoint; try a smaller --lr");
   Breaks late(0, 99, 1, 1);
   late.evaluated = kNan;
-  EXPECT_THAT(error_of([&] { run(config, late); }), HasSubstr("diverged in step 25: the loss is nan"));
+  EXPECT_THAT(error_of([&] { run(config, late); }), HasSubstr("diverged in step 25: the train loss is nan"));
 }
 
 TEST(Loop, NamesTheLastCheckpointWhereItDiverges) {

@@ -8,6 +8,7 @@
 #include <limits>
 #include <string>
 
+#include "sparsewire/errors.h"
 #include "unit/folder.h"
 
 namespace sparsewire::train::metrics_test {
@@ -36,13 +37,17 @@ TEST(Metrics, HaveEveryFieldOfAStep) {
   EXPECT_EQ(plain.size(), 21U);
   EXPECT_EQ(plain["bytes_up"], 7);
   EXPECT_EQ(plain["went_dense"], true);
-  report.evaluation = Evaluation{.loss = 2, .metric = 0.75};
-  report.metric = "accuracy";
+  report.evaluation = Evaluation{{{"test_loss", 2}, {"test_accuracy", 0.75}}};
+  report.totals = Totals{.bytes_up = 1, .bytes_down = 2, .bytes_served = 3, .paper_bits_up = 4, .paper_bits_down = 5};
   const Json evaluated = step_json(report);
   EXPECT_EQ(evaluated["test_loss"], 2.0);
-  EXPECT_EQ(evaluated["accuracy"], 0.75);
-  report.metric = {};
-  EXPECT_EQ(step_json(report).size(), 22U);
+  EXPECT_EQ(evaluated["test_accuracy"], 0.75);
+  EXPECT_EQ(evaluated["total_bytes_up"], 1);
+  EXPECT_EQ(evaluated["total_bytes_down"], 2);
+  EXPECT_EQ(evaluated["total_bytes_served"], 3);
+  EXPECT_EQ(evaluated["paper_bits_up"], 4);
+  EXPECT_EQ(evaluated["paper_bits_down"], 5);
+  EXPECT_EQ(evaluated.size(), 28U);
   report.loss = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(Json::parse(step_json(report).dump())["loss"], nullptr);  // JSON has no NaN
 }
@@ -81,6 +86,21 @@ TEST(Metrics, ContinueAfterTheLinesThatAreKept) {
   write(0, 1);
   EXPECT_TRUE(folder.read("m.jsonl").starts_with("{\"step\":1,\"loss\":0.0"));
   EXPECT_THROW(MetricsFile(folder / "none/m.jsonl", 0), std::runtime_error);
+}
+
+// With lines at evaluations only, a checkpoint may be older than the first of them.
+TEST(Metrics, BeginAnewWhereAllLinesAreOfLaterSteps) {
+  const Folder folder;
+  for (const std::string& content : {lines(100, 101), std::string("{\"step\":10"), std::string()}) {
+    folder.write("m.jsonl", content);
+    MetricsFile(folder / "m.jsonl", 50);
+    EXPECT_EQ(folder.read("m.jsonl"), "") << content;
+  }
+  for (const std::string& content : {std::string("my notes\n"), std::string("{\"step"), "# x\n" + lines(1, 9)}) {
+    folder.write("notes.txt", content);
+    EXPECT_THROW(MetricsFile(folder / "notes.txt", 50), UsageError) << content;
+    EXPECT_EQ(folder.read("notes.txt"), content);
+  }
 }
 
 }  // namespace

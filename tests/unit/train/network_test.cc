@@ -160,7 +160,7 @@ double accuracy_with(const std::string& hidden) {
     }
     for (std::size_t i = 0; i < dim; ++i) weights[i] -= 0.2F * mean[i];
   }
-  return problem->evaluate(weights).metric;
+  return problem->evaluate(Part::test, weights).metric;
 }
 
 TEST(Mlp, LearnsWhatALinearModelCannot) {

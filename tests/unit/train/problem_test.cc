@@ -111,7 +111,7 @@ TEST_P(EveryProblem, ThatIsPreciseIsTheSameInFloat) {
   Precise exact(weights.size());
   EXPECT_EQ(problem->gradient(1, 4, weights, rounded), precise->gradient_at(1, 4, same, exact));
   EXPECT_EQ(rounded, Numbers(exact.begin(), exact.end()));
-  EXPECT_EQ(problem->evaluate(weights).loss, precise->evaluate_at(same).loss);
+  EXPECT_EQ(problem->evaluate(Part::train, weights).loss, precise->evaluate_at(same).loss);
 }
 
 // One caller for each worker and one that evaluates: all at the same time, compared with one after the other.
@@ -129,8 +129,8 @@ TEST_P(EveryProblem, GivesTheSameBitsFromManyThreads) {
     Answer answer;
     for (std::uint64_t step = 0; step < kSteps; ++step) {
       Numbers gradient(dim, 99);
-      const double loss =
-          worker == kWorkers ? whom.evaluate(weights[step]).loss : whom.gradient(worker, step, weights[step], gradient);
+      const double loss = worker == kWorkers ? whom.evaluate(Part::train, weights[step]).loss
+                                             : whom.gradient(worker, step, weights[step], gradient);
       answer.gradients.push_back(std::move(gradient));
       answer.losses.push_back(loss);
     }
@@ -163,12 +163,17 @@ TEST_P(EveryProblem, StartsFromItsSeed) {
 }
 
 TEST_P(EveryProblem, EvaluatesAsItsMetricSays) {
-  const Evaluation evaluation = problem->evaluate(some_weights(0));
-  EXPECT_TRUE(std::isfinite(evaluation.loss));
-  EXPECT_GE(evaluation.loss, 0);
-  EXPECT_GE(evaluation.metric, 0);
-  EXPECT_TRUE(problem->metric() != "accuracy" || evaluation.metric <= 1);
-  EXPECT_TRUE(!problem->metric().empty() || evaluation.metric == 0);
+  EXPECT_TRUE(problem->has(Part::train));
+  for (const Part part : kParts) {
+    if (!problem->has(part)) continue;
+    const Score score = problem->evaluate(part, some_weights(0));
+    EXPECT_TRUE(std::isfinite(score.loss));
+    EXPECT_GE(score.loss, 0);
+    EXPECT_GE(score.metric, 0);
+    EXPECT_TRUE(problem->metric() != "accuracy" || score.metric <= 1);
+    EXPECT_TRUE(!problem->metric().empty() || score.metric == 0);
+    EXPECT_EQ(problem->has_penalty(), score.objective != score.loss);
+  }
 }
 
 TEST_P(EveryProblem, WorksForOneWorkerAndForMany) {
@@ -209,14 +214,15 @@ TEST(Problem, WithFullGradientsHasTheGradientOfItsEvaluation) {
         mean_loss += problem->gradient_at(worker, 0, weights, gradient) / workers;
         for (std::size_t i = 0; i < dim; ++i) mean[i] += gradient[i] / workers;
       }
-      EXPECT_NEAR(problem->evaluate_at(weights).loss, mean_loss, 1e-9 * mean_loss);
+      EXPECT_NEAR(problem->evaluate_at(weights).objective, mean_loss, 1e-9 * mean_loss);
       for (std::size_t i = 0; i < dim; ++i) {
         constexpr double kStep = 1e-5;
         Precise above(weights);
         Precise below(weights);
         above[i] += kStep;
         below[i] -= kStep;
-        const double slope = (problem->evaluate_at(above).loss - problem->evaluate_at(below).loss) / (2 * kStep);
+        const double slope =
+            (problem->evaluate_at(above).objective - problem->evaluate_at(below).objective) / (2 * kStep);
         EXPECT_NEAR(slope, mean[i], 1e-5 * (1 + std::abs(mean[i]))) << i;
       }
     }
@@ -230,13 +236,14 @@ TEST(Problem, RefusesABadSpec) {
       {"linreg:dim=100,samples=49", "[linreg] samples=49 on each of 2 workers are fewer than the dim=100 weights"},
       {"linreg:noise=-1", "noise=-1 is not in"},
       {"logreg:density=0", "density=0 is not in (0, 1]"},
-      {"logreg:samples=1,batch=0", "[logreg] 1 samples cannot be split between 2 workers"},
+      {"logreg:samples=1,batch=0",
+       "[round_robin] 1 samples cannot be split between 2 workers: worker 1 would get none"},
       {"logreg:l2=-1", "l2=-1 is not in"},
       {"mlp:hidden=64x", "hidden=64x is neither 0 nor widths"},
       {"mlp:hidden=x64", "hidden=x64 is neither"},
       {"mlp:hidden=64x0", "hidden=64x0 is neither"},
       {"mlp:classes=1", "classes=1 is not a whole number in [2, "},
-      {"mlp:samples=1", "[mlp] samples=1 cannot be split between 2 workers"},
+      {"mlp:samples=1", "[round_robin] 1 samples cannot be split between 2 workers"},
   };
   for (const auto& [spec, says] : wrong) {
     SCOPED_TRACE(spec);

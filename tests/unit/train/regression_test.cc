@@ -115,8 +115,8 @@ TEST(Linreg, ReachesItsOptimumWithoutCompression) {
   const auto problem = make_linreg({.dim = 40, .samples = 100}, {.workers = 5, .seed = 1});
   const Precise optimum(problem->optimum().begin(), problem->optimum().end());
   EXPECT_LT(length_of(mean_gradient(*problem, 5, optimum)), 1e-12);
-  const Evaluation at_start = problem->evaluate_at(descend(*problem, 5, 0.01, 0));
-  const Evaluation at_end = problem->evaluate_at(descend(*problem, 5, 0.01, 4000));
+  const Score at_start = problem->evaluate_at(descend(*problem, 5, 0.01, 0));
+  const Score at_end = problem->evaluate_at(descend(*problem, 5, 0.01, 4000));
   EXPECT_GT(at_start.metric, 1);
   EXPECT_LT(at_end.metric, 1e-24);
 }
@@ -145,7 +145,7 @@ TEST(Linreg, LeavesTheNoiseAtTheOptimum) {
 
 // From the Gram matrix, by the formula for two unknowns.
 TEST(Logreg, KnowsItsSmoothness) {
-  const SparseRows rows = draw_margin_rows({.dim = 2, .samples = 60, .density = 0.7}, 5);
+  const SparseRows rows = margin_rows(draw_samples({.dim = 2, .samples = 60, .density = 0.7}, 5).train);
   double a = 0, b = 0, c = 0;
   for (std::size_t row = 0; row < rows.size(); ++row) {
     const double x = margin_of(rows, row, Precise{1, 0});
@@ -203,8 +203,8 @@ TEST(Logreg, KnowsItsOptimum) {
     const LogregOptimum optimum = problem->optimum();
     EXPECT_LT(optimum.gradient_norm, 1e-12);
     EXPECT_LT(length_of(mean_gradient(*problem, 4, optimum.weights)), 1e-12);
-    EXPECT_NEAR(problem->evaluate_at(optimum.weights).loss, optimum.loss, 1e-14);
-    const Precise slow = slow_optimum(draw_margin_rows(shape, 6), problem->l2());
+    EXPECT_NEAR(problem->evaluate_at(optimum.weights).objective, optimum.loss, 1e-14);
+    const Precise slow = slow_optimum(margin_rows(draw_samples(shape, 6).train), problem->l2());
     for (std::size_t i = 0; i < slow.size(); ++i) EXPECT_NEAR(optimum.weights[i], slow[i], 1e-7) << i;
   }
 }
@@ -271,12 +271,13 @@ TEST(Logreg, RefusesDataThatAreNotForIt) {
   const Folder folder;
   folder.write("empty", "# nothing\n");
   folder.write("flat", "1\n-1\n");
-  folder.write("three", "1 1:1\n2 1:1\ncat 1:1\n");
+  folder.write("three", "1 1:1\n2 1:1\n0.5 1:1\n");
   folder.write("good", "1 1:1\n2 1:1\n");
+  folder.write("classes", "1 1:1\n2 1:1\ncat 1:1\n");
   const std::vector<std::pair<std::string, std::string>> wrong = {
       {"empty", "holds no data"},
       {"flat", "holds no data"},
-      {"three", "has 3 different labels ('1', '2', 'cat'): it must have two"},
+      {"three", "has 3 different labels, and one of them is 0.5: more than two must be whole numbers or words"},
       {"none", "No such file"}};
   const auto complaint = [&](const std::string& spec, const std::string& file) -> std::string {
     try {
@@ -288,6 +289,8 @@ TEST(Logreg, RefusesDataThatAreNotForIt) {
   };
   for (const auto& [file, says] : wrong) EXPECT_THAT(complaint("logreg", file), HasSubstr(says)) << file;
   EXPECT_EQ(complaint("logreg", "good"), "");
+  EXPECT_THROW(make_logreg("logreg", {.data = folder / "classes"}), UsageError) << "here only two labels";
+  EXPECT_EQ(complaint("logreg", "classes"), "");
   EXPECT_THAT(complaint("logreg:dim=5", "good"), HasSubstr("dim= is for synthetic data"));
   for (const char* spec : {"linreg", "mlp", "regtopk_toy", "downlink_toy"}) {
     EXPECT_THAT(complaint(spec, "good"), HasSubstr("takes no data")) << spec;
@@ -317,7 +320,7 @@ TEST(Logreg, AgreesWithNumpyOnPublicData) {
     EXPECT_NEAR(optimum.weights[0], set.first_weight, 1e-9);
     Precise away(optimum.weights);
     for (double& weight : away) weight += 1;
-    EXPECT_NEAR(problem->evaluate_at(away).loss, set.loss_one_away, 1e-9);
+    EXPECT_NEAR(problem->evaluate_at(away).objective, set.loss_one_away, 1e-9);
   }
 }
 
