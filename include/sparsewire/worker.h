@@ -23,7 +23,7 @@
 namespace sparsewire {
 
 struct StepOptions {
-  float lr = 1;            // for feedback ef:scale=lr
+  float lr = 1;            // for feedback ef:scale=lr; the same on all ranks
   float unscale = 1;       // the gradient is multiplied by it, in the same pass: for a loss that was scaled up
   std::uint8_t flags = 0;  // all ranks get the flags of all ranks: for example "I was asked to stop"
   double loss = 0;         // of this rank's batch; all ranks get the mean
@@ -126,8 +126,8 @@ class Worker {
   // What sparsifiers have learnt is taken over from those with the same name, and replaces what this worker's has
   // learnt. RegTop-k's last round is kept where the weights of all workers are the same. A measured threshold becomes
   // the mean of the old ones, weighted by the entries that are taken over; it is measured again if one of the others
-  // has not finished that, or has another ratio= or calibrate=. rule=sqrt is applied again, with the lr of the next
-  // step. The thresholds of servers likewise, if all others have the same exchange and a downlink; else they are
+  // has not finished that, or has another ratio= or calibrate=. rule=sqrt is applied again.
+  // The thresholds of servers likewise, if all others have the same exchange and a downlink; else they are
   // measured again.
   //
   // No messages; all ranks must do the same. Throws UsageError, before anything has changed, if a tensor is missing or

@@ -178,7 +178,7 @@ SiftNorms Sifter::Parts::sift_velocity(const Gradient& gradient, SparseVector& s
   SiftNorms sifted;
   bool taken = false;
   try {
-    sifted = sparsifier->sift(&total, memory, sent);
+    sifted = sparsifier->sift(&total, 1, memory, sent);
     taken = true;
     velocity.clear_at(sent, cleared);
   } catch (...) {
@@ -198,7 +198,7 @@ SiftNorms Sifter::Parts::sift_without_feedback(const kernels::ScaledGradient& gr
   if (may_hold_numbers && std::any_of(numbers.begin(), numbers.end(), is_number)) {
     memory_before.assign(numbers.begin(), numbers.end());
   }
-  const SiftNorms sifted = sparsifier->sift(&gradient, memory, sent);
+  const SiftNorms sifted = sparsifier->sift(&gradient, 1, memory, sent);
   memory.clear();
   return sifted;
 }
@@ -208,7 +208,7 @@ SiftNorms Sifter::Parts::sift(const Gradient& gradient, SparseVector& sent, floa
   if (has_velocity()) return sift_velocity(gradient, sent, unscale);
   const kernels::ScaledGradient in_units_of_memory = scaled(gradient, lr, unscale);
   if (feedback.kind == Feedback::Kind::none) return sift_without_feedback(in_units_of_memory, sent);
-  return sparsifier->sift(&in_units_of_memory, memory, sent);
+  return sparsifier->sift(&in_units_of_memory, feedback.scale_by_lr ? lr : 1.0F, memory, sent);
 }
 
 // Calls sift() and counts the step; after an exception `sent` is empty.
@@ -236,10 +236,11 @@ void Sifter::sift(const Gradient& gradient, SparseVector& sent, float lr, float 
   p.take_step(sent, [&] { return p.sift(gradient, sent, lr, unscale); });
 }
 
-void Sifter::sift(const SparseVector& sum, SparseVector& sent) {
+void Sifter::sift(const SparseVector& sum, SparseVector& sent, float lr) {
   Parts& p = *parts_;
   p.take_step(sent, [&] {
     p.check(sum, "sift");
+    if (!std::isfinite(lr)) throw UsageError(fmt::format("[{}] lr={} is not a finite number", p.name, lr));
     if (p.feedback.kind != Feedback::Kind::ef || p.feedback.decay != 1) {
       throw UsageError(fmt::format("[{}] a sparse sum can be sifted with feedback ef and decay 1 only", p.name));
     }
@@ -250,7 +251,7 @@ void Sifter::sift(const SparseVector& sum, SparseVector& sent) {
                         p.context.rank, p.stats.step, *bad);
     }
     try {
-      return p.sparsifier->sift(nullptr, p.memory, sent);
+      return p.sparsifier->sift(nullptr, lr, p.memory, sent);
     } catch (...) {
       p.memory.take_back_sum(sum);
       throw;
