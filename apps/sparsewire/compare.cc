@@ -177,6 +177,7 @@ Json row_json(const Row& row, std::string_view metric, double dense) {
   json["bytes_served"] = totals.bytes_served;
   json["ratio_to_dense"] = dense > 0 ? Json(bytes_moved(row) / dense) : Json(nullptr);
   json["total_error"] = totals.total_error;
+  json["server_error"] = totals.server_error;
   json["weights_crc32c"] = fmt::format("{:08x}", row.result.weights_crc32c);
   return json;
 }

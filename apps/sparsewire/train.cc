@@ -53,6 +53,7 @@ Json result_json(const TrainConfig& config, const train::Result& result, std::st
   json["bytes_down"] = result.totals.bytes_down;
   json["bytes_served"] = result.totals.bytes_served;
   json["total_error"] = result.totals.total_error;
+  json["server_error"] = result.totals.server_error;
   json["seconds"] = seconds;
   json["weights_crc32c"] = fmt::format("{:08x}", result.weights_crc32c);
   return json;

@@ -30,6 +30,10 @@ struct StepOptions {
 };
 
 // What a step did and cost, on this rank.
+//
+// The total error of a training is sum_i w_i total_error_i + sum_i server_error_i, over all ranks, with w_i their
+// weights (Worker::weight). All memories have the unit of the update, and what is owed to the weights is o = sum_i w_i
+// e_i + E: so the sum over all steps of ||o||^2 is at most twice the total error.
 struct StepStats {
   std::uint64_t step = 0;           // steps done, this one included
   std::uint64_t entries_sent = 0;   // by this rank
@@ -39,9 +43,11 @@ struct StepStats {
   std::uint64_t bytes_up = 0;       // of uplink frames to other ranks
   std::uint64_t bytes_down = 0;     // of downlink frames from other ranks
   std::uint64_t bytes_served = 0;   // of frames that this rank received and sent as a server
-  double sent_norm2 = 0;            // ||sent||^2
-  double memory_norm2 = 0;          // ||what was not sent||^2
+  double sent_norm2 = 0;            // ||sent||^2, before the codec rounds
+  double memory_norm2 = 0;          // ||what this worker owes||^2: what it did not send, and what its codec rounded off
+  double server_memory_norm2 = 0;   // the same of this rank's server; 0 if it has none
   double total_error = 0;           // sum of memory_norm2 over all steps
+  double server_error = 0;          // sum of server_memory_norm2 over all steps
   std::uint8_t flags = 0;           // those of all ranks, or-ed; also after a step that threw BadGradient
   double loss = 0;                  // the weighted mean over all ranks
   bool went_dense = false;          // all entries travelled, up and down, whatever the reason; the same on all ranks
@@ -95,6 +101,8 @@ class Worker {
   const SparseVector& update() const noexcept;
   const StepStats& stats() const noexcept;
   const Layout& layout() const noexcept;
+  // Of this worker in the update; those of all ranks add up to 1.
+  float weight() const noexcept;
 
   // The error memory: what this worker has not sent yet. A copy.
   std::vector<float> memory() const;

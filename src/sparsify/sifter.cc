@@ -112,6 +112,16 @@ void check_host_size(const std::string& name, const Device& device, std::size_t 
   }
 }
 
+// ||a - b||^2, of the differences as floats.
+double distance2(std::span<const float> a, std::span<const float> b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const auto difference = static_cast<double>(a[i] - b[i]);
+    sum += difference * difference;
+  }
+  return sum;
+}
+
 }  // namespace
 
 Sifter::Sifter(std::string_view sparsifier, std::string_view feedback, SifterContext context)
@@ -343,7 +353,6 @@ void Sifter::keep_rounding_loss(const SparseVector& sent, std::span<const float>
     throw UsageError(fmt::format("[{}] keep_rounding_loss: {} values were received, but {} were sent", p.name,
                                  received.size(), sent.size()));
   }
-  if (p.feedback.kind == Feedback::Kind::none) return;
   constexpr float kLargest = std::numeric_limits<float>::max();
   const float* const values = sent.values.data();
   bool fine = true;
@@ -353,7 +362,10 @@ void Sifter::keep_rounding_loss(const SparseVector& sent, std::span<const float>
     throw UsageError(
         fmt::format("[{}] entry {} was sent as {} and received as {}", p.name, sent.index(i), values[i], received[i]));
   }
-  p.memory.add_differences(sent, received);
+  const double change = p.feedback.kind == Feedback::Kind::none ? distance2(sent.values, received)
+                                                                : p.memory.add_differences(sent, received);
+  p.stats.memory_norm2 += change;
+  p.stats.total_error += change;
 }
 
 void Sifter::observe(const SparseVector& sent, std::span<const float> update_at_sent) {

@@ -25,7 +25,9 @@ struct Totals {
   std::uint64_t bytes_up = 0;
   std::uint64_t bytes_down = 0;
   std::uint64_t bytes_served = 0;
-  double total_error = 0;                                  // sum of StepStats::memory_norm2
+  double total_error = 0;   // of this worker, times its weight and the number of workers; in a result, of all ranks,
+                            // those of the servers included (sparsewire/worker.h)
+  double server_error = 0;  // of this rank's server
   double loss = std::numeric_limits<double>::quiet_NaN();  // of the last step
 };
 

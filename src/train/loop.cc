@@ -92,7 +92,9 @@ void Training::add_to_totals() {
   totals_.bytes_up += stats.bytes_up;
   totals_.bytes_down += stats.bytes_down;
   totals_.bytes_served += stats.bytes_served;
-  totals_.total_error += stats.memory_norm2;
+  const double share = static_cast<double>(worker_.weight()) * transport_.size();
+  totals_.total_error += (std::abs(share - 1) < 1e-6 ? 1 : share) * stats.memory_norm2;  // 1/3 is not exact
+  totals_.server_error += stats.server_memory_norm2;
   totals_.loss = stats.loss;
 }
 

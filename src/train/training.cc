@@ -31,7 +31,7 @@ void load(Optimiser& optimiser, std::span<const std::byte> bytes) {
   state.finish();
 }
 
-// Sums the bytes; the error is a mean over the ranks, the loss that of rank 0.
+// Sums the bytes; the error is a mean over the workers and the sum over the servers, the loss that of rank 0.
 Totals sum(const std::vector<Totals>& all) {
   Totals total{.loss = all[0].loss};
   for (const Totals& one : all) {
@@ -39,7 +39,9 @@ Totals sum(const std::vector<Totals>& all) {
     total.bytes_down += one.bytes_down;
     total.bytes_served += one.bytes_served;
     total.total_error += one.total_error / static_cast<double>(all.size());
+    total.server_error += one.server_error;
   }
+  total.total_error += total.server_error;
   return total;
 }
 
@@ -192,8 +194,9 @@ void Training::resume_from(const std::string& path) {
   worker_.load(workers);
   totals_ = totals[rank % totals.size()];
   if (totals.size() == static_cast<std::size_t>(transport_.size())) return;
-  const Totals all = sum(totals);         // rank 0 keeps the totals of workers that no longer exist
-  totals_.total_error = all.total_error;  // a mean
+  const Totals all = sum(totals);                            // rank 0 keeps the totals of workers that no longer exist
+  totals_.total_error = all.total_error - all.server_error;  // a mean
+  totals_.server_error = is_root() ? all.server_error : 0;
   totals_.bytes_up = is_root() ? all.bytes_up : 0;
   totals_.bytes_down = is_root() ? all.bytes_down : 0;
   totals_.bytes_served = is_root() ? all.bytes_served : 0;

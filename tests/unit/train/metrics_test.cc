@@ -27,13 +27,14 @@ TEST(Metrics, HaveEveryFieldOfAStep) {
   stats.went_dense = true;
   StepReport report{.step = 3, .loss = 0.1, .lr = 0.5, .stats = stats};
   const Json plain = step_json(report);
-  for (const char* key :
-       {"step",       "loss",       "lr",           "entries_sent", "entries_total", "density",     "dense_bytes",
-        "bytes_up",   "bytes_down", "bytes_served", "sent_norm2",   "memory_norm2",  "total_error", "flags",
-        "went_dense", "ns_sift",    "ns_encode",    "ns_exchange",  "ns_decode",     "ns_merge",    "ns_apply"}) {
+  for (const char* key : {"step",       "loss",         "lr",          "entries_sent",        "entries_total",
+                          "density",    "dense_bytes",  "bytes_up",    "bytes_down",          "bytes_served",
+                          "sent_norm2", "memory_norm2", "total_error", "server_memory_norm2", "server_error",
+                          "flags",      "went_dense",   "ns_sift",     "ns_encode",           "ns_exchange",
+                          "ns_decode",  "ns_merge",     "ns_apply"}) {
     EXPECT_TRUE(plain.contains(key)) << key;
   }
-  EXPECT_EQ(plain.size(), 21U);
+  EXPECT_EQ(plain.size(), 23U);
   EXPECT_EQ(plain["bytes_up"], 7);
   EXPECT_EQ(plain["went_dense"], true);
   report.evaluation = Evaluation{.loss = 2, .metric = 0.75};
@@ -42,7 +43,7 @@ TEST(Metrics, HaveEveryFieldOfAStep) {
   EXPECT_EQ(evaluated["test_loss"], 2.0);
   EXPECT_EQ(evaluated["accuracy"], 0.75);
   report.metric = {};
-  EXPECT_EQ(step_json(report).size(), 22U);
+  EXPECT_EQ(step_json(report).size(), 24U);
   report.loss = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(Json::parse(step_json(report).dump())["loss"], nullptr);  // JSON has no NaN
 }
