@@ -427,10 +427,11 @@ class State(Case):
     def test_is_needed_by_what_remembers_more_than_the_memory(self):
         self.put("in.npy", npy(gaussians(100)))
         for more in (["--sparsifier", "regtopk:ratio=0.1"], ["--sparsifier", "threshold:ratio=0.1"],
-                     ["--sparsifier", "threshold:ratio=0.1,rule=sqrt"], [*TOPK, "--feedback", "momentum"]):  # fmt: skip
+                     [*TOPK, "--feedback", "momentum"]):  # fmt: skip
             for memory in ([], ["--memory", "mem.npy"]):
                 self.refuses("compress", "in.npy", "-o", "out.swf", *more, *memory, says="it needs --state FILE")
         self.compress(sparsifier="threshold:lambda=0.5")  # remembers nothing
+        self.compress(sparsifier="threshold:ratio=0.1,rule=sqrt")
 
     def test_carries_a_velocity(self):
         momentum = ["--feedback", "momentum:m=0.5"]

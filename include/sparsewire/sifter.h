@@ -24,7 +24,8 @@ namespace sparsewire {
 //
 //   ef:decay=0.95,scale=lr     error feedback: they stay in the memory, which is multiplied by `decay` in every step
 //                              (default 1). scale=lr: the memory holds lr*gradient, and the caller applies w -= update;
-//                              scale=1 (default): it holds the gradient
+//                              scale=1 (default): it holds the gradient. A threshold's lambda is in units of the
+//                              gradient either way
 //   none                       they are dropped
 //   momentum:m=0.9,clip=1      DGC's momentum correction: the memory accumulates a velocity, which is cleared where an
 //                              entry is sent. clip: the norm of the local gradient is limited to clip/sqrt(ranks);
@@ -46,7 +47,7 @@ struct SiftStats {
   std::uint64_t step = 0;     // steps done, including this one
   std::uint64_t entries = 0;  // sent in this step
   double sent_norm2 = 0;      // ||sent||^2
-  double memory_norm2 = 0;    // ||what was not sent||^2
+  double memory_norm2 = 0;    // ||what was not sent||^2, with what keep_rounding_loss() was told
   // The sum of memory_norm2 over all steps. Of all ways to send as many entries in total, a threshold minimises it.
   double total_error = 0;
 };
@@ -65,9 +66,10 @@ class Sifter {
   // UsageError or BadGradient; then the step does not count, the memory is as it was, up to rounding (errors.h), and
   // `sent` is empty.
   void sift(const Gradient& gradient, SparseVector& sent, float lr = 1.0F, float unscale = 1.0F);
-  // The same for a sum of sparse vectors. COST: one pass over the memory, which reads it. Throws UsageError unless the
-  // feedback is `ef` with decay 1.
-  void sift(const SparseVector& sum, SparseVector& sent);
+  // The same for a sum of sparse vectors. `lr` is what the gradients in the sum were multiplied by: the learning rate
+  // if the workers' memories hold lr*gradient, else 1. The sum is not multiplied by it; a threshold is. COST: one pass
+  // over the memory, which reads it. Throws UsageError unless the feedback is `ef` with decay 1.
+  void sift(const SparseVector& sum, SparseVector& sent, float lr = 1.0F);
 
   // Takes the last sift() back, with everything that followed it: flush(), keep_rounding_loss(), observe(), set_vote().
   // For a step that failed on another rank, or does not count for another reason. A gradient is taken back up to

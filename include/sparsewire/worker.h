@@ -23,13 +23,17 @@
 namespace sparsewire {
 
 struct StepOptions {
-  float lr = 1;            // for feedback ef:scale=lr
+  float lr = 1;            // for feedback ef:scale=lr; the same on all ranks
   float unscale = 1;       // the gradient is multiplied by it, in the same pass: for a loss that was scaled up
   std::uint8_t flags = 0;  // all ranks get the flags of all ranks: for example "I was asked to stop"
   double loss = 0;         // of this rank's batch; all ranks get the mean
 };
 
 // What a step did and cost, on this rank.
+//
+// The total error of a training is sum_i w_i total_error_i + sum_i server_error_i, over all ranks, with w_i their
+// weights (Worker::weight). All memories have the unit of the update, and what is owed to the weights is o = sum_i w_i
+// e_i + E: so the sum over all steps of ||o||^2 is at most twice the total error.
 struct StepStats {
   std::uint64_t step = 0;              // steps done, this one included
   std::uint64_t entries_sent = 0;      // by this rank
@@ -42,12 +46,14 @@ struct StepStats {
   std::uint64_t trailer_bytes_up = 0;  // of the step trailers behind those frames; not in the numbers above
   std::uint64_t trailer_bytes_down = 0;
   std::uint64_t trailer_bytes_served = 0;
-  double sent_norm2 = 0;    // ||sent||^2
-  double memory_norm2 = 0;  // ||what was not sent||^2
-  double total_error = 0;   // sum of memory_norm2 over all steps
-  std::uint8_t flags = 0;   // those of all ranks, or-ed; also after a step that threw BadGradient
-  double loss = 0;          // the weighted mean over all ranks
-  bool went_dense = false;  // all entries travelled, up and down, whatever the reason; the same on all ranks
+  double sent_norm2 = 0;           // ||sent||^2, before the codec rounds
+  double memory_norm2 = 0;         // ||what this worker owes||^2: what it did not send, and what its codec rounded off
+  double server_memory_norm2 = 0;  // the same of this rank's server; 0 if it has none
+  double total_error = 0;          // sum of memory_norm2 over all steps
+  double server_error = 0;         // sum of server_memory_norm2 over all steps
+  std::uint8_t flags = 0;          // those of all ranks, or-ed; also after a step that threw BadGradient
+  double loss = 0;                 // the weighted mean over all ranks
+  bool went_dense = false;         // all entries travelled, up and down, whatever the reason; the same on all ranks
   std::uint64_t ns_sift = 0;
   std::uint64_t ns_encode = 0;
   std::uint64_t ns_exchange = 0;  // the time spent waiting for other ranks included
@@ -98,6 +104,8 @@ class Worker {
   const SparseVector& update() const noexcept;
   const StepStats& stats() const noexcept;
   const Layout& layout() const noexcept;
+  // Of this worker in the update; those of all ranks add up to 1.
+  float weight() const noexcept;
 
   // The error memory: what this worker has not sent yet. A copy.
   std::vector<float> memory() const;
@@ -129,8 +137,8 @@ class Worker {
   // What sparsifiers have learnt is taken over from those with the same name, and replaces what this worker's has
   // learnt. RegTop-k's last round is kept where the weights of all workers are the same. A measured threshold becomes
   // the mean of the old ones, weighted by the entries that are taken over; it is measured again if one of the others
-  // has not finished that, or has another ratio= or calibrate=. rule=sqrt is applied again, with the lr of the next
-  // step. The thresholds of servers likewise, if all others have the same exchange and a downlink; else they are
+  // has not finished that, or has another ratio= or calibrate=. rule=sqrt is applied again.
+  // The thresholds of servers likewise, if all others have the same exchange and a downlink; else they are
   // measured again.
   //
   // No messages; all ranks must do the same. Throws UsageError, before anything has changed, if a tensor is missing or

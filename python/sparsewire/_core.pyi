@@ -177,7 +177,9 @@ class StepStats(TypedDict):
     trailer_bytes_served: int
     sent_norm2: float
     memory_norm2: float
+    server_memory_norm2: float
     total_error: float
+    server_error: float
     flags: int
     loss: float
     went_dense: bool

@@ -236,7 +236,9 @@ py::dict stats(HeldWorker& self) {
   fields["trailer_bytes_served"] = stats.trailer_bytes_served;
   fields["sent_norm2"] = stats.sent_norm2;
   fields["memory_norm2"] = stats.memory_norm2;
+  fields["server_memory_norm2"] = stats.server_memory_norm2;
   fields["total_error"] = stats.total_error;
+  fields["server_error"] = stats.server_error;
   fields["flags"] = stats.flags;
   fields["loss"] = stats.loss;
   fields["went_dense"] = stats.went_dense;

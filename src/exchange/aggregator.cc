@@ -34,6 +34,7 @@ std::string codec_of(const ExchangePlan& plan) {
 Aggregator::Aggregator(const ExchangePlan& plan, const ServedRegion& served)
     : dim_(served.dim),
       weights_(plan.weights),
+      holds_lr_(parse_feedback(plan.config.feedback).scale_by_lr),
       inputs_(plan.weights.size()),
       sifter_(make_sifter(plan, served)),
       codec_(codec_of(plan)) {}
@@ -44,7 +45,7 @@ void check_downlink(const ExchangePlan& plan, const ServedRegion& served) {
   Codec(plan.config.downlink_codec);
 }
 
-std::optional<std::uint64_t> Aggregator::answer(Message& frame) {
+std::optional<std::uint64_t> Aggregator::answer(float lr, Message& frame) {
   merger_.sum(dim_, inputs_, weights_, sum_);
   if (!sifter_) {
     if (const auto bad = find_overflow(sum_)) return bad;
@@ -52,7 +53,7 @@ std::optional<std::uint64_t> Aggregator::answer(Message& frame) {
     return std::nullopt;
   }
   try {
-    sifter_->sift(sum_, answer_);
+    sifter_->sift(sum_, answer_, holds_lr_ ? lr : 1.0F);
   } catch (const BadGradient& error) {
     return error.index();
   }

@@ -25,8 +25,9 @@ class Aggregator {
   // The entries of each worker in this step, in rank order; the caller decodes into them.
   std::span<SparseVector> inputs() noexcept { return inputs_; }
 
-  // Sums up the inputs and replaces `frame` by the answer; or returns the index of a sum that is not finite.
-  std::optional<std::uint64_t> answer(Message& frame);
+  // Sums up the inputs and replaces `frame` by the answer; or returns the index of a sum that is not finite. `lr` is
+  // the learning rate of the step.
+  std::optional<std::uint64_t> answer(float lr, Message& frame);
 
   // Ends a step, after every rank got the answer.
   void finish();
@@ -39,6 +40,7 @@ class Aggregator {
  private:
   std::uint64_t dim_;
   std::vector<float> weights_;
+  bool holds_lr_;  // the entries of the workers are lr*gradient
   std::vector<SparseVector> inputs_;
   Merger merger_;
   SparseVector sum_;

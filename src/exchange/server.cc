@@ -84,7 +84,7 @@ class ServerExchange final : public Exchange {
       if (r != kServer) traffic_.bytes_served += frames_[r].size();
     }
     clock.lap(traffic_.ns_decode);
-    if (const auto bad = aggregator_->answer(answer_)) outcome.fail({.rank = kServer, .index = *bad});
+    if (const auto bad = aggregator_->answer(outcome.lr, answer_)) outcome.fail({.rank = kServer, .index = *bad});
     make_room_for_trailer(answer_);
     clock.lap(traffic_.ns_merge);
   }

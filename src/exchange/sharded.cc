@@ -134,7 +134,7 @@ class ShardedExchange final : public Exchange {
       if (r != transport_.rank()) traffic_.bytes_served += frame.size();
     }
     clock_.lap(traffic_.ns_decode);
-    if (const auto bad = aggregator_.answer(answer_)) {
+    if (const auto bad = aggregator_.answer(outcome.lr, answer_)) {
       outcome.fail({.rank = transport_.rank(), .index = served_index(static_cast<std::uint32_t>(*bad))});
     }
     make_room_for_trailer(answer_);

@@ -1,6 +1,7 @@
 #include "exchange/step_trailer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "core/crc32c.h"
@@ -145,6 +146,7 @@ void append(Message& message, const StepOutcome& outcome, const StepTrailer& own
   fields.step = own.step;
   fields.number = outcome.entries;
   fields.loss = outcome.loss;
+  fields.lr = outcome.lr;
   append_fields(message, fields, outcome.failure);
 }
 
@@ -172,7 +174,7 @@ ParsedAnswer split_answer(std::span<const std::byte> message, int from, const St
   }
   const Fields& fields = parsed->fields;
   answer.frame = parsed->frame;
-  answer.outcome = {parsed->failure, fields.flags, parsed->failure ? 0 : fields.number, fields.loss};
+  answer.outcome = {parsed->failure, fields.flags, parsed->failure ? 0 : fields.number, fields.loss, fields.lr};
   const bool is_ours = fields.fingerprint == own.fingerprint && fields.step == own.step;
   if (!answer.outcome.failure && !is_ours) answer.outcome.fail({Failure::Kind::out_of_step, from, fields.step});
   return answer;
@@ -181,6 +183,8 @@ ParsedAnswer split_answer(std::span<const std::byte> message, int from, const St
 StepOutcome parse_trailers(std::span<const Message> messages, std::span<const float> weights,
                            std::vector<std::span<const std::byte>>& frames) {
   StepOutcome outcome;
+  double mean_lr = 0;
+  bool same_lr = true;
   std::optional<StepTrailer> first;  // that of rank 0: all ranks compare with it, so all find the same
   frames.assign(messages.size(), {});
   for (std::size_t r = 0; r < messages.size(); ++r) {
@@ -199,8 +203,11 @@ StepOutcome parse_trailers(std::span<const Message> messages, std::span<const fl
     outcome.entries += trailer.entries;
     outcome.flags |= trailer.flags;
     outcome.loss += static_cast<double>(weights[r]) * trailer.loss;
+    mean_lr += static_cast<double>(weights[r]) * std::abs(static_cast<double>(trailer.lr));
+    same_lr = same_lr && trailer.lr == first->lr;
     frames[r] = parsed->frame;
   }
+  if (first) outcome.lr = same_lr ? first->lr : static_cast<float>(mean_lr);
   return outcome;
 }
 

@@ -65,6 +65,7 @@ struct StepOutcome {
   std::uint8_t flags = 0;          // of all ranks, or-ed
   std::uint64_t entries = 0;       // sent by all ranks
   double loss = 0;                 // the weighted mean over all ranks
+  float lr = 0;  // the learning rate; the weighted mean of its magnitudes if ranks have different ones
 
   // Keeps the worse one of this failure and the one before.
   void fail(const Failure& another) noexcept;

@@ -22,11 +22,11 @@ constexpr double kBitsPerEntry = 64;
 struct Setting {
   std::string method;
   std::optional<std::uint64_t> k = {};
-  std::optional<double> lambda = {};
+  std::optional<double> lambda = {};  // for lr*gradient, as the authors give it; that of the spec is for the gradient
 
-  std::string spec() const {
+  std::string spec(double lr) const {
     if (k) return fmt::format("topk:k={}", *k);
-    return lambda ? fmt::format("threshold:lambda={}", digits(*lambda, 17)) : method;
+    return lambda ? fmt::format("threshold:lambda={}", digits(*lambda / lr, 17)) : method;
   }
   std::string value() const { return k ? fmt::format("{}", *k) : lambda ? digits(*lambda) : ""; }
 };
@@ -39,9 +39,10 @@ struct Outcome {
 
 Outcome measure(const FarStart& context, const Setting& setting, std::uint64_t rounds, double gap) {
   std::optional<std::uint64_t> arrived;
-  const RoundTotals totals = run(context.plan(setting.spec(), rounds), *context.problem, [&](const Round& round) {
-    if (!arrived && context.gap_at(round.weights) < gap) arrived = round.step;
-  });
+  const RoundTotals totals =
+      run(context.plan(setting.spec(context.lr), rounds), *context.problem, [&](const Round& round) {
+        if (!arrived && context.gap_at(round.weights) < gap) arrived = round.step;
+      });
   Outcome outcome;
   outcome.peak = totals.peak();
   if (arrived) {

@@ -117,7 +117,7 @@ double worst_excess(std::uint64_t cases, std::uint64_t seed) {
 }
 
 struct Closed {
-  double lambda = 0;  // of the threshold
+  double lambda = 0;  // of the threshold, for lr*gradient
   RoundTotals topk;
   RoundTotals threshold;
 };
@@ -131,7 +131,7 @@ Closed closed_loop(const FarStart& context, std::uint64_t k, std::uint64_t round
   double high = 1e6;  // sends too little
   for (int i = 0; i < bisections; ++i) {
     const double middle = std::sqrt(low * high);
-    RoundTotals totals = run(context.plan(threshold_spec(middle), rounds), *context.problem, ignore);
+    RoundTotals totals = run(context.plan(threshold_spec(middle / context.lr), rounds), *context.problem, ignore);
     if (totals.all_entries() > closed.topk.all_entries()) {
       low = middle;
       continue;

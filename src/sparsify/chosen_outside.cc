@@ -35,7 +35,8 @@ class ChosenOutside final : public FusedSparsifier {
   void set_step(std::uint64_t step) noexcept override { step_ = step; }
 
   // Two passes: the sums must be complete before they can be looked at.
-  SiftNorms sift(const kernels::ScaledGradient* gradient, ErrorMemory& memory, SparseVector& out) override {
+  SiftNorms sift(const kernels::ScaledGradient* gradient, float /*unit*/, ErrorMemory& memory,
+                 SparseVector& out) override {
     out.clear(memory.size());
     if (const auto bad = memory.accumulate(memory.whole(), gradient)) {
       throw_bad_gradient(name_, context_, step_, *gradient, memory.at(*bad), *bad);

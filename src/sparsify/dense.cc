@@ -10,7 +10,8 @@ class Dense final : public FusedSparsifier {
  public:
   explicit Dense(const SifterContext& context) : context_(context), step_(context.first_step) {}
 
-  SiftNorms sift(const kernels::ScaledGradient* gradient, ErrorMemory& memory, SparseVector& out) override {
+  SiftNorms sift(const kernels::ScaledGradient* gradient, float /*unit*/, ErrorMemory& memory,
+                 SparseVector& out) override {
     out.dim = memory.size();
     out.indices.clear();
     out.draw.units.clear();

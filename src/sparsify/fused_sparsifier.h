@@ -29,12 +29,14 @@ class FusedSparsifier {
   virtual double expected_entries() const = 0;
 
   // memory <- decay*memory + scale*gradient; then moves the chosen entries from the memory to `out`, indices ascending.
-  // A null gradient: the memory has the sums already.
+  // A null gradient: the memory has the sums already. `unit` is what a gradient of size 1 adds to the memory: the
+  // learning rate of the step if the memory holds lr*gradient, else 1.
   // REQUIRES: gradient->size == memory.size() == layout.dim(); memory is finite.
   // ENSURES: per coordinate, the accumulated sum == what stays in the memory + what is in `out`, exactly.
   // Throws BadGradient if a sum is not finite; then every entry has made a round trip (kernels/sweep.h), and the step
   // does not count. COST: in the steady state one pass over memory and gradient, and no allocation.
-  virtual SiftNorms sift(const kernels::ScaledGradient* gradient, ErrorMemory& memory, SparseVector& out) = 0;
+  virtual SiftNorms sift(const kernels::ScaledGradient* gradient, float unit, ErrorMemory& memory,
+                         SparseVector& out) = 0;
 
   // Takes the last sift back, and what followed it: puts `sent` back into the memory and takes the gradient out again;
   // the step does not count. REQUIRES: the same gradient and memory, `sent` as sift() returned it.

@@ -112,6 +112,16 @@ void check_host_size(const std::string& name, const Device& device, std::size_t 
   }
 }
 
+// ||a - b||^2, of the differences as floats.
+double distance2(std::span<const float> a, std::span<const float> b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const auto difference = static_cast<double>(a[i] - b[i]);
+    sum += difference * difference;
+  }
+  return sum;
+}
+
 }  // namespace
 
 Sifter::Sifter(std::string_view sparsifier, std::string_view feedback, SifterContext context)
@@ -178,7 +188,7 @@ SiftNorms Sifter::Parts::sift_velocity(const Gradient& gradient, SparseVector& s
   SiftNorms sifted;
   bool taken = false;
   try {
-    sifted = sparsifier->sift(&total, memory, sent);
+    sifted = sparsifier->sift(&total, 1, memory, sent);
     taken = true;
     velocity.clear_at(sent, cleared);
   } catch (...) {
@@ -198,7 +208,7 @@ SiftNorms Sifter::Parts::sift_without_feedback(const kernels::ScaledGradient& gr
   if (may_hold_numbers && std::any_of(numbers.begin(), numbers.end(), is_number)) {
     memory_before.assign(numbers.begin(), numbers.end());
   }
-  const SiftNorms sifted = sparsifier->sift(&gradient, memory, sent);
+  const SiftNorms sifted = sparsifier->sift(&gradient, 1, memory, sent);
   memory.clear();
   return sifted;
 }
@@ -208,7 +218,7 @@ SiftNorms Sifter::Parts::sift(const Gradient& gradient, SparseVector& sent, floa
   if (has_velocity()) return sift_velocity(gradient, sent, unscale);
   const kernels::ScaledGradient in_units_of_memory = scaled(gradient, lr, unscale);
   if (feedback.kind == Feedback::Kind::none) return sift_without_feedback(in_units_of_memory, sent);
-  return sparsifier->sift(&in_units_of_memory, memory, sent);
+  return sparsifier->sift(&in_units_of_memory, feedback.scale_by_lr ? lr : 1.0F, memory, sent);
 }
 
 // Calls sift() and counts the step; after an exception `sent` is empty.
@@ -236,10 +246,11 @@ void Sifter::sift(const Gradient& gradient, SparseVector& sent, float lr, float 
   p.take_step(sent, [&] { return p.sift(gradient, sent, lr, unscale); });
 }
 
-void Sifter::sift(const SparseVector& sum, SparseVector& sent) {
+void Sifter::sift(const SparseVector& sum, SparseVector& sent, float lr) {
   Parts& p = *parts_;
   p.take_step(sent, [&] {
     p.check(sum, "sift");
+    if (!std::isfinite(lr)) throw UsageError(fmt::format("[{}] lr={} is not a finite number", p.name, lr));
     if (p.feedback.kind != Feedback::Kind::ef || p.feedback.decay != 1) {
       throw UsageError(fmt::format("[{}] a sparse sum can be sifted with feedback ef and decay 1 only", p.name));
     }
@@ -250,7 +261,7 @@ void Sifter::sift(const SparseVector& sum, SparseVector& sent) {
                         p.context.rank, p.stats.step, *bad);
     }
     try {
-      return p.sparsifier->sift(nullptr, p.memory, sent);
+      return p.sparsifier->sift(nullptr, lr, p.memory, sent);
     } catch (...) {
       p.memory.take_back_sum(sum);
       throw;
@@ -342,7 +353,6 @@ void Sifter::keep_rounding_loss(const SparseVector& sent, std::span<const float>
     throw UsageError(fmt::format("[{}] keep_rounding_loss: {} values were received, but {} were sent", p.name,
                                  received.size(), sent.size()));
   }
-  if (p.feedback.kind == Feedback::Kind::none) return;
   constexpr float kLargest = std::numeric_limits<float>::max();
   const float* const values = sent.values.data();
   bool fine = true;
@@ -352,7 +362,10 @@ void Sifter::keep_rounding_loss(const SparseVector& sent, std::span<const float>
     throw UsageError(
         fmt::format("[{}] entry {} was sent as {} and received as {}", p.name, sent.index(i), values[i], received[i]));
   }
-  p.memory.add_differences(sent, received);
+  const double change = p.feedback.kind == Feedback::Kind::none ? distance2(sent.values, received)
+                                                                : p.memory.add_differences(sent, received);
+  p.stats.memory_norm2 += change;
+  p.stats.total_error += change;
 }
 
 void Sifter::observe(const SparseVector& sent, std::span<const float> update_at_sent) {

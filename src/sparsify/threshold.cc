@@ -4,8 +4,14 @@
 // training nothing has a smaller total error. lambda is given, follows a rule, or is measured. To measure it, Top-k
 // runs for about 1/ratio steps (error feedback raises the k-th magnitude for that long); lambda is the median of the
 // k-th magnitudes over the last tenth of these steps.
+//
+// lambda is in units of the gradient. Where the memory holds lr*gradient, the threshold of a step is lambda*lr: so the
+// error that stays behind is bounded by the present learning rate, and a schedule does not change what is sent of a
+// gradient. For the same reason a measured magnitude is divided by the learning rate of its step.
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,13 +26,14 @@ namespace sparsewire {
 namespace {
 
 constexpr std::uint64_t kMostSteps = std::uint64_t{1} << 32;  // a calibration may take
+constexpr std::string_view kLambdaField = "lambda_in_gradient_units";
+constexpr double kLargest = std::numeric_limits<float>::max();
 
 class Threshold final : public UnitSparsifier {
  public:
   Threshold(Spec& spec, const SifterContext& context)
       : UnitSparsifier(spec, context, Scope::model),  // a constant threshold chooses the same entries by layer
         top_(units()) {
-    constexpr double kLargest = 3.4028234663852886e38;
     const auto lambda = spec.number("lambda", {.min = 0, .max = kLargest});
     const auto ratio = spec.number("ratio", kRatioRange);
     if (lambda.has_value() == ratio.has_value()) {
@@ -37,32 +44,33 @@ class Threshold final : public UnitSparsifier {
     const auto calibrate = spec.integer("calibrate", 1, kMostSteps);
     if (lambda && (spec.has("rule") || calibrate)) spec.fail("rule= and calibrate= go with ratio=, not with lambda=");
     if (by_rule && calibrate) spec.fail("takes rule=sqrt or calibrate=, not both");
-    if (lambda) lambda_ = static_cast<float>(*lambda);
+    if (lambda) lambda_ = static_cast<double>(static_cast<float>(*lambda));
     if (lambda || !ratio) return;
     ratio_ = *ratio;
-    k_ =
-        std::max<std::size_t>(1, count_of(*ratio, sparse_size()));  // not 0 for an empty region: the rule divides by it
+    k_ = std::max<std::size_t>(1, count_of(*ratio, sparse_size()));
+    by_rule_ = by_rule;
     if (by_rule) {
-      by_rule_ = rule_ = true;
+      lambda_ = lambda_by_rule();
     } else {
       calibrate_ = calibrate.value_or(static_cast<std::uint64_t>(std::min(std::ceil(1 / *ratio), double{kMostSteps})));
     }
   }
 
-  // Remembers also with a rule: with scale=lr the first learning rate sets lambda.
-  SparsifierTraits traits() const override { return {.entries_vary = true, .remembers = by_rule_ || calibrate_ > 0}; }
+  SparsifierTraits traits() const override { return {.entries_vary = true, .remembers = calibrate_ > 0}; }
   bool is_voting() const noexcept override { return voting_; }
   // A k-th magnitude of 0 says that there were fewer than k entries to measure: any threshold suits this rank.
   std::optional<float> vote() const noexcept override {
     const bool has_measured = voting_ && sparse_size() > 0 && lambda_ > 0;
-    return has_measured ? std::optional(lambda_) : std::nullopt;
+    return has_measured ? std::optional(static_cast<float>(lambda_)) : std::nullopt;
   }
-  void set_vote(float agreed) override { lambda_ = agreed; }
+  void set_vote(float agreed) override { lambda_ = static_cast<double>(agreed); }
 
   void learn_from(std::span<const Predecessor<FusedSparsifier>> others) override {
     if (ratio_ == 0) return;  // lambda is given
     forget();
     Mean mean;
+    bool old_units = false;
+    bool gradient_units = false;
     for (const Predecessor<FusedSparsifier>& other : others) {
       const auto* const from = dynamic_cast<const Threshold*>(other.learner);
       if (from == nullptr || from->ratio_ != ratio_ || from->by_rule_ != by_rule_ || from->calibrate_ != calibrate_) {
@@ -74,12 +82,15 @@ class Threshold final : public UnitSparsifier {
       }
       if (by_rule_ || from->calibrating()) return;  // the rule: k is another one now
       if (from->lambda_ > 0) mean.add(from->lambda_, static_cast<double>(other.entries));  // 0: it has no vote either
+      (from->holds_old_units_ ? old_units : gradient_units) = true;
     }
-    if (!(mean.weight > 0)) return;
-    lambda_ = static_cast<float>(mean.sum / mean.weight);
+    if (!(mean.weight > 0) || (old_units && gradient_units)) return;
+    const auto lambda = static_cast<float>(mean.sum / mean.weight);
+    lambda_ = static_cast<double>(lambda);
+    holds_old_units_ = old_units;
     // As after a calibration in which each step gave this lambda.
     measured_steps_ = calibrate_;
-    measured_.assign(tail(), lambda_);
+    measured_.assign(tail(), lambda);
   }
 
  private:
@@ -94,8 +105,8 @@ class Threshold final : public UnitSparsifier {
 
   // As it was constructed.
   void forget() {
-    lambda_ = 0;
-    rule_ = by_rule_;
+    lambda_ = by_rule_ ? lambda_by_rule() : 0;
+    holds_old_units_ = false;
     voting_ = false;
     measured_steps_ = 0;
     measured_.clear();
@@ -104,7 +115,7 @@ class Threshold final : public UnitSparsifier {
   void continue_from(const Threshold& other) {
     measured_ = other.measured_;
     lambda_ = other.lambda_;
-    rule_ = other.rule_;
+    holds_old_units_ = other.holds_old_units_;
     measured_steps_ = other.measured_steps_;
   }
 
@@ -112,11 +123,17 @@ class Threshold final : public UnitSparsifier {
   // The number of steps at the end of the calibration whose k-th magnitudes count.
   std::uint64_t tail() const noexcept { return std::max<std::uint64_t>(1, calibrate_ / 10); }
 
-  void begin(float scale, SparseVector& /*out*/) override {
-    lambda_of_step_ = lambda_;
-    if (rule_) {  // 1/(2 sqrt k) is for gradients; where the memory holds lr*gradient, it is multiplied by the first lr
-      lambda_of_step_ = std::abs(scale) * (0.5F / std::sqrt(static_cast<float>(k_)));
-    }
+  // 1/(2 sqrt k), with the k of the whole model, so that all regions have the same. Not 0 for an empty model.
+  double lambda_by_rule() const {
+    const auto k = static_cast<float>(std::max<std::size_t>(1, count_of(ratio_, model_size())));
+    return static_cast<double>(0.5F / std::sqrt(k));
+  }
+
+  void begin(float unit_of_memory, SparseVector& /*out*/) override {
+    unit_ = std::abs(static_cast<double>(unit_of_memory));
+    lambda_of_step_ = static_cast<float>(holds_old_units_ ? lambda_ : lambda_ * unit_);
+    // With a learning rate of 0 nothing is added, so nothing can have grown to the threshold.
+    if (unit_ == 0 && lambda_ > 0) lambda_of_step_ = std::numeric_limits<float>::infinity();
   }
 
   std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const kernels::ScaledGradient* gradient,
@@ -128,40 +145,75 @@ class Threshold final : public UnitSparsifier {
   }
 
   void end() override {
-    lambda_before_ = std::exchange(lambda_, lambda_of_step_);
+    lambda_before_ = lambda_;
     voting_before_ = std::exchange(voting_, false);
-    rule_before_ = rule_;
-    if (lambda_ > 0) rule_ = false;  // a learning rate of 0, with which warm-ups begin, sets no lambda
+    converted_ = holds_old_units_ && unit_ > 0;
+    if (converted_) convert();
     measured_before_ = measured_steps_;
     if (!calibrating()) return;
-    if (measured_steps_ + tail() >= calibrate_) measured_.push_back(kernels::magnitude_of(top_.kth()));
+    if (measured_steps_ + tail() >= calibrate_) measured_.push_back(measured_now());
     ++measured_steps_;
     if (calibrating()) return;
     std::vector<float> sorted = measured_;
     const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>((sorted.size() - 1) / 2);
     std::nth_element(sorted.begin(), middle, sorted.end());
-    lambda_ = *middle;
+    lambda_ = static_cast<double>(*middle);
     voting_ = true;
+  }
+
+  // The k-th magnitude of this step, in units of the gradient. A learning rate of 0 measures nothing: then the
+  // magnitude before counts again.
+  float measured_now() const {
+    if (unit_ == 0) return measured_.empty() ? 0.0F : measured_.back();
+    const double measured = static_cast<double>(kernels::magnitude_of(top_.kth())) / unit_;
+    return static_cast<float>(std::min(measured, kLargest));
+  }
+
+  // To units of the gradient, by the learning rate of this step.
+  void convert() {
+    old_measured_ = measured_;
+    lambda_ = std::min(lambda_ / unit_, kLargest);
+    for (float& one : measured_) one = static_cast<float>(std::min(static_cast<double>(one) / unit_, kLargest));
+    holds_old_units_ = false;
   }
 
   void rewind() override {
     lambda_ = lambda_before_;
-    rule_ = rule_before_;
     voting_ = voting_before_;
+    rewind_measured();
+    if (!converted_) return;
+    measured_.swap(old_measured_);
+    holds_old_units_ = true;
+    converted_ = false;
+  }
+  void rewind_measured() {
     if (measured_steps_ == measured_before_) return;
     measured_steps_ = measured_before_;
     if (measured_steps_ + tail() >= calibrate_) measured_.pop_back();
   }
 
+  // Up to 0.3 there was `lambda` alone, in units of the memory. It becomes one of the gradient in the next step, whose
+  // learning rate is known.
   void serialize_more(State& state) override {
-    state.value("lambda", lambda_);
-    state.flag("rule_pending", rule_);
+    auto in_memory = static_cast<float>(lambda_);
+    bool rule_pending = by_rule_;  // older versions then apply the rule in their next step
+    state.value("lambda", in_memory);
+    state.flag("rule_pending", rule_pending);
+    if (state.saving()) {
+      if (!holds_old_units_) state.value(kLambdaField, lambda_);  // older versions must not ignore it
+    } else {
+      holds_old_units_ = !state.optional_value(kLambdaField, lambda_);
+      if (holds_old_units_) lambda_ = static_cast<double>(in_memory);
+      if (by_rule_) lambda_ = lambda_by_rule();
+      holds_old_units_ = holds_old_units_ && !by_rule_;
+      converted_ = false;
+    }
     state.flag("voting", voting_);
     state.value("measured_steps", measured_steps_);
     state.array("measured", measured_);
-    const auto is_wrong = [](float number) { return !std::isfinite(number) || number < 0; };
+    const auto is_wrong = [](auto number) { return !std::isfinite(number) || number < 0; };
     const std::uint64_t first = calibrate_ - std::min(calibrate_, tail());  // the first step that is recorded
-    if (is_wrong(lambda_) || std::any_of(measured_.begin(), measured_.end(), is_wrong) ||
+    if (is_wrong(in_memory) || is_wrong(lambda_) || std::any_of(measured_.begin(), measured_.end(), is_wrong) ||
         measured_steps_ > calibrate_ || measured_.size() != measured_steps_ - std::min(measured_steps_, first)) {
       throw UsageError("[state] holds a threshold that cannot have been measured");
     }
@@ -171,14 +223,16 @@ class Threshold final : public UnitSparsifier {
   double expected_in(const Unit& /*unit*/) const override { return static_cast<double>(k_); }
 
   TopSelector top_;
-  float lambda_ = 0;
-  float lambda_of_step_ = 0;  // becomes lambda_ at the end of a step that does not fail
-  float lambda_before_ = 0;   // this and the other *_before_: for rewind()
+  double lambda_ = 0;             // in units of the gradient
+  bool holds_old_units_ = false;  // lambda_ and measured_ are from an old state, and in units of the memory
+  bool converted_ = false;        // they were, until the last step
+  std::vector<float> old_measured_;
+  double unit_ = 1;           // of the memory in this step, in units of the gradient
+  float lambda_of_step_ = 0;  // in units of the memory
+  double lambda_before_ = 0;  // this and the other *_before_: for rewind()
   double ratio_ = 0;          // 0: lambda is given
   std::size_t k_ = 0;
   bool by_rule_ = false;
-  bool rule_ = false;  // lambda is still to be set by the rule
-  bool rule_before_ = false;
   bool voting_ = false;  // lambda was measured in the last step
   bool voting_before_ = false;
   std::uint64_t calibrate_ = 0;  // steps of Top-k before lambda is known

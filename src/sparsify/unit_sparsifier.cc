@@ -47,9 +47,10 @@ UnitSparsifier::UnitSparsifier(Spec& spec, const SifterContext& context, Scope s
   for (const Unit& unit : units_) sparse_size_ += unit.dense ? 0 : unit.size;
 }
 
-SiftNorms UnitSparsifier::sift(const kernels::ScaledGradient* gradient, ErrorMemory& memory, SparseVector& out) {
+SiftNorms UnitSparsifier::sift(const kernels::ScaledGradient* gradient, float unit_of_memory, ErrorMemory& memory,
+                               SparseVector& out) {
   out.clear(context_.layout.dim());
-  begin(gradient == nullptr ? 1.0F : gradient->scale, out);
+  begin(unit_of_memory, out);
   SiftNorms sifted;
   for (std::size_t u = 0; u < units_.size(); ++u) {
     const Unit& unit = units_[u];

@@ -18,7 +18,7 @@ namespace sparsewire {
 
 class UnitSparsifier : public FusedSparsifier {
  public:
-  SiftNorms sift(const kernels::ScaledGradient* gradient, ErrorMemory& memory, SparseVector& out) final;
+  SiftNorms sift(const kernels::ScaledGradient* gradient, float unit, ErrorMemory& memory, SparseVector& out) final;
   void undo(const kernels::ScaledGradient* gradient, ErrorMemory& memory, const SparseVector& sent) final;
   std::uint64_t step() const noexcept final { return step_; }
   void set_step(std::uint64_t step) noexcept final { step_ = step; }
@@ -38,9 +38,9 @@ class UnitSparsifier : public FusedSparsifier {
   virtual double expected_in(const Unit& unit) const = 0;
 
   // For a sparsifier that has state of its own besides the step number, or that describes its entries
-  // (SparseVector::draw). begin() is called before the first unit of a step, with the factor of the gradient; end()
+  // (SparseVector::draw). begin() is called before the first unit of a step, with the unit of the memory; end()
   // after the last; rewind() if the step, and what followed it, is taken back after that.
-  virtual void begin(float /*scale*/, SparseVector& /*out*/) {}
+  virtual void begin(float /*unit_of_memory*/, SparseVector& /*out*/) {}
   virtual void end() {}
   virtual void rewind() {}
   virtual void serialize_more(State& /*state*/) {}

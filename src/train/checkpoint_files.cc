@@ -63,6 +63,7 @@ void serialize_rank(State& state, RankState& mine) {
   state.value("bytes_down", mine.totals.bytes_down);
   state.value("bytes_served", mine.totals.bytes_served);
   state.value("total_error", mine.totals.total_error);
+  state.optional_value("server_error", mine.totals.server_error);
   state.value("loss", mine.totals.loss);
   // Since 0.4.0. Before it the bytes were those of frames, without trailers.
   state.optional_value("paper_bits_up", mine.totals.paper_bits_up);

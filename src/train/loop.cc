@@ -84,7 +84,8 @@ void Training::exchange() {
                     error.rank(), error.index()));
   }
   if ((worker_.stats().flags & kDiverged) != 0) compare_losses();
-  totals_.add(worker_.stats(), weights_.size());
+  const double share = static_cast<double>(worker_.weight()) * transport_.size();
+  totals_.add(worker_.stats(), weights_.size(), std::abs(share - 1) < 1e-6 ? 1 : share);  // 1/3 is not exact
 }
 
 std::uint8_t Training::flags() const {

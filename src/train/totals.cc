@@ -12,13 +12,14 @@ std::uint64_t paper_bits(std::uint64_t entries, std::uint64_t dim) {
 
 }  // namespace
 
-void Totals::add(const StepStats& stats, std::uint64_t dim) {
+void Totals::add(const StepStats& stats, std::uint64_t dim, double share) {
   bytes_up += stats.bytes_up + stats.trailer_bytes_up;
   bytes_down += stats.bytes_down + stats.trailer_bytes_down;
   bytes_served += stats.bytes_served + stats.trailer_bytes_served;
   paper_bits_up += paper_bits(stats.entries_sent, dim);
   paper_bits_down += paper_bits(stats.entries_total, dim);
-  total_error += stats.memory_norm2;
+  total_error += share * stats.memory_norm2;
+  server_error += stats.server_memory_norm2;
   loss = stats.loss;
 }
 
@@ -31,7 +32,9 @@ Totals sum(const std::vector<Totals>& all) {
     total.paper_bits_up += one.paper_bits_up;
     total.paper_bits_down += one.paper_bits_down;
     total.total_error += one.total_error / static_cast<double>(all.size());
+    total.server_error += one.server_error;
   }
+  total.total_error += total.server_error;
   return total;
 }
 

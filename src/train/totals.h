@@ -16,13 +16,18 @@ struct Totals {
   std::uint64_t bytes_served = 0;
   std::uint64_t paper_bits_up = 0;    // as publications count: 64 bits for an entry, 32 for each of a full vector, and
   std::uint64_t paper_bits_down = 0;  // every worker sends what it chose and receives the update
-  double total_error = 0;             // sum of StepStats::memory_norm2
+  // Of one rank: the sum of its worker's StepStats::memory_norm2, times its weight and the number of workers. Of all
+  // ranks: the total error (sparsewire/worker.h), the servers' included.
+  double total_error = 0;
+  double server_error = 0;                                 // sum of StepStats::server_memory_norm2
   double loss = std::numeric_limits<double>::quiet_NaN();  // of the last step
 
-  void add(const StepStats& stats, std::uint64_t dim);
+  // `share`: the weight of the worker times the number of workers.
+  void add(const StepStats& stats, std::uint64_t dim, double share);
 };
 
-// Of all ranks: sums of bytes and bits, the mean of the error, the loss of rank 0. REQUIRES: `all` is not empty.
+// Of all ranks: sums of bytes and bits; the error is a mean over the workers and the sum over the servers; the loss of
+// rank 0. REQUIRES: `all` is not empty.
 Totals sum(const std::vector<Totals>& all);
 
 }  // namespace sparsewire::train

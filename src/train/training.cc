@@ -230,8 +230,9 @@ void Training::load(const Manifest& manifest) {
   worker_.load(workers);
   totals_ = totals[rank % totals.size()];
   if (totals.size() == static_cast<std::size_t>(transport_.size())) return;
-  const Totals all = sum(totals);         // rank 0 keeps the totals of workers that no longer exist
-  totals_.total_error = all.total_error;  // a mean
+  const Totals all = sum(totals);                            // rank 0 keeps the totals of workers that no longer exist
+  totals_.total_error = all.total_error - all.server_error;  // a mean
+  totals_.server_error = is_root() ? all.server_error : 0;
   totals_.bytes_up = is_root() ? all.bytes_up : 0;
   totals_.bytes_down = is_root() ? all.bytes_down : 0;
   totals_.bytes_served = is_root() ? all.bytes_served : 0;

@@ -276,6 +276,10 @@ void Worker::Parts::account() {
   stats.sent_norm2 = sifted.sent_norm2;
   stats.memory_norm2 = sifted.memory_norm2;
   stats.total_error = sifted.total_error;
+  if (const Sifter* const server = exchange->server()) {
+    stats.server_memory_norm2 = server->stats().memory_norm2;
+    stats.server_error = server->stats().total_error;
+  }
   stats.went_dense = active_exchange().is_dense() || all_were_sent;
   stats.ns_encode = traffic.ns_encode;
   stats.ns_exchange = traffic.ns_transport;
@@ -303,6 +307,7 @@ void Worker::Parts::compare_replicas() {
 const SparseVector& Worker::update() const noexcept { return parts_->total; }
 const StepStats& Worker::stats() const noexcept { return parts_->stats; }
 const Layout& Worker::layout() const noexcept { return parts_->layout; }
+float Worker::weight() const noexcept { return parts_->weights[static_cast<std::size_t>(parts_->transport.rank())]; }
 std::vector<float> Worker::memory() const { return parts_->sifter.memory(); }
 
 void Worker::read_memory(std::string_view tensor, WritableNumbers numbers) const {

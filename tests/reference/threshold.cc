@@ -34,11 +34,14 @@ class Threshold final : public Reference {
     if (kth_.size() < calibrate_) {
       const std::uint64_t k = all.units.empty() ? 0 : all.units[0].k;
       chosen = largest(in_unit, a, magnitudes(a), k);
-      record(chosen, a, k);
+      record(chosen, a, k, scale);
     } else {
-      if (std::isnan(lambda_)) lambda_ = by_rule(in_unit.size(), scale);
+      // lambda is in units of the gradient, and the memory holds scale*gradient.
+      const double lambda = keys_.has("rule") ? by_rule(in_unit.size()) : double{lambda_};
+      const auto threshold = static_cast<float>(lambda * std::fabs(double{scale}));
       for (const std::uint32_t i : non_zero(in_unit, a)) {
-        if (std::fabs(a[i]) >= lambda_) chosen.push_back(i);
+        const bool is_nothing_new = scale == 0 && lambda > 0;
+        if (std::fabs(a[i]) >= threshold && !is_nothing_new) chosen.push_back(i);
       }
     }
     const std::vector<std::uint32_t> small = non_zero(all.whole, a);
@@ -46,17 +49,19 @@ class Threshold final : public Reference {
     return chosen;
   }
 
-  float by_rule(std::uint64_t n, float scale) const {
+  double by_rule(std::uint64_t n) const {
     const double k = static_cast<double>(k_of(keys_.number("ratio", 0), n));
-    return static_cast<float>(1 / (2 * std::sqrt(k)) * double{scale});
+    return double{static_cast<float>(1 / (2 * std::sqrt(k)))};
   }
 
-  void record(const std::vector<std::uint32_t>& chosen, const std::vector<float>& a, std::uint64_t k) {
+  void record(const std::vector<std::uint32_t>& chosen, const std::vector<float>& a, std::uint64_t k, float scale) {
     float kth = 0;
     if (k > 0 && chosen.size() == k) {
       kth = std::numeric_limits<float>::infinity();
       for (const std::uint32_t i : chosen) kth = std::min(kth, std::fabs(a[i]));
     }
+    if (scale != 0) kth = static_cast<float>(double{kth} / std::fabs(double{scale}));
+    if (scale == 0) kth = kth_.empty() ? 0 : kth_.back();  // nothing was measured
     kth_.push_back(kth);
     if (kth_.size() < calibrate_) return;
     const std::size_t count = std::max<std::size_t>(1, kth_.size() / 10);

@@ -18,7 +18,7 @@ class BareSparsifier {
   SiftNorms sift(const kernels::ScaledGradient& gradient, std::vector<float>& memory, SparseVector& out) {
     memory_.write(0, memory);
     try {
-      const SiftNorms sifted = sparsifier_->sift(&gradient, memory_, out);
+      const SiftNorms sifted = sparsifier_->sift(&gradient, gradient.scale, memory_, out);
       memory_.read(0, memory);
       return sifted;
     } catch (...) {

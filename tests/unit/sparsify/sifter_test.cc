@@ -157,7 +157,7 @@ TEST(Sifter, HoldsLearningRateTimesGradientWhenTold) {
   EXPECT_EQ(sent.values, (Numbers{1.5F}));
 }
 
-TEST(Sifter, MeasuresTheRuleInUnitsOfTheFirstLearningRate) {
+TEST(Sifter, MeasuresTheRuleInUnitsOfTheLearningRate) {
   Sifter sifter("threshold:ratio=0.04,rule=sqrt", "ef:scale=lr", {.layout = 100});  // k = 4: lambda = lr/4
   Numbers gradient(100);
   gradient[3] = 0.25F;
@@ -357,16 +357,6 @@ TEST(Sifter, RefusesALearningRateThatIsNotFinite) {
   EXPECT_THROW(sifter.sift(gradient, sent, NAN), UsageError);
   EXPECT_THROW(sifter.sift(gradient, sent, INFINITY), UsageError);
   EXPECT_EQ(sifter.stats().step, 0U);
-}
-
-TEST(Sifter, WaitsForTheFirstLearningRateThatIsNotZero) {
-  Sifter sifter("threshold:ratio=0.25,rule=sqrt", "ef:scale=lr", {.layout = 4});
-  const Numbers gradient = {1, 0.4F, 0.1F, 0.1F};
-  SparseVector sent;
-  sifter.sift(gradient, sent, 0.0F);
-  EXPECT_EQ(sent.size(), 0U);
-  sifter.sift(gradient, sent, 0.5F);  // lambda is 0.5 * 1/2
-  EXPECT_EQ(sent.indices, (std::vector<std::uint32_t>{0}));
 }
 
 // One that continues another one, under the same specs, does what that would have done.

@@ -7,6 +7,7 @@
 #include <limits>
 #include <sstream>
 
+#include "sparsewire/sifter.h"
 #include "unit/bare_sparsifier.h"
 #include "unit/one_sift.h"
 #include "unit/walk.h"
@@ -37,27 +38,82 @@ TEST(Threshold, SendsWhatHasGrownToTheBound) {
   }
 }
 
-TEST(Threshold, FollowsTheRuleOfOneOverTwiceTheRootOfK) {
-  // k = 4 of 400: lambda = 1/4 of the first scale, whatever comes later.
-  for (const float first : {1.0F, 0.5F}) {
-    SCOPED_TRACE(first);
-    const float lambda = 0.25F * first;
-    Numbers gradient(kSize);
-    gradient[7] = lambda;
-    gradient[8] = std::nextafter(lambda, 0.0F);
-    const std::unique_ptr<BareSparsifier> sparsifier = make_bare("threshold:ratio=0.01,rule=sqrt", {.layout = kSize});
-    Numbers memory(kSize);
-    SparseVector out;
-    for (const float scale : {first, 4.0F, 0.125F}) {
-      Numbers scaled = gradient;
-      for (float& x : scaled) x /= scale;
-      kernels::ScaledGradient given = Gradient(scaled);
-      given.scale = scale;
-      std::fill(memory.begin(), memory.end(), 0.0F);
-      sparsifier->sift(given, memory, out);
-      EXPECT_EQ(out.indices, (Indices{7})) << "scale " << scale;
+// An entry with a gradient of lambda is sent, one just below is not, whatever the learning rate; nor does it matter by
+// what the loss was scaled up.
+void expect_lambda(Sifter& sifter, float lambda, const std::string& what) {
+  for (const float lr : {1.0F, 0.5F, 0.03F, -0.03F, 7.0F}) {
+    for (const float unscale : {1.0F, 0.125F}) {
+      SCOPED_TRACE(::testing::Message() << what << ", lr " << lr << ", unscale " << unscale);
+      Numbers gradient(sifter.layout().dim());
+      gradient[7] = lambda / unscale;
+      gradient[8] = std::nextafter(lambda, 0.0F) / unscale;
+      gradient[9] = 0.9F * lambda / unscale;
+      sifter.write_memory(Numbers(gradient.size()));
+      SparseVector sent;
+      sifter.sift(gradient, sent, lr, unscale);
+      ASSERT_GE(sent.size(), 1U);
+      EXPECT_EQ(sent.indices[0], 7U);
+      EXPECT_LE(sent.size(), std::abs(lr) == 0.5F || std::abs(lr) == 1 ? 1U : 2U) << "lr*lambda is rounded";
+      EXPECT_NE(sent.indices.back(), 9U);
     }
   }
+}
+
+TEST(Threshold, FollowsTheRuleOfOneOverTwiceTheRootOfK) {
+  // k = 4 of 400: lambda = 1/4, in units of the gradient.
+  Sifter sifter("threshold:ratio=0.01,rule=sqrt", "ef:scale=lr", {.layout = kSize});
+  expect_lambda(sifter, 0.25F, "ef:scale=lr");
+  Sifter raw("threshold:ratio=0.01,rule=sqrt", "ef", {.layout = kSize});
+  expect_lambda(raw, 0.25F, "ef");
+}
+
+TEST(Threshold, FollowsTheLearningRateWhereTheMemoryHoldsIt) {
+  Sifter sifter("threshold:lambda=0.25", "ef:scale=lr", {.layout = kSize});
+  expect_lambda(sifter, 0.25F, "ef:scale=lr");
+  Sifter raw("threshold:lambda=0.25", "ef", {.layout = kSize});
+  expect_lambda(raw, 0.25F, "ef");
+}
+
+// The rule is for the whole model: all regions of it have the same lambda.
+TEST(Threshold, FollowsTheRuleOfTheWholeModelInEachRegion) {
+  Sifter region("threshold:ratio=0.01,rule=sqrt", "ef", {.layout = kSize / 4, .model_dim = kSize});
+  expect_lambda(region, 0.25F, "region");
+}
+
+TEST(Threshold, SendsNothingInAStepWithALearningRateOfZero) {
+  for (const char* spec : {"threshold:lambda=0.25", "threshold:ratio=0.5,rule=sqrt"}) {
+    SCOPED_TRACE(spec);
+    Sifter sifter(spec, "ef:scale=lr", {.layout = 2});
+    const Numbers gradient = {0.9F, 0.2F};
+    SparseVector sent;
+    sifter.write_memory(Numbers{0, 7});
+    for (const float lr : {0.0F, -0.0F}) {
+      sifter.sift(gradient, sent, lr);
+      EXPECT_EQ(sent.size(), 0U);
+      EXPECT_EQ(sifter.memory(), (Numbers{0, 7}));
+    }
+    sifter.sift(gradient, sent, 0.5F);
+    EXPECT_EQ(sent.values, (Numbers{0.45F, 7.1F}));
+  }
+  Sifter everything("threshold:lambda=0", "ef:scale=lr", {.layout = 2});
+  SparseVector sent;
+  everything.write_memory(Numbers{0, 7});
+  everything.sift(Numbers{1, 1}, sent, 0);
+  EXPECT_EQ(sent.values, (Numbers{7})) << "with lambda=0 all are sent";
+}
+
+// Each magnitude is divided by the learning rate of its step. Without memory they are all 3 here.
+TEST(Threshold, MeasuresInUnitsOfTheGradient) {
+  const std::unique_ptr<BareSparsifier> sparsifier = make_bare("threshold:ratio=0.5,calibrate=40", {.layout = 4});
+  const Numbers gradient = {4, 3, 2, 1};
+  for (int step = 0; step < 40; ++step) {
+    kernels::ScaledGradient given = Gradient(gradient);
+    given.scale = step % 10 == 8 ? 0.0F : 0.125F * static_cast<float>(1 + step % 3);  // a 0 among those that count
+    Numbers memory(4);
+    SparseVector out;
+    sparsifier->sift(given, memory, out);
+  }
+  EXPECT_EQ(sparsifier->vote(), 3.0F);
 }
 
 TEST(Threshold, MeasuresLambdaOverTheFirstStepsAndHoldsIt) {
