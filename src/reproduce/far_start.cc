@@ -11,10 +11,10 @@ constexpr const char* kSynthetic = "logreg:dim=300,samples=2000,density=0.1,mean
 
 }  // namespace
 
-FarStart::FarStart(const std::string& data, std::uint64_t first_seed)
+FarStart::FarStart(const std::string& data, std::uint64_t first_seed, const std::string& split)
     : seed(first_seed),
-      problem(
-          train::make_logreg(data.empty() ? kSynthetic : "logreg", {.workers = kWorkers, .seed = seed, .data = data})),
+      problem(train::make_logreg(data.empty() ? kSynthetic : "logreg",
+                                 {.workers = kWorkers, .seed = seed, .data = data, .split = split})),
       lr(1 / (problem->smoothness() + problem->l2())) {
   train::LogregOptimum optimum = problem->optimum();
   best_loss = optimum.loss;

@@ -18,9 +18,9 @@ namespace sparsewire::reproduce {
 struct FarStart {
   static constexpr int kWorkers = 20;
 
-  // `data`: a LIBSVM file. Empty: synthetic data, 2000 samples with 300 features, a tenth of which are not zero. Throws
-  // UsageError.
-  FarStart(const std::string& data, std::uint64_t seed);
+  // `data`: a LIBSVM file. Empty: synthetic data, 2000 samples with 300 features, a tenth of which are not zero.
+  // `split`: how the data are divided among the workers (train/split.h); `all`: each draws from all. Throws UsageError.
+  FarStart(const std::string& data, std::uint64_t seed, const std::string& split = "all");
 
   // Rounds with this sparsifier; the memory holds lr*gradient.
   Plan plan(const std::string& sparsifier, std::uint64_t rounds) const;
