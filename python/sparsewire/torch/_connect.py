@@ -68,9 +68,10 @@ class _Attempt:
 
     def say_why_not(self, error: BaseException) -> None:
         """Rank and cause; if another rank is the cause, its."""
-        is_other = isinstance(error, (sparsewire.RankFailed, sparsewire.TransportError)) and error.rank >= 0
-        cause = str(error) if is_other else f"{type(error).__name__}: {error}"
-        self.say(failed=error.rank if is_other else self.rank, cause=cause)
+        if isinstance(error, (sparsewire.RankFailed, sparsewire.TransportError)) and error.rank >= 0:
+            self.say(failed=error.rank, cause=str(error))
+        else:
+            self.say(failed=self.rank, cause=f"{type(error).__name__}: {error}")
 
     def address_of(self, other: int, end: float, deadline: float) -> str:
         # Not set_timeout(): that would be the timeout of everybody who uses the store.
