@@ -45,19 +45,19 @@ def register(
     replicas are the ranks of ``replicate_group``.
     """
     common = {"exclude": exclude, "scaler": scaler, "deadline": deadline, "metrics": metrics, **options}
-    is_ddp = isinstance(model, torch.nn.parallel.DistributedDataParallel)
-    group = process_group if is_ddp else replicate_group
-    if is_ddp and group is None and model.process_group is not dist.group.WORLD:
-        group = model.process_group  # type: ignore[assignment]
+    ddp = model if isinstance(model, torch.nn.parallel.DistributedDataParallel) else None
+    group = replicate_group if ddp is None else process_group
+    if ddp is not None and group is None and ddp.process_group is not dist.group.WORLD:
+        group = ddp.process_group
     state: Optional[State] = None
     try:
-        if is_ddp:
+        if ddp is not None:
             if replicate_group is not None:
                 raise ValueError("[torch] replicate_group is for FSDP2 models; for DistributedDataParallel: process_group")
-            if getattr(model, "_comm_hooks", None):
+            if getattr(ddp, "_comm_hooks", None):
                 raise ValueError("[torch] this model has a communication hook already, and DDP allows one")
             state = State(group, sparsifier, **common)
-            state.bind(model)
+            state.bind(ddp)
             modules = []
         elif is_fsdp(model):
             modules = modules_to_hook(model, replicate_group, common)
@@ -74,8 +74,8 @@ def register(
         raise
     try:
         state._call(state._connect)
-        if is_ddp:
-            model.register_comm_hook(state, hook)  # type: ignore[operator]
+        if ddp is not None:
+            ddp.register_comm_hook(state, hook)
         else:
             hook_modules(state, modules)
     except BaseException as error:

@@ -62,35 +62,46 @@ class _Attempt:
         torch_internals: Any = dist.distributed_c10d
         prefix = f"sparsewire/{name}/{_attempts[name]}"
         self.store: Any = torch_internals.PrefixStore(prefix, torch_internals._get_default_store())
+        self._has_store = True
+
+    def _store_is_gone(self, error: Exception) -> sparsewire.TransportError:
+        self._has_store = False
+        return sparsewire.TransportError(
+            "[torch] torch's store is gone: the process of rank 0, which holds it, has probably ended; look at its output. "
+            f"({error})",
+            0,
+        )
 
     def say(self, **answer: Any) -> None:
-        self.store.set(str(self.rank), json.dumps(answer))
+        try:
+            self.store.set(str(self.rank), json.dumps(answer))
+        except Exception as error:
+            raise self._store_is_gone(error) from None
 
     def say_why_not(self, error: BaseException) -> None:
         """Rank and cause; if another rank is the cause, its."""
-        is_other = isinstance(error, (sparsewire.RankFailed, sparsewire.TransportError)) and error.rank >= 0
-        cause = str(error) if is_other else f"{type(error).__name__}: {error}"
-        self.say(failed=error.rank if is_other else self.rank, cause=cause)
+        if not self._has_store:
+            return
+        if isinstance(error, (sparsewire.RankFailed, sparsewire.TransportError)) and error.rank >= 0:
+            self.say(failed=error.rank, cause=str(error))
+        else:
+            self.say(failed=self.rank, cause=f"{type(error).__name__}: {error}")
 
-    def address_of(self, other: int, end: float, deadline: float) -> str:
+    def answer_of(self, other: int, end: float, deadline: float) -> dict[str, Any]:
         # Not set_timeout(): that would be the timeout of everybody who uses the store.
         left = timedelta(seconds=max(0.1, end - time.monotonic()))
         try:
             self.store.wait([str(other)], left)
-            answer = json.loads(self.store.get(str(other)))
+            answer: dict[str, Any] = json.loads(self.store.get(str(other)))
         except Exception as error:
-            if time.monotonic() < end:
-                raise sparsewire.TransportError(
-                    f"[torch] torch's store is gone: the process of rank 0, which holds it, has probably ended; look at its "
-                    f"output. {error}",
-                    0,
-                ) from None
+            if time.monotonic() < end - min(0.5, deadline / 2):  # long before the time was over
+                raise self._store_is_gone(error) from None
             raise sparsewire.TransportError(
                 f"[torch] rank {other} did not come within {deadline:g} s; every rank must register the hook: {error}",
                 other,
             ) from None
         if "address" in answer:
-            return str(answer["address"])
+            return answer
         who, cause = int(answer["failed"]), answer["cause"]
         if cause.startswith("[torch] rank"):  # it was told so itself
             raise sparsewire.RankFailed(cause, who)
@@ -118,16 +129,16 @@ def connect(group: dist.ProcessGroup | None, deadline: float) -> sparsewire.Tran
         return None
     attempt = _Attempt(group)
     try:
-        if attempt.rank == 0:
-            attempt.store.set("token", secrets.token_hex(16))
         listener = sparsewire.TcpListener(_own_address())
-        attempt.say(address=listener.address)
+        token = {"token": secrets.token_hex(16)} if attempt.rank == 0 else {}  # that of rank 0 is everybody's
+        attempt.say(address=listener.address, **token)
         end = time.monotonic() + deadline
-        addresses = [attempt.address_of(other, end, deadline) for other in range(attempt.size)]
-        return sparsewire.tcp_transport(listener, attempt.rank, addresses, attempt.store.get("token"), deadline)
+        answers = [attempt.answer_of(other, end, deadline) for other in range(attempt.size)]
+        addresses = [answer["address"] for answer in answers]
+        return sparsewire.tcp_transport(listener, attempt.rank, addresses, answers[0]["token"].encode(), deadline)
     except BaseException as error:
         try:
             attempt.say_why_not(error)
-        except Exception:  # the store is gone
+        except sparsewire.TransportError:  # the store is gone as well
             pass
         raise

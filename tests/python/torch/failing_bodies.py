@@ -138,6 +138,18 @@ def half_registered(what, failing):
     return [said["register"], digest(model)]
 
 
+def leaves():
+    """Rank 0, which holds torch's store, cannot register, and its process ends."""
+    model = small_buckets(network())
+    try:
+        sw.register(model, "topk:ratio=7" if rank() == 0 else "topk:ratio=0.1", deadline=600)
+    except (ValueError, RuntimeError, ConnectionError) as error:
+        if rank() == 0:
+            os._exit(1)
+        return [type(error).__name__, error.rank]
+    return "no error"
+
+
 class FixedScale:
     """What the hook asks of a GradScaler, which itself refuses float16."""
 

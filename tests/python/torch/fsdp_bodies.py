@@ -143,6 +143,14 @@ def refusals():
     )
 
 
+def half_registered():
+    """One rank cannot register: the other one of its replicate group learns it long before the deadline."""
+    mesh = make_mesh()
+    model = sharded(network(), mesh["shard"])
+    spec = "topk:ratio=7" if dist.get_rank() == 1 else "topk:ratio=0.1"
+    return said_by({"register": lambda: register(model, mesh, spec, deadline=600)})["register"]
+
+
 class Skipping(torch.nn.Module):
     def __init__(self):
         super().__init__()

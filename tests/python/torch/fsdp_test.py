@@ -68,6 +68,15 @@ def test_what_cannot_work_is_refused():
 
 
 @pytest.mark.timeout(180)
+def test_a_rank_that_cannot_register_is_named():
+    """Ranks are numbered within the replicate group."""
+    said = run("half_registered")
+    assert said[0] == said[2] == "no error"
+    assert said[1].startswith("UsageError: [topk] ratio=7")
+    assert said[3].startswith("RankFailed: [torch] rank 0 failed in register(): UsageError: [topk] ratio=7")
+
+
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("what", ["module", "parameter"])
 def test_missing_gradients_are_refused(what):
     for message, kind in run("missing", what=what):

@@ -194,6 +194,14 @@ def test_a_rank_that_cannot_register_is_named_by_all_others(what, failing, cause
 
 
 @pytest.mark.timeout(120)
+def test_nobody_waits_for_a_process_that_ended_in_register():
+    with Ranks(3) as ranks:
+        results = ranks.ask("leaves", 100, without=[0])
+        for kind, rank in results[1:]:
+            assert kind in ("RankFailed", "TransportError") and rank == 0
+
+
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("what", ["spec", "names", "exclude", "scaler"])
 def test_unequal_ranks_are_refused(what):
     results = run(2, "unequal", what=what)
