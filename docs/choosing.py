@@ -48,13 +48,22 @@ def spread(numbers, digits, sign=""):
     return f"{shown[0]} ({shown[1]} to {shown[2]})"
 
 
+def loss_of(report):
+    """On test data; on the training data with the l2 term where none are held back."""
+    return report["test_loss"] if "test_loss" in report else report["train_objective"]
+
+
+def accuracy_of(report):
+    return report["test_accuracy"] if "test_accuracy" in report else report["train_accuracy"]
+
+
 def compare(reports, baseline):
-    """Test losses; and accuracies minus those of the baseline. A seed has data of its own, so seeds are compared one by
+    """Losses; and accuracies minus those of the baseline. A seed has data of its own, so seeds are compared one by
     one."""
     if None in reports:
         return "diverged", "diverged"
-    losses = [report["test_loss"] for report in reports]
-    gains = [report["accuracy"] - base["accuracy"] for report, base in zip(reports, baseline)]
+    losses = [loss_of(report) for report in reports]
+    gains = [accuracy_of(report) - accuracy_of(base) for report, base in zip(reports, baseline)]
     return f"{statistics.mean(losses):.3f}", spread(gains, 3, "+")
 
 
@@ -76,7 +85,7 @@ def sweep(program, problem, ratios, rates):
             cells.append(compare([train(program, *problem, *options, "--lr", rate, "--seed", seed) for seed in SEEDS],
                                  baseline))
         row(name, *[loss for loss, _ in cells], *[gain for _, gain in cells])
-    print("\naccuracy of the baseline, by seed:", [base["accuracy"] for base in baseline], flush=True)
+    print("\naccuracy of the baseline, by seed:", [accuracy_of(base) for base in baseline], flush=True)
 
 
 def exchanges(program):
@@ -100,7 +109,8 @@ def exchanges(program):
             moved = report["bytes_up"] + report["bytes_down"]
             mean.append(moved / workers)
             if name.startswith("dense"):  # an all-reduce: every rank sums a part, which is not counted as served
-                busiest.append(2 * moved / workers)
+                trailers = 2 * (workers - 1) * 52 * steps
+                busiest.append(2 * moved / workers - trailers)
             elif "server" in name:  # rank 0 serves all, and has no traffic of its own
                 busiest.append(report["bytes_served"])
             else:  # all ranks have about the same

@@ -30,7 +30,7 @@ class LinearBatches {
         seed_(place.seed),
         all_(labels.size()),
         workers_(static_cast<std::size_t>(place.workers)),
-        balances_(is_split(options.split, "round_robin") && !place.has_weights) {}
+        balances_(split_info(options.split).weights_by_size && !place.has_weights) {}
 
   std::uint64_t samples_of(int worker) const noexcept { return samples_.size(worker); }
 

@@ -14,7 +14,7 @@ namespace sparsewire::train {
 namespace {
 
 constexpr SplitInfo kInfos[] = {
-#define SPLIT(name, summary, example) {#name, summary, example},
+#define SPLIT(name, summary, example, weights_by_size) {#name, summary, example, weights_by_size},
 #include "train/splits.def"
 #undef SPLIT
 };
@@ -22,7 +22,7 @@ constexpr SplitInfo kInfos[] = {
 using Make = WorkerSamples (*)(Spec& spec, const SplitContext& context);
 
 constexpr Make kMakers[] = {
-#define SPLIT(name, summary, example) split_##name,
+#define SPLIT(name, summary, example, weights_by_size) split_##name,
 #include "train/splits.def"
 #undef SPLIT
 };
@@ -71,7 +71,9 @@ std::vector<std::size_t> read_sizes(Spec& spec, std::size_t samples, int workers
 
 std::span<const SplitInfo> splits() noexcept { return kInfos; }
 
-bool is_split(std::string_view spec, std::string_view name) { return Spec(spec).name() == name; }
+const SplitInfo& split_info(std::string_view spec) {
+  return kInfos[find_by_name(kInfos, Spec(spec).name(), "a split")];
+}
 
 WorkerSamples make_split(std::string_view spec_text, const SplitContext& context) {
   Spec spec(spec_text);

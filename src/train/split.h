@@ -51,18 +51,19 @@ struct SplitContext {
 // Makes a split from `name:key=value,key=value`. Throws UsageError, also if a worker would get no sample.
 WorkerSamples make_split(std::string_view spec, const SplitContext& context);
 
-// Whether the spec names that split: "round_robin".
-bool is_split(std::string_view spec, std::string_view name);
-
 struct SplitInfo {
   std::string_view name;
   std::string_view summary;  // in a few words
   std::string_view example;  // for four workers
+  bool weights_by_size;      // logreg weights a worker by its samples, unless it is given weights
 };
 // Every split there is.
 std::span<const SplitInfo> splits() noexcept;
+// The one that the spec names. Throws UsageError.
+const SplitInfo& split_info(std::string_view spec);
 
-#define SPLIT(name, summary, example) WorkerSamples split_##name(Spec& spec, const SplitContext& context);
+#define SPLIT(name, summary, example, weights_by_size) \
+  WorkerSamples split_##name(Spec& spec, const SplitContext& context);
 #include "train/splits.def"
 #undef SPLIT
 

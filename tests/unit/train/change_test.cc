@@ -15,6 +15,8 @@
 #include "train/loop.h"
 #include "train/optimiser.h"
 #include "train/schedule.h"
+#include "train/weights_file.h"
+#include "transport/star.h"
 #include "unit/folder.h"
 #include "unit/shared_error.h"
 
@@ -185,6 +187,29 @@ TEST(Change, WorksWithAnotherNumberOfWorkers) {
   config.sparsifier = "topk:k=9";
   config.workers = 2;
   EXPECT_TRUE(run(config).result.finished);
+}
+
+// A parameter server: no link between two other ranks is needed, neither by a change nor by evaluations or checkpoints.
+TEST(Change, NeedsOnlyAStar) {
+  const Folder folder;
+  write_weights(folder / "w.npy", std::vector<float>(40, 3));
+  TrainConfig config = small(folder);
+  config.exchange = "server";
+  config.init_weights = folder / "w.npy";
+  const auto problem = make_problem(config.problem, problem_place(config));
+  const auto finish = [&] {
+    run_on_threads(3, [&](Transport& transport) {
+      StarTransport star(transport);
+      EXPECT_TRUE(train(train::Run{.config = config, .problem = *problem, .transport = star}).finished);
+    });
+  };
+  EXPECT_NO_THROW(finish());
+  config.steps = 40;
+  config.resume = true;
+  config.change = "lr,sparsifier";
+  config.lr = 0.01;
+  config.sparsifier = "topk:k=9";
+  EXPECT_NO_THROW(finish());
 }
 
 TEST(Change, IsRefusedWithAReason) {

@@ -398,6 +398,7 @@ TEST(Loop, NoticesRanksWithOtherData) {
   folder.write("a", "+1 1:1 2:3\n-1 2:1\n+1 1:2\n");
   folder.write("b", "+1 1:1 2:4\n-1 2:1\n+1 1:2\n");
   folder.write("wider", "+1 1:1 2:3\n-1 2:1\n+1 9:2\n");
+  std::vector<std::string> test_data;
   const auto train_with = [&](const std::vector<std::string>& files) {
     TrainConfig config;
     config.problem = "logreg";
@@ -409,7 +410,10 @@ TEST(Loop, NoticesRanksWithOtherData) {
         const std::string& file = files[static_cast<std::size_t>(transport.rank())];
         const auto problem = make_problem(
             config.problem,
-            {.workers = transport.size(), .seed = config.seed, .data = file.empty() ? file : folder / file});
+            {.workers = transport.size(),
+             .seed = config.seed,
+             .data = file.empty() ? file : folder / file,
+             .test_data = test_data.empty() ? "" : folder / test_data[static_cast<std::size_t>(transport.rank())]});
         train(train::Run{.config = config, .problem = *problem, .transport = transport});
       });
     });
@@ -419,6 +423,8 @@ TEST(Loop, NoticesRanksWithOtherData) {
   EXPECT_THAT(train_with({"a", "b", "b"}), HasSubstr("usage: the data of ranks 1 and 2 differ from those of rank 0"));
   EXPECT_THAT(train_with({"a", "wider"}), HasSubstr("usage: the data of rank 1 differ"));
   EXPECT_THAT(train_with({"a", ""}), HasSubstr("usage: the data of rank 1 differ"));
+  test_data = {"a", "b", "a"};
+  EXPECT_THAT(train_with({"a", "a", "a"}), HasSubstr("usage: the data of rank 1 differ"));
 }
 
 TEST(RunOrFailOnAll, NamesTheRankThatFailedAlone) {
