@@ -78,6 +78,9 @@ void Training::exchange() {
   try {
     worker_.step(gradient_, {.lr = static_cast<float>(lr), .flags = flags(), .loss = batch_loss_});
     worker_.write_update(update_);
+    compression_.reset();
+    const bool is_due = config_.measure_every != 0 && number_ % config_.measure_every == 0;
+    if (is_due) compression_ = worker_.measure_compression();
   } catch (const BadGradient& error) {
     give_up(
         fmt::format("the gradient of rank {} is not finite at index {}, or overflows when it is added to the memory",
@@ -141,6 +144,7 @@ void Training::report() {
                           .lr = lr_,
                           .stats = worker_.stats(),
                           .evaluation = evaluation_,
+                          .compression = compression_,
                           .metric = problem_.metric()};
   try {
     if (metrics_ && pending_error_.empty()) metrics_->write(report);

@@ -20,7 +20,8 @@ struct StepReport {
   double lr = 0;
   const StepStats& stats;
   std::optional<Evaluation> evaluation = {};
-  std::string_view metric = {};  // name of Evaluation::metric
+  std::optional<CompressionError> compression = {};  // every --measure-every steps
+  std::string_view metric = {};                      // name of Evaluation::metric
 };
 
 // With the keys that docs/train.md lists.

@@ -2,7 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <utility>
+
 #include "core/registry.h"
+#include "train/star.h"
 
 namespace sparsewire::train {
 namespace {
@@ -31,9 +34,10 @@ std::unique_ptr<Problem> make_problem(std::string_view spec_text, const ProblemP
   if (!kInfos[number].takes_data && !place.data.empty()) {
     spec.fail(fmt::format("takes no data: leave --data '{}' out", place.data));
   }
+  const bool is_star = spec.flag("star", false);
   auto problem = kMakers[number](spec, place);
   spec.finish();
-  return problem;
+  return is_star ? make_star(std::move(problem), place.workers) : std::move(problem);
 }
 
 }  // namespace sparsewire::train

@@ -78,9 +78,10 @@ class Training {
 
   std::optional<files::FolderLock> lock_;  // on rank 0: of the folder of checkpoints
   std::optional<Checkpoints> checkpoints_;
-  std::optional<MetricsFile> metrics_;    // on rank 0
-  std::optional<Evaluation> evaluation_;  // on rank 0: of the last step, if it was evaluated
-  std::string pending_error_;             // what failed on this rank; the others learn of it with the next step
+  std::optional<MetricsFile> metrics_;           // on rank 0
+  std::optional<CompressionError> compression_;  // of this step
+  std::optional<Evaluation> evaluation_;         // on rank 0: of the last step, if it was evaluated
+  std::string pending_error_;                    // what failed on this rank; the others learn of it with the next step
 };
 
 }  // namespace sparsewire::train
