@@ -62,6 +62,15 @@ struct StepStats {
   std::uint64_t ns_apply = 0;
 };
 
+// How well the last update stands for all that was owed: a = sum_i w_i a_i + E, where a_i is what worker i had before
+// it sent (memory and gradient), and E what the servers had. All in units of the update.
+struct CompressionError {
+  double xi = 0;     // ||Top_k(a) - update|| / ||sum_i w_i g_i||, g_i in the unit of the memory (Alistarh et al., 2018)
+  double gamma = 0;  // ||a - Top_k(a)|| / ||a||
+  double owed_norm2 = 0;  // ||sum_i w_i e_i + E||^2: what is owed after the step
+  std::uint64_t k = 0;    // entries of the update with a downlink; without, those that a worker sent on average
+};
+
 // THREADS: one caller at a time.
 class Worker {
  public:
@@ -95,6 +104,10 @@ class Worker {
   // must call it, or none. For a trainer that skips a step after some of its workers have done theirs. REQUIRES: the
   // gradient has not changed. Throws UsageError if there is no such step, or something came after it.
   void take_back_step();
+
+  // Measures the last finished step, for studies. Collective: two dense all-reduces. REQUIRES: the gradient has not
+  // changed. Throws UsageError if there is no such step or something came after it, or unless the feedback is `ef`.
+  CompressionError measure_compression();
 
   // Writes factor * update as a dense array: zero where there is no entry. It may be the gradient's own memory.
   void write_update(WritableNumbers numbers, float factor = 1) const;

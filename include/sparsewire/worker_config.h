@@ -15,8 +15,9 @@ struct WorkerConfig {
   std::string feedback = "ef";
   std::string exchange = "sharded";  // dense, allgather, server, sharded, or auto
   std::string codec = "auto";
-  std::string downlink = {};        // a sparsifier for the server's answer, with a memory of its own; empty: none
-  std::string downlink_codec = {};  // empty: the same as `codec`
+  std::string downlink = {};             // a sparsifier for the server's answer; empty: none
+  std::string downlink_codec = {};       // empty: the same as `codec`
+  std::string downlink_feedback = "ef";  // what a server does not send: ef (stays in its memory) or none (is dropped)
   Scope scope = Scope::model;
   double weight = 1;  // of this worker in the update; all weights are divided by their sum
   std::uint64_t seed = 0;

@@ -157,6 +157,7 @@ class WorkerOptions(TypedDict, total=False):
     codec: str
     downlink: str | None
     downlink_codec: str | None
+    downlink_feedback: str
     scope: str
     weight: float
     seed: int

@@ -52,6 +52,8 @@ void set_options(WorkerConfig& config, const py::dict& given) {
       config.downlink = text();
     } else if (name == "downlink_codec") {
       config.downlink_codec = text();
+    } else if (name == "downlink_feedback") {
+      config.downlink_feedback = text();
     } else if (name == "scope") {
       config.scope = to_scope(text());
     } else if (name == "weight") {
@@ -63,7 +65,7 @@ void set_options(WorkerConfig& config, const py::dict& given) {
     } else if (name != "threads") {
       throw py::type_error(
           fmt::format("[Worker] '{}' is no option: sparsifier, feedback, exchange, codec, downlink, "
-                      "downlink_codec, scope, weight, seed, check_every, threads",
+                      "downlink_codec, downlink_feedback, scope, weight, seed, check_every, threads",
                       name));
     }
   }
@@ -289,7 +291,7 @@ Collective: all ranks make theirs together, with the same options except ``weigh
 ``transport`` this process is alone. The other options, by keyword, with their defaults:
 
     sparsifier="topk:ratio=0.01", feedback="ef", exchange="sharded", codec="auto", downlink="", downlink_codec="",
-    scope="model", weight=1.0, seed=0, check_every=100, threads=1
+    downlink_feedback="ef", scope="model", weight=1.0, seed=0, check_every=100, threads=1
 
 >>> import numpy
 >>> def body(transport):

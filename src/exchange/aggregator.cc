@@ -21,7 +21,7 @@ SifterContext context_of(const ExchangePlan& plan, const ServedRegion& served) {
 
 std::optional<Sifter> make_sifter(const ExchangePlan& plan, const ServedRegion& served) {
   if (plan.config.downlink.empty()) return std::nullopt;
-  return Sifter(plan.config.downlink, "ef", context_of(plan, served));
+  return Sifter(plan.config.downlink, plan.config.downlink_feedback, context_of(plan, served));
 }
 
 // Without a downlink the answer is not rounded: there would be no memory to keep the rounding loss.
@@ -41,7 +41,8 @@ Aggregator::Aggregator(const ExchangePlan& plan, const ServedRegion& served)
 
 void check_downlink(const ExchangePlan& plan, const ServedRegion& served) {
   if (plan.config.downlink.empty()) return;
-  Sifter(plan.config.downlink, "ef", context_of(plan, {.region = served.region, .regions = served.regions}));
+  Sifter(plan.config.downlink, plan.config.downlink_feedback,
+         context_of(plan, {.region = served.region, .regions = served.regions}));
   Codec(plan.config.downlink_codec);
 }
 

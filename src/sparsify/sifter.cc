@@ -50,6 +50,7 @@ struct Sifter::Parts {
   SiftNorms sift(const Gradient& gradient, SparseVector& sent, float lr, float unscale);
   SiftNorms sift_velocity(const Gradient& gradient, SparseVector& sent, float unscale);
   SiftNorms sift_without_feedback(const kernels::ScaledGradient& gradient, SparseVector& sent);
+  void remember_memory();
   kernels::ScaledGradient scaled(const Gradient& gradient, float lr, float unscale) const;
   kernels::ScaledGradient clipped(const Gradient& gradient, float unscale);
   void begin_undo(const SparseVector& sent);
@@ -199,15 +200,19 @@ SiftNorms Sifter::Parts::sift_velocity(const Gradient& gradient, SparseVector& s
   return sifted;
 }
 
-// What is not sent is dropped. So numbers that were in the memory before are copied first: undo() could not find them
-// otherwise.
-SiftNorms Sifter::Parts::sift_without_feedback(const kernels::ScaledGradient& gradient, SparseVector& sent) {
+// For feedback none. What is not sent is dropped, so numbers that were in the memory before are copied first: undo()
+// could not find them otherwise.
+void Sifter::Parts::remember_memory() {
   memory_before.clear();
   const auto is_number = [](float number) { return number != 0; };
   const std::span<const float> numbers = memory.numbers();
   if (may_hold_numbers && std::any_of(numbers.begin(), numbers.end(), is_number)) {
     memory_before.assign(numbers.begin(), numbers.end());
   }
+}
+
+SiftNorms Sifter::Parts::sift_without_feedback(const kernels::ScaledGradient& gradient, SparseVector& sent) {
+  remember_memory();
   const SiftNorms sifted = sparsifier->sift(&gradient, 1, memory, sent);
   memory.clear();
   return sifted;
@@ -251,9 +256,11 @@ void Sifter::sift(const SparseVector& sum, SparseVector& sent, float lr) {
   p.take_step(sent, [&] {
     p.check(sum, "sift");
     if (!std::isfinite(lr)) throw UsageError(fmt::format("[{}] lr={} is not a finite number", p.name, lr));
-    if (p.feedback.kind != Feedback::Kind::ef || p.feedback.decay != 1) {
-      throw UsageError(fmt::format("[{}] a sparse sum can be sifted with feedback ef and decay 1 only", p.name));
+    if (p.has_velocity() || p.feedback.decay != 1) {
+      throw UsageError(
+          fmt::format("[{}] a sparse sum can be sifted with feedback none, or ef and decay 1 only", p.name));
     }
+    if (p.feedback.kind == Feedback::Kind::none) p.remember_memory();
     if (const auto bad = p.memory.add_sum(sum)) {
       throw BadGradient(fmt::format("[{}] rank {}, step {}: at index {} the sum is too large for a float; the step was "
                                     "taken back",
@@ -261,7 +268,9 @@ void Sifter::sift(const SparseVector& sum, SparseVector& sent, float lr) {
                         p.context.rank, p.stats.step, *bad);
     }
     try {
-      return p.sparsifier->sift(nullptr, lr, p.memory, sent);
+      const SiftNorms sifted = p.sparsifier->sift(nullptr, lr, p.memory, sent);
+      if (p.feedback.kind == Feedback::Kind::none) p.memory.clear();
+      return sifted;
     } catch (...) {
       p.memory.take_back_sum(sum);
       throw;
@@ -305,6 +314,9 @@ void Sifter::undo(const SparseVector& sum, const SparseVector& sent) {
   p.begin_undo(sent);
   p.sparsifier->undo(nullptr, p.memory, sent);
   p.memory.take_back_sum(sum);
+  if (p.feedback.kind != Feedback::Kind::none) return;
+  p.memory.clear();
+  p.memory.write(0, p.memory_before);
 }
 
 bool Sifter::can_undo() const noexcept { return parts_->can_undo; }

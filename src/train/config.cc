@@ -64,11 +64,19 @@ std::vector<Setting> make_settings() {
       {{"codec", "SPEC", "How entries are encoded", kOnRequest}, &C::codec},
       {{"downlink_codec", "SPEC", "How the servers' answers are encoded (default: as --codec)", kOnRequest},
        &C::downlink_codec},
+      {{"downlink_feedback",
+        "WORD",
+        "What happens to entries that servers do not send: ef (kept for later) or none (dropped)",
+        kFixed,
+        {},
+        {"ef", "none"}},
+       &C::downlink_feedback},
       {{"scope", "WORD", "What a ratio applies to: model, or each layer", kOnRequest, {}, {"model", "layer"}},
        &C::scope},
       {{"optimiser", "SPEC", "How an update changes the weights: sgd, adam or adamw"}, &C::optimiser},
       {{"lr", "X", "Learning rate", kOnRequest, kPositive}, &C::lr},
-      {{"schedule", "SPEC", "How the learning rate changes: constant, step or cosine", kOnRequest}, &C::schedule},
+      {{"schedule", "SPEC", "How the learning rate changes: constant, step, cosine or inverse", kOnRequest},
+       &C::schedule},
       {{"clip", "X", "Clip each worker's gradient to this norm; 0: do not clip", kOnRequest, {.min = 0, .max = 3e38}},
        &C::clip},
       {{"local_steps", "N", "Optimiser steps of a worker between two exchanges", kFixed, {.min = 1, .max = 1e6}},
@@ -82,6 +90,9 @@ std::vector<Setting> make_settings() {
       {{"eval_every", "N", "Steps between two evaluations; 0: only at the end", kMayChange, kSteps}, &C::eval_every},
       {{"eval_train", "", "Evaluate on the training data too, where other data are held back", kMayChange},
        &C::eval_train},
+      {{"measure_every", "N", "Steps between two measurements of xi and gamma, which cost a dense step; 0: none",
+        kMayChange, kSteps},
+       &C::measure_every},
       {{"check_every", "N", "Steps between two checks that all workers have the same update; 0: never", kMayChange,
         kSteps},
        &C::check_every},
@@ -301,6 +312,10 @@ void check(const TrainConfig& config) {
         fmt::format("--feedback {} cannot be combined with --optimiser {}: momentum would be applied twice",
                     config.feedback, config.optimiser));
   }
+  if (config.measure_every != 0 && feedback.kind != Feedback::Kind::ef) {
+    throw UsageError(
+        fmt::format("--measure-every needs --feedback ef, not {}: xi and gamma are defined for it", config.feedback));
+  }
   if (config.metrics == "-")
     throw UsageError("--metrics - is not allowed: standard output is for the report; name a file");
   if (config.save_weights == "-")
@@ -330,6 +345,7 @@ WorkerConfig worker_config(const TrainConfig& config, double weight) {
   worker.codec = config.codec;
   worker.downlink = config.downlink;
   worker.downlink_codec = config.downlink_codec;
+  worker.downlink_feedback = config.downlink_feedback;
   worker.scope = config.scope == "layer" ? Scope::layer : Scope::model;
   worker.weight = weight;
   worker.seed = config.seed;

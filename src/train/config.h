@@ -29,6 +29,7 @@ struct TrainConfig {
   std::string downlink;
   std::string codec = "auto";
   std::string downlink_codec;
+  std::string downlink_feedback = "ef";
   std::string scope = "model";
   std::string optimiser = "sgd";
   double lr = 0.1;
@@ -41,6 +42,7 @@ struct TrainConfig {
   std::uint64_t seed = 0;
   std::uint64_t eval_every = 100;
   bool eval_train = false;
+  std::uint64_t measure_every = 0;
   std::uint64_t check_every = 100;
   std::string checkpoint_dir;
   std::uint64_t checkpoint_every = 100;

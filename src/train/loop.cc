@@ -78,6 +78,9 @@ void Training::exchange() {
   try {
     worker_.step(gradient_, {.lr = static_cast<float>(lr), .flags = flags(), .loss = batch_loss_});
     worker_.write_update(update_);
+    compression_.reset();
+    const bool is_due = config_.measure_every != 0 && number_ % config_.measure_every == 0;
+    if (is_due) compression_ = worker_.measure_compression();
   } catch (const BadGradient& error) {
     give_up(
         fmt::format("the gradient of rank {} is not finite at index {}, or overflows when it is added to the memory",
@@ -133,9 +136,10 @@ void Training::report() {
                           .lr = lr_,
                           .stats = worker_.stats(),
                           .evaluation = evaluation_,
-                          .totals = of_all};
+                          .totals = of_all,
+                          .compression = compression_};
   try {
-    const bool is_wanted = is_due || config_.metrics_every_step;
+    const bool is_wanted = is_due || compression_ || config_.metrics_every_step;
     if (metrics_ && is_wanted && pending_error_.empty()) metrics_->write(report);
   } catch (const std::exception& error) {
     pending_error_ = error.what();  // the other ranks learn of it with the next step

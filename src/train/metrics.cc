@@ -40,6 +40,11 @@ Json step_json(const StepReport& report) {
             {"ns_decode", stats.ns_decode},
             {"ns_merge", stats.ns_merge},
             {"ns_apply", stats.ns_apply}};
+  if (report.compression) {
+    json["xi"] = report.compression->xi;
+    json["gamma"] = report.compression->gamma;
+    json["owed_norm2"] = report.compression->owed_norm2;
+  }
   if (report.evaluation) {
     for (const Measurement& one : report.evaluation->numbers) json[one.name] = one.value;
   }

@@ -21,7 +21,8 @@ struct StepReport {
   double lr = 0;
   const StepStats& stats;
   std::optional<Evaluation> evaluation = {};
-  std::optional<Totals> totals = {};  // of all workers; at evaluations
+  std::optional<Totals> totals = {};                 // of all workers; at evaluations
+  std::optional<CompressionError> compression = {};  // every --measure-every steps
 };
 
 // With the keys that docs/train.md lists.

@@ -2,7 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <utility>
+
 #include "core/registry.h"
+#include "train/star.h"
 
 namespace sparsewire::train {
 namespace {
@@ -40,9 +43,10 @@ std::unique_ptr<Problem> make_problem(std::string_view spec_text, const ProblemP
   if (!place.split.empty() && !kInfos[number].has_samples) {
     spec.fail("has the data of each worker by definition: leave --split out");
   }
+  const bool is_star = spec.flag("star", false);
   auto problem = kMakers[number](spec, place);
   spec.finish();
-  return problem;
+  return is_star ? make_star(std::move(problem), place.workers) : std::move(problem);
 }
 
 }  // namespace sparsewire::train

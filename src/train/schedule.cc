@@ -47,6 +47,16 @@ Rate make_cosine(Spec& spec, const Plan& plan) {
   };
 }
 
+// As 4/(mu (kappa + t)) in proofs for strongly convex functions: lr is that of t = 0, and offset is kappa.
+Rate make_inverse(Spec& spec, const Plan& plan) {
+  const double offset = spec.number("offset", {.min = 0, .max = 1e18, .above_min = true})
+                            .value_or(std::max(1.0, static_cast<double>(plan.steps) / 10));
+  return [plan, offset](std::uint64_t step) {
+    const auto t = static_cast<double>(step - std::min(step, plan.warmup));
+    return plan.lr * offset / (offset + t);
+  };
+}
+
 constexpr ScheduleInfo kInfos[] = {
 #define SCHEDULE(name, summary, example) {#name, summary, example},
 #include "train/schedules.def"

@@ -24,6 +24,7 @@ class Schedule {
 //   constant                       lr
 //   step:every=1000,factor=0.1     lr * factor^floor(step/every); defaults: a third of the steps, 0.1
 //   cosine:min=0                   half a cosine from lr, just after the warm-up, to `min` at step `steps`
+//   inverse:offset=100             lr * offset/(offset + t), t steps after the warm-up; default: a tenth of the steps
 // All take warmup=N: steps 0 ... N-1 have lr/N, 2*lr/N, ..., lr instead (with `step`: times its factor).
 // Throws UsageError.
 Schedule make_schedule(std::string_view spec, double lr, std::uint64_t steps);

@@ -80,10 +80,11 @@ class Training {
 
   std::optional<files::FolderLock> lock_;  // on rank 0: of the folder of checkpoints
   std::optional<Checkpoints> checkpoints_;
-  Json changes_ = Json::array();          // Manifest::changes
-  std::optional<MetricsFile> metrics_;    // on rank 0
-  std::optional<Evaluation> evaluation_;  // on rank 0: of the last step, if it was evaluated
-  std::string pending_error_;             // what failed on this rank; the others learn of it with the next step
+  Json changes_ = Json::array();                 // Manifest::changes
+  std::optional<MetricsFile> metrics_;           // on rank 0
+  std::optional<CompressionError> compression_;  // of this step
+  std::optional<Evaluation> evaluation_;         // on rank 0: of the last step, if it was evaluated
+  std::string pending_error_;                    // what failed on this rank; the others learn of it with the next step
 };
 
 }  // namespace sparsewire::train

@@ -125,7 +125,8 @@ void Worker::adopt(std::span<Worker* const> others) {
   }
   Sifter* const server = p.exchange->server();
   std::vector<double> server_memory;
-  if (server != nullptr) {
+  const bool server_keeps = server != nullptr && server->feedback().kind != Feedback::Kind::none;
+  if (server_keeps) {
     const std::vector<float> before = server->memory();
     for (std::uint32_t i = 0; i < before.size(); ++i) {
       double& theirs = served[p.exchange->served_index(i)];
@@ -173,7 +174,7 @@ void Worker::adopt(std::span<Worker* const> others) {
 
   p.sifter.write_memory(memory_floats);
   if (!velocity_floats.empty()) p.sifter.write_velocity(velocity_floats);
-  if (server != nullptr) server->write_memory(server_floats);
+  if (server_keeps) server->write_memory(server_floats);
   if (!others.empty() && p.sifter.step() == 0) p.set_step(others[0]->parts_->sifter.step());
   p.can_take_back = false;
   p.identity = crc32c_extend(p.identity, std::as_bytes(std::span("adopted")));

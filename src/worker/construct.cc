@@ -116,6 +116,9 @@ WorkerConfig resolved(WorkerConfig config) {
     throw UsageError(fmt::format("[worker] downlink_codec '{}' needs a downlink", config.downlink_codec));
   }
   if (config.downlink_codec.empty()) config.downlink_codec = config.codec;
+  if (config.downlink_feedback != "ef" && config.downlink_feedback != "none") {
+    throw UsageError(fmt::format("[worker] downlink_feedback '{}' is neither ef nor none", config.downlink_feedback));
+  }
   return config;
 }
 

@@ -26,6 +26,7 @@ void Worker::retune(const WorkerConfig& config) {
   if (next->config.scope != p.config.scope) refuse("the scope");
   if (next->config.seed != p.config.seed) refuse("the seed");
   if (next->config.downlink.empty() != p.config.downlink.empty()) refuse("whether there is a downlink");
+  if (next->config.downlink_feedback != p.config.downlink_feedback) refuse("the downlink's feedback");
   if (next->weights != p.weights) refuse("the weight of every worker");
   try {
     next->sifter.continue_from(p.sifter);

@@ -27,6 +27,7 @@ struct SavedWorker {
   std::uint32_t checksum = 0;
   std::vector<std::byte> sifter;
   std::vector<std::byte> server;  // empty: this rank had no server's memory
+  std::uint8_t server_drops = 0;  // 1: its feedback was none
 
   void serialize(State& state) {
     state.value("worker_rank", rank);
@@ -40,10 +41,16 @@ struct SavedWorker {
     state.value("checksum", checksum);
     state.array("sifter", sifter);
     state.array("server", server);
+    state.optional_value("server_drops", server_drops);
   }
 };
 
 namespace {
+
+// SavedWorker::server_drops of a worker with these options.
+std::uint8_t server_drops(const WorkerConfig& config) {
+  return !config.downlink.empty() && parse_feedback(config.downlink_feedback).kind == Feedback::Kind::none ? 1 : 0;
+}
 
 SavedWorker read(std::span<const std::byte> bytes, std::size_t rank, std::size_t ranks) {
   State state(bytes);
@@ -100,7 +107,7 @@ SavedWorker read_own(std::span<const std::byte> bytes, std::size_t rank, const s
                      const WorkerConfig& config, const Layout& layout) {
   SavedWorker saved = read(bytes, rank, weights.size());
   if (saved.exchange != config.exchange || saved.downlink != config.downlink || saved.layout != layout ||
-      saved.weight != weights[rank]) {
+      saved.server_drops != server_drops(config) || saved.weight != weights[rank]) {
     throw UsageError(
         "[state] weight, exchange, downlink or layout are others than when this state was saved: give the states of "
         "all "
@@ -121,8 +128,8 @@ std::size_t ranks_of(std::span<const std::byte> bytes) {
 bool is_as_before(const std::vector<SavedWorker>& saved, const std::vector<float>& weights, const WorkerConfig& config,
                   const Layout& layout) {
   const auto fits = [&](const SavedWorker& one) {
-    return one.exchange == config.exchange && one.downlink == config.downlink && one.layout == layout &&
-           one.weight == weights[one.rank];
+    return one.exchange == config.exchange && one.downlink == config.downlink &&
+           one.server_drops == server_drops(config) && one.layout == layout && one.weight == weights[one.rank];
   };
   return saved.size() == weights.size() && std::all_of(saved.begin(), saved.end(), fits);
 }
@@ -149,7 +156,7 @@ std::vector<double> old_server_memories(const std::vector<SavedWorker>& saved) {
   std::vector<double> owed(dim);
   for (std::size_t r = 0; r < saved.size(); ++r) {
     const SavedWorker& old = saved[r];
-    if (old.server.empty()) continue;
+    if (old.server.empty() || old.server_drops != 0) continue;
     // The exchange that the old rank had knows which entries it served.
     PlaceOnly place(static_cast<int>(r), static_cast<int>(saved.size()));
     ExchangePlan plan;
@@ -223,7 +230,8 @@ void Worker::Parts::redistribute(const std::vector<SavedWorker>& saved) {
     for (std::size_t i = 0; i < velocity.size(); ++i) velocity[i] += weight * static_cast<double>(old_velocity[i]);
   }
   const std::vector<double> served = server_memories(saved, layout);
-  if (config.downlink.empty()) {
+  const bool servers_keep = !config.downlink.empty() && server_drops(config) == 0;
+  if (!servers_keep) {
     for (std::size_t i = 0; i < owed.size(); ++i) owed[i] += served[i];
   }
   check_range(owed, "the error memory");
@@ -231,9 +239,10 @@ void Worker::Parts::redistribute(const std::vector<SavedWorker>& saved) {
   check_range(served, "the servers' memory");
   Sifter* const server = exchange->server();
   if (server != nullptr) {
-    if (saved[0].downlink == config.downlink && !saved[0].server.empty()) server->inherit(saved[0].server);
+    const bool is_same = saved[0].downlink == config.downlink && saved[0].server_drops == server_drops(config);
+    if (is_same && !saved[0].server.empty()) server->inherit(saved[0].server);
     std::vector<float> numbers(server->layout().dim());
-    for (std::uint32_t i = 0; i < numbers.size(); ++i) {
+    for (std::uint32_t i = 0; servers_keep && i < numbers.size(); ++i) {
       numbers[i] = static_cast<float>(served[exchange->served_index(i)]);
     }
     server->write_memory(numbers);
@@ -268,7 +277,8 @@ std::vector<std::byte> Worker::save() const {
                     .goes_dense = p.goes_dense,
                     .checksum = p.checksum,
                     .sifter = p.sifter.save(),
-                    .server = {}};
+                    .server = {},
+                    .server_drops = server_drops(p.config)};
   if (const Sifter* const server = p.exchange->server()) saved.server = server->save();
   State state;
   saved.serialize(state);
