@@ -257,15 +257,15 @@ class Experiment {
   }
 
   // How many times the bits of the threshold another setting needs, and with how many seeds it needs more.
-  std::string gain_over(const Row& threshold, const Row& other) const {
+  std::string comparison(const std::string& name, const Row& other, const Row& threshold) const {
     std::size_t more = 0;
     for (std::size_t i = 0; i < other.outcomes.size(); ++i) {
       more += *other.outcomes[i].bits > *threshold.outcomes[i].bits ? 1U : 0U;
     }
-    return fmt::format("{} times the bits of the threshold ({} against {}; more with {} of {}), peak {} against {}",
-                       fixed(*other.mean_bits() / *threshold.mean_bits(), 2), fixed(other.mean_bits(), 0),
-                       fixed(threshold.mean_bits(), 0), more, judging_, digits(other.mean_peak(), 4),
-                       digits(threshold.mean_peak(), 4));
+    return fmt::format("{} needs {} times the bits of {} ({} against {}, more with {} of {} seeds); peak {} against {}",
+                       name, fixed(*other.mean_bits() / *threshold.mean_bits(), 2), threshold.setting.value(),
+                       fixed(other.mean_bits(), 0), fixed(threshold.mean_bits(), 0), more, judging_,
+                       digits(other.mean_peak(), 4), digits(threshold.mean_peak(), 4));
   }
 
   void judge() {
@@ -295,16 +295,14 @@ class Experiment {
         "Top-k in every round needs {} times the bits of the threshold, Top-1 in every n-th {}",
         fixed(*topk->mean_bits() / *least->mean_bits(), 2),
         rare == nullptr ? "does not arrive" : fixed(*rare->mean_bits() / *least->mean_bits(), 2) + " times");
-    result_.conditions.push_back(fmt::format("{} against Top-k, {}: {}", least->setting.value(), topk->setting.value(),
-                                             gain_over(*least, *topk)));
+    const std::string in_every_round = fmt::format("Top-k, {},", topk->setting.value());
+    result_.conditions.push_back(comparison(in_every_round, *topk, *least));
     if (rare != nullptr) {
-      result_.conditions.push_back(fmt::format("{} against Top-1 {} rounds: {}", least->setting.value(),
-                                               rare->setting.value(), gain_over(*least, *rare)));
+      result_.conditions.push_back(comparison(fmt::format("Top-1 {} rounds", rare->setting.value()), *rare, *least));
     }
     if (calmest != least) {
-      result_.conditions.push_back(fmt::format("{}, with the smallest peak, against Top-k, {}: {}",
-                                               calmest->setting.value(), topk->setting.value(),
-                                               gain_over(*calmest, *topk)));
+      result_.conditions.push_back(comparison(in_every_round, *topk, *calmest) +
+                                   " (the threshold that holds back least)");
     }
   }
 
