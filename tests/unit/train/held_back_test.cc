@@ -91,7 +91,7 @@ TrainConfig small(const Folder& folder, const std::string& split) {
   config.split = split;
   config.workers = 3;
   config.sparsifier = "topk:ratio=0.3";
-  config.steps = 30;
+  config.steps = 12;
   config.seed = 4;
   config.eval_train = true;
   return config;
