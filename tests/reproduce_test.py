@@ -142,9 +142,13 @@ def start_of(seed, dim=100):
     return weights
 
 
-def downlink_losses(up, down, seed, steps):
+def downlink_losses(up, down, seed, steps, k=1, lr=0.01):
     """Zou et al.'s toy: F after every step. Weights are doubles, all else floats, as it travels."""
-    dim, lr, third = 100, f32(0.01), f32(1 / 3)
+    dim, lr, third = 100, f32(lr), f32(1 / 3)
+
+    def largest(vector):
+        return sorted(range(dim), key=lambda i: -abs(vector[i]))[:k]
+
     centres = [1.0, 5.0, 10.0]
     weights = start_of(seed)
     memories = [[0.0] * dim for _ in centres]
@@ -155,12 +159,12 @@ def downlink_losses(up, down, seed, steps):
         for memory, centre in zip(memories, centres):
             for j in range(dim):
                 memory[j] = f32(memory[j] + f32(lr * f32(weights[j] - centre)))
-            for j in [max(range(dim), key=lambda i: abs(memory[i]))] if up else range(dim):
+            for j in largest(memory) if up else range(dim):
                 arrived[j] = f32(arrived[j] + f32(third * memory[j]))
                 memory[j] = 0.0
         for j in range(dim):
             server[j] = f32(server[j] + arrived[j])
-        for j in [max(range(dim), key=lambda i: abs(server[i]))] if down else range(dim):
+        for j in largest(server) if down else range(dim):
             weights[j] -= server[j]
             server[j] = 0.0
         losses.append(sum(sum((w - c) ** 2 for w in weights) / 2 for c in centres) / 3)
@@ -237,27 +241,62 @@ class RegtopkLinreg(Case):
 
 
 class DownlinkToy(Case):
-    def test_holds(self):
+    RATES, KEPT = (0.003, 0.01, 0.03), (1, 2, 5, 10)
+
+    def test_holds_at_the_authors_setting_only(self):
         report = self.report("downlink-toy", "--quick")
-        self.assertTrue(report["holds"])
-        for method, published, tolerance in (("uplink", 700.3, 4), ("bidirectional", 694.3, 4), ("downlink", 677.78, 0.01), ("dense", 677.78, 0.01)):
-            self.assertAlmostEqual(self.value(report, method=method, metric="mean_loss_over_seeds"), published, delta=tolerance, msg=method)
+        self.assertEqual(report["verdict"], "partly")
+        # Not published numbers: from another rerun of the authors' script. The last two are the optimum.
+        for method, k, rerun, tolerance in (("uplink", 1, 700.3, 1), ("bidirectional", 1, 694.3, 4), ("downlink", 1, 677.78, 0.01), ("dense", None, 677.78, 0.01)):
+            mean = self.value(report, method=method, k=k, lr=0.01, metric="mean_loss_over_seeds")
+            self.assertAlmostEqual(mean, rerun, delta=tolerance, msg=method)
+        # In how many of three seeds both ways end lower.
+        below = {(lr, k): self.value(report, method="bidirectional", k=k, lr=lr, metric="seeds_below_uplink") for lr in self.RATES for k in self.KEPT}
+        self.assertEqual([below[0.01, k] for k in (1, 10)], [3, 0])
+        self.assertEqual([below[0.003, k] for k in self.KEPT], [3, 3, 3, 3])
+        self.assertEqual([below[0.03, k] for k in (1, 2, 5)], [0, 0, 3])
+        # The downlink alone: at the optimum with every K at 0.01; too fast for K = 1 at 0.03; on its way at 0.003.
+        ends = {(lr, k): self.value(report, method="downlink", k=k, lr=lr, metric="mean_loss_over_seeds") for lr in self.RATES for k in self.KEPT}
+        for k in self.KEPT:
+            self.assertAlmostEqual(ends[0.01, k], 6100 / 9, delta=0.01)
+            self.assertGreater(ends[0.003, k], 700)
+        self.assertGreater(ends[0.03, 1], 1000)
+
+    def test_counts_seeds_and_says_so_in_a_sentence(self):
+        report = self.report("downlink-toy", "--rounds", "60", "--seeds", "4", "--seed", "3")
+        for lr in self.RATES:
+            counts = []
+            for k in self.KEPT:
+                one = {seed: {method: self.value(report, method=method, k=k, lr=lr, seed=seed, metric="mean_loss") for method in ("uplink", "bidirectional")} for seed in range(3, 7)}
+                counts.append(sum(of["bidirectional"] < of["uplink"] for of in one.values()))
+                self.assertEqual(self.value(report, method="bidirectional", k=k, lr=lr, metric="seeds_below_uplink"), counts[-1])
+                for method in ("uplink", "bidirectional"):
+                    mean = sum(of[method] for of in one.values()) / 4
+                    self.assertAlmostEqual(self.value(report, method=method, k=k, lr=lr, metric="mean_loss_over_seeds"), mean, delta=1e-9 * mean)
+            said = ", ".join(f"in {count} of 4 seeds with K = {k}" for count, k in zip(counts, self.KEPT))
+            self.assertIn(f"lr {lr}: both ways end lower than the uplink alone {said}", report["conditions"])
 
     def test_agrees_with_plain_python(self):
         """After 1, 2, 3 and 4 steps the mean over the last fifth is the last step's loss."""
         rounds = (1, 2, 3, 4, 50, 400, 1000)
         reports = {n: self.report("downlink-toy", "--rounds", str(n), "--seeds", "1", "--seed", "5") for n in rounds}
-        for method, up, down in (("uplink", True, False), ("bidirectional", True, True), ("downlink", False, True), ("dense", False, False)):
-            losses = downlink_losses(up, down, 5, max(rounds))
-            for n in rounds:
-                last = max(1, n // 5)
-                measured = self.value(reports[n], method=method, seed=5, metric="mean_loss")
-                self.assertAlmostEqual(measured / (sum(losses[n - last : n]) / last), 1, delta=1e-6, msg=(method, n))
+        methods = (("uplink", True, False), ("bidirectional", True, True), ("downlink", False, True), ("dense", False, False))
+        for method, up, down in methods:
+            for lr in self.RATES:
+                for k in self.KEPT if up or down else (None,):
+                    far = lr == 0.01 and k in (1, 10, None)
+                    losses = downlink_losses(up, down, 5, max(rounds) if far else 50, k or 1, lr)
+                    for n in rounds:
+                        if n > len(losses):
+                            continue
+                        last = max(1, n // 5)
+                        measured = self.value(reports[n], method=method, k=k, lr=lr, seed=5, metric="mean_loss")
+                        self.assertAlmostEqual(measured / (sum(losses[n - last : n]) / last), 1, delta=1e-6, msg=(method, k, lr, n))
 
     def test_takes_seeds(self):
         report = self.report("downlink-toy", "--rounds", "10", "--seeds", "3", "--seed", "5")
         self.assertEqual({one.get("seed") for one in report["measured"]}, {5, 6, 7, None})
-        self.assertFalse(report["holds"])
+        self.assertEqual(report["verdict"], "does not hold")
 
 
 class ThresholdTotalError(Case):
@@ -402,7 +441,7 @@ class Command(Case):
 
     def test_shows_progress_on_a_terminal_and_clears_it(self):
         ours, theirs = os.openpty()
-        done = processes.run([PROGRAM, "reproduce", "downlink-toy", "--quick"], stdout=subprocess.PIPE, stderr=theirs)
+        done = processes.run([PROGRAM, "reproduce", "downlink-toy", "--rounds", "10", "--seeds", "1"], stdout=subprocess.PIPE, stderr=theirs)
         os.close(theirs)
         shown = ""
         try:
@@ -416,11 +455,11 @@ class Command(Case):
         self.assertTrue(shown.endswith("\r\x1b[K"), shown)
 
     def test_prints_the_report_instead_of_the_text(self):
-        self.assertTrue(json.loads(self.run_ok("downlink-toy", "--quick", "--json", "-"))["holds"])
+        self.assertTrue(json.loads(self.run_ok("regtopk-toy", "--quick", "--json", "-"))["holds"])
 
     def test_measures_the_same_again(self):
-        for name in ("downlink-toy", "threshold-total-error", "rtopk-estimation"):
-            self.assertEqual(self.report(name, "--quick"), self.report(name, "--quick"), name)
+        for name, *small in (("downlink-toy", "--rounds", "100", "--seeds", "2"), ("threshold-total-error",), ("rtopk-estimation", "--rounds", "4")):
+            self.assertEqual(self.report(name, "--quick", *small), self.report(name, "--quick", *small), name)
 
 
 if __name__ == "__main__":
