@@ -366,33 +366,82 @@ class ThresholdLogreg(Case):
         self.refuses("threshold-logreg", "--data", "nosuch.svm", says=["nosuch.svm"])
 
 
-class RtopkEstimation(Case):
-    def test_holds(self):
-        report = self.report("rtopk-estimation", "--quick")
-        self.assertTrue(report["holds"])
-        for one in report["measured"]:
-            n, k, s, d = one["workers"], one["k"], one["s"], one["dim"]
-            if one["metric"] == "predicted_order":
-                self.assertAlmostEqual(one["value"], max(s / n, s * s * math.log2(d) / (n * k)), delta=1e-12)
-            if one["metric"] == "risk_over_order":
-                self.assertTrue(1 / 4 < one["value"] < 4, one)
+def chances_of_ones(theta):
+    """The distribution of the number of ones, by adding one bit after the other: Poisson's binomial distribution."""
+    chances = [1.0]
+    for p in theta:
+        nexts = [0.0] * (len(chances) + 1)
+        for ones, chance in enumerate(chances):
+            nexts[ones] += chance * (1 - p)
+            nexts[ones + 1] += chance * p
+        while len(nexts) > 1 and nexts[-1] < 1e-18:
+            nexts.pop()
+        chances = nexts
+    return chances
 
-    def test_has_the_exact_risk(self):
-        """What the scheme's variance must be, from the binomial distribution of a node's ones."""
-        report = self.report("rtopk-estimation", "--quick", "--seed", "1")
-        for n, s, k in ((200, 16, 32), (200, 64, 256), (200, 4, 128)):
-            d = 1024
-            indices = (k - (d).bit_length()) // (d - 1).bit_length()
-            p = s / d
-            # E||estimate||^2 of one node is E[ones * ones/sent]; less ||theta||^2.
-            second = sum(
-                math.exp(math.lgamma(d + 1) - math.lgamma(ones + 1) - math.lgamma(d - ones + 1) + ones * math.log(p) + (d - ones) * math.log1p(-p))
-                * ones * ones / min(ones, indices)
-                for ones in range(1, d + 1)
-            )
-            risk = (second - d * p * p) / n
-            measured = self.value(report, problem="flat", workers=n, s=s, k=k, metric="risk")
-            self.assertAlmostEqual(measured / risk, 1, delta=0.06, msg=(n, s, k))
+
+def slope(points):
+    """Of least squares through (x, y)."""
+    x, y = (sum(of) / len(points) for of in zip(*points))
+    return sum((a - x) * (b - y) for a, b in points) / sum((a - x) ** 2 for a, _ in points)
+
+
+class RtopkEstimation(Case):
+    def test_holds_by_the_exact_risk_and_by_its_growth(self):
+        report = self.report("rtopk-estimation", "--quick")
+        self.assertEqual(report["verdict"], "holds")
+        values = {}
+        for one in report["measured"]:
+            if "k" in one:
+                values.setdefault((one["problem"], one["workers"], one["s"], one["k"]), {})[one["method"], one["metric"]] = one["value"]
+        self.assertEqual(len(values), 2 * 2 * 4 * 6)
+        d, chances = 1024, {}
+        blind = []
+        for (means, n, s, k), of in values.items():
+            theta = [s / d] * d if means == "flat" else [0.5] * (2 * s)
+            if (means, s) not in chances:
+                chances[means, s] = chances_of_ones(theta)
+            # An index has 10 bits, the number of ones 11. E||estimate||^2 of one node is E[ones^2/sent]; less ||theta||^2.
+            fit = (k - 11) // 10
+            second = sum(chance * ones * ones / min(ones, fit) for ones, chance in enumerate(chances[means, s]) if ones)
+            norm2 = sum(p * p for p in theta)
+            self.assertAlmostEqual(of["rtopk", "exact_risk"] / ((second - norm2) / n), 1, delta=1e-9)
+            self.assertAlmostEqual(of["randomk", "exact_risk"] / ((s * d / fit - norm2) / n), 1, delta=1e-9)
+            self.assertAlmostEqual(of["rtopk", "predicted_order"], max(s / n, s * s * 10 / (n * k)), delta=1e-12)
+            self.assertLess(abs(of["rtopk", "risk"] - of["rtopk", "exact_risk"]), 4 * of["rtopk", "standard_error"])
+            # The error of one repetition is at most about that of a chi^2 with as many degrees as means that are not 0.
+            self.assertLess(of["rtopk", "standard_error"] / of["rtopk", "exact_risk"], 1.5 * math.sqrt(2 / len(theta) / 8) + 0.05)
+            blind.append(of["randomk", "exact_risk"] / of["rtopk", "exact_risk"])
+        self.assertAlmostEqual(min(blind), 4.0, delta=0.05)
+        self.assertAlmostEqual(max(blind), 365.2, delta=0.05)
+        self.assertIn("Random-k with as many positions, drawn from all d, has 4.0 to 365.2 times the exact risk", report["conditions"])
+        # Random-k, measured: rare hits, so all settings together.
+        ratios = [of["randomk", "risk"] / of["randomk", "exact_risk"] for of in values.values()]
+        self.assertAlmostEqual(sum(ratios) / len(ratios), 1, delta=0.08)
+        # Slopes, from single lines through the measured risks and from the report.
+        few = slope([(math.log(k), math.log(values["flat", 200, 256, k]["rtopk", "risk"])) for k in (128, 256, 512)])
+        self.assertAlmostEqual(few, -1, delta=0.15)
+        many = slope([(math.log(s), math.log(values["flat", 200, s, 1024]["rtopk", "risk"])) for s in (4, 16)])
+        self.assertAlmostEqual(many, 1, delta=0.15)
+        for where, growth in (("few_bits", {"k": -1, "s": 2, "n": -1}), ("many_bits", {"k": 0, "s": 1, "n": -1})):
+            for parameter, predicted in growth.items():
+                for metric, tolerance in (("slope", 0.15), ("exact_slope", 0.15), ("predicted_slope", 0)):
+                    self.assertAlmostEqual(self.value(report, metric=f"{metric}_in_{parameter}_{where}"), predicted, delta=tolerance)
+
+    def test_knows_how_far_chance_goes(self):
+        """The standard error, against the spread of risks that were measured with other seeds, one repetition each."""
+        squares, count = 0.0, 0
+        for seed in range(1, 7):
+            report = self.report("rtopk-estimation", "--quick", "--rounds", "1", "--seed", str(seed))
+            of = {}
+            for one in report["measured"]:
+                if one["method"] == "rtopk" and one.get("k") in (32, 1024):
+                    of.setdefault((one["problem"], one["workers"], one["s"], one["k"]), {})[one["metric"]] = one["value"]
+            for one in of.values():
+                squares += ((one["risk"] - one["exact_risk"]) / one["standard_error"]) ** 2
+                count += 1
+        self.assertEqual(count, 6 * 2 * 2 * 4 * 2)
+        self.assertTrue(0.7 < squares / count < 1.4, squares / count)
 
 
 class Command(Case):
