@@ -23,7 +23,7 @@ import processes
 PROGRAM = ""
 NAMES = ["regtopk-toy", "regtopk-linreg", "downlink-toy", "threshold-total-error", "threshold-logreg", "rtopk-estimation"]
 # What a number may come with, besides "method", "metric" and "value".
-KEYS = {"form": str, "problem": str, "stage": str, "workers": int, "dim": int, "ratio": (int, float), "k": int, "s": int, "mu": (int, float)}
+KEYS = {"form": str, "problem": str, "codec": str, "stage": str, "workers": int, "dim": int, "ratio": (int, float), "k": int, "s": int, "mu": (int, float)}
 KEYS |= {"lambda": float, "gap": float, "lr": float, "schedule": str, "every": int, "seed": int, "step": int}
 
 
@@ -322,13 +322,16 @@ class ThresholdTotalError(Case):
         threshold = self.value(report, method="threshold", metric="open_loop_total_error")
         for method in ("topk", "rtopk", "randomk"):
             self.assertGreater(self.value(report, method=method, metric="open_loop_total_error"), threshold)
-        bits = {method: self.value(report, method=method, metric="closed_loop_bits") for method in ("topk", "threshold")}
-        self.assertLessEqual(bits["threshold"], bits["topk"])
-        self.assertGreater(bits["threshold"], 0.97 * bits["topk"])
-        self.assertLess(
-            self.value(report, method="threshold", metric="closed_loop_total_error"),
-            0.5 * self.value(report, method="topk", metric="closed_loop_total_error"),
-        )
+        def closed(method, what, codec=None):
+            return self.value(report, method=method, codec=codec, metric=f"closed_loop_{what}")
+
+        self.assertLessEqual(closed("threshold", "bits"), closed("topk", "bits"))
+        self.assertGreater(closed("threshold", "bits"), 0.97 * closed("topk", "bits"))
+        self.assertLess(closed("threshold", "total_error"), 0.5 * closed("topk", "total_error"))
+        for method in ("topk", "threshold"):  # what four bits round off is counted
+            self.assertGreater(closed(method, "total_error", "auto:values=int4"), closed(method, "total_error"))
+        ratio = closed("threshold", "total_error", "auto:values=int4") / closed("topk", "total_error", "auto:values=int4")
+        self.assertIn(f"{ratio:.2g} to {ratio:.2g} times", report["conditions"][0])
 
 
 class ThresholdLogreg(Case):

@@ -45,6 +45,7 @@ Json json_of(const Measured& one) {
   Json json{{"method", one.method}};
   put(json, "form", one.form);
   put(json, "problem", one.problem);
+  put(json, "codec", one.codec);
   put(json, "stage", one.stage);
   put(json, "workers", one.workers);
   put(json, "dim", one.dim);

@@ -41,6 +41,7 @@ struct Measured {
   std::string method;
   std::optional<std::string> form = {};  // of RegTop-k: a, b
   std::optional<std::string> problem = {};
+  std::optional<std::string> codec = {};
   std::optional<std::string> stage = {};  // tuning, judging
   std::optional<std::uint64_t> workers = {};
   std::optional<std::uint64_t> dim = {};
