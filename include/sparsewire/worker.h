@@ -35,31 +35,32 @@ struct StepOptions {
 // weights (Worker::weight). All memories have the unit of the update, and what is owed to the weights is o = sum_i w_i
 // e_i + E: so the sum over all steps of ||o||^2 is at most twice the total error.
 struct StepStats {
-  std::uint64_t step = 0;              // steps done, this one included
-  std::uint64_t entries_sent = 0;      // by this rank
-  std::uint64_t entries_total = 0;     // in the update
-  double density = 0;                  // entries_total / dim
-  std::uint64_t dense_bytes = 0;       // of the gradient as f32
-  std::uint64_t bytes_up = 0;          // of uplink frames to other ranks
-  std::uint64_t bytes_down = 0;        // of downlink frames from other ranks
-  std::uint64_t bytes_served = 0;      // of frames that this rank received and sent as a server
-  std::uint64_t trailer_bytes_up = 0;  // of the step trailers behind those frames; not in the numbers above
-  std::uint64_t trailer_bytes_down = 0;
-  std::uint64_t trailer_bytes_served = 0;
-  double sent_norm2 = 0;           // ||sent||^2, before the codec rounds
-  double memory_norm2 = 0;         // ||what this worker owes||^2: what it did not send, and what its codec rounded off
-  double server_memory_norm2 = 0;  // the same of this rank's server; 0 if it has none
-  double total_error = 0;          // sum of memory_norm2 over all steps
-  double server_error = 0;         // sum of server_memory_norm2 over all steps
-  std::uint8_t flags = 0;          // those of all ranks, or-ed; also after a step that threw BadGradient
-  double loss = 0;                 // the weighted mean over all ranks
-  bool went_dense = false;         // all entries travelled, up and down, whatever the reason; the same on all ranks
+  std::uint64_t step = 0;           // steps done, this one included
+  std::uint64_t entries_sent = 0;   // by this rank
+  std::uint64_t entries_total = 0;  // in the update
+  double density = 0;               // entries_total / dim
+  std::uint64_t dense_bytes = 0;    // of the gradient as f32
+  std::uint64_t bytes_up = 0;       // of uplink frames to other ranks
+  std::uint64_t bytes_down = 0;     // of downlink frames from other ranks
+  std::uint64_t bytes_served = 0;   // of frames that this rank received and sent as a server
+  double sent_norm2 = 0;            // ||sent||^2, before the codec rounds
+  double memory_norm2 = 0;          // ||what this worker owes||^2: what it did not send, and what its codec rounded off
+  double server_memory_norm2 = 0;   // the same of this rank's server; 0 if it has none
+  double total_error = 0;           // sum of memory_norm2 over all steps
+  double server_error = 0;          // sum of server_memory_norm2 over all steps
+  std::uint8_t flags = 0;           // those of all ranks, or-ed; also after a step that threw BadGradient
+  double loss = 0;                  // the weighted mean over all ranks
+  bool went_dense = false;          // all entries travelled, up and down, whatever the reason; the same on all ranks
   std::uint64_t ns_sift = 0;
   std::uint64_t ns_encode = 0;
   std::uint64_t ns_exchange = 0;  // the time spent waiting for other ranks included
   std::uint64_t ns_decode = 0;
   std::uint64_t ns_merge = 0;
   std::uint64_t ns_apply = 0;
+  // Of the step trailers behind the frames, which bytes_up, bytes_down and bytes_served leave out.
+  std::uint64_t trailer_bytes_up = 0;
+  std::uint64_t trailer_bytes_down = 0;
+  std::uint64_t trailer_bytes_served = 0;
 };
 
 // How well the last update stands for all that was owed: a = sum_i w_i a_i + E, where a_i is what worker i had before
