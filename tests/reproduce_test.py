@@ -340,6 +340,10 @@ class DownlinkUnion(Case):
             self.assertEqual(len(counted), 10)
             self.assertAlmostEqual(self.value(report, method=method, workers=10, metric="entries_down"), sum(counted) / 10, delta=1e-9)
             self.assertEqual(self.value(report, method=method, workers=10, metric="accuracy"), steps[-1]["accuracy"])
+            # Rank 0, whose metrics these are, is the server: what it served is the bytes of the other nine.
+            served = sum(one["bytes_served"] for one in steps if one.get("step", 0) > 10) / 10
+            bytes_of_one = sum(self.value(report, method=method, workers=10, metric=f"bytes_{way}") for way in ("up", "down"))
+            self.assertAlmostEqual(served, 9 * bytes_of_one, delta=1e-6)
 
 
 class ThresholdTotalError(Case):

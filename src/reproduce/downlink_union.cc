@@ -43,8 +43,10 @@ constexpr Figures kFigures[] = {{10, .0098, .0098, ".0098", "10", "5"},
 // Means over the second half of the rounds: in the first the memories fill, and the sets overlap more.
 struct Traffic {
   std::size_t dim = 0;
-  double up = 0;    // entries that a worker sends in a round
-  double down = 0;  // and gets
+  double up = 0;        // entries that a worker sends in a round
+  double down = 0;      // and gets
+  double bytes_up = 0;  // of a worker that is not the server
+  double bytes_down = 0;
   double accuracy = 0;
 };
 
@@ -73,6 +75,8 @@ Traffic train_with(const Figures& figures, const std::string& downlink, std::uin
       if (step < first) continue;
       mine.up += static_cast<double>(worker.stats().entries_sent);
       mine.down += static_cast<double>(worker.stats().entries_total);
+      mine.bytes_up += static_cast<double>(worker.stats().bytes_up);
+      mine.bytes_down += static_cast<double>(worker.stats().bytes_down);
     }
     if (transport.rank() == 0) mine.accuracy = problem->evaluate(weights).metric;
   });
@@ -80,10 +84,15 @@ Traffic train_with(const Figures& figures, const std::string& downlink, std::uin
   for (const Traffic& one : by_worker) {
     mean.up += one.up;
     mean.down += one.down;
+    mean.bytes_up += one.bytes_up;
+    mean.bytes_down += one.bytes_down;
   }
   const auto counted = static_cast<double>(figures.workers * (rounds - first));
   mean.up /= counted;
   mean.down /= counted;
+  const auto by_wire = static_cast<double>((figures.workers - 1) * (rounds - first));  // rank 0 is the server
+  mean.bytes_up /= by_wire;
+  mean.bytes_down /= by_wire;
   return mean;
 }
 
@@ -100,6 +109,9 @@ struct Row {
   }
   double downlink_saving() const { return uplink.down / both.down; }
   double whole_saving() const { return (uplink.up + uplink.down) / (both.up + both.down); }
+  double whole_saving_in_bytes() const {
+    return (uplink.bytes_up + uplink.bytes_down) / (both.bytes_up + both.bytes_down);
+  }
   // How far from the paper's figure, or its range: 0.05 is 5 % above it.
   double off() const {
     const double nearest = std::clamp(density(), figures.low_density, figures.high_density);
@@ -149,6 +161,8 @@ void add_numbers(const Row& row, std::uint64_t rounds, std::uint64_t seed, std::
     add(method, "entries_up", traffic.up);
     add(method, "entries_down", traffic.down);
     add(method, "density_down", traffic.down / static_cast<double>(row.dim()));
+    add(method, "bytes_up", traffic.bytes_up);
+    add(method, "bytes_down", traffic.bytes_down);
     add(method, "accuracy", traffic.accuracy);
   }
   add("bidirectional", "downlink_saving", row.downlink_saving());
@@ -220,10 +234,14 @@ Result reproduce_downlink_union(const Options& options, const Progress& progress
                                             fixed(row.density() / row.random_density(), 3)));
   }
   result.conditions.push_back(
-      fmt::format("the saving has a price at the same learning rate and number of rounds: after {} rounds of {} "
-                  "workers the accuracy "
-                  "is {} with both ways compressed, {} with the uplink alone",
+      fmt::format("accuracy after {} rounds of {} workers, at the same learning rate: {} with both ways compressed, {} "
+                  "with the uplink "
+                  "alone",
                   rounds, last.figures.workers, fixed(last.both.accuracy, 3), fixed(last.uplink.accuracy, 3)));
+  result.conditions.push_back(
+      fmt::format("in bytes, {} workers: {} down instead of {}, a saving of {} times, {} times up and down together",
+                  last.figures.workers, fixed(last.both.bytes_down, 0), fixed(last.uplink.bytes_down, 0),
+                  fixed(last.uplink.bytes_down / last.both.bytes_down, 1), fixed(last.whole_saving_in_bytes(), 1)));
   return result;
 }
 
