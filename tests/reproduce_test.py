@@ -261,6 +261,8 @@ class DownlinkToy(Case):
             self.assertAlmostEqual(ends[0.01, k], 6100 / 9, delta=0.01)
             self.assertGreater(ends[0.003, k], 700)
         self.assertGreater(ends[0.03, 1], 1000)
+        said = ", ".join(f"at {ends[0.03, k]:.2f} with K = {k}" for k in self.KEPT)
+        self.assertIn(f"lr 0.03: the downlink alone ends {said}; dense training at 677.78, the optimum is 677.78", report["conditions"])
 
     def test_counts_seeds_and_says_so_in_a_sentence(self):
         report = self.report("downlink-toy", "--rounds", "60", "--seeds", "4", "--seed", "3")
