@@ -167,7 +167,7 @@ std::string tables_of(const Sweep& sweep) {
                      first.text(), second.text());
 }
 
-// "700.50 with K = 1, 682.90 with K = 2"
+// "at 700.50 with K = 1, at 682.90 with K = 2"
 template <class Show>
 std::string for_each_k(const Show& show) {
   std::string all;
@@ -183,9 +183,12 @@ std::vector<std::string> conditions_of(const Sweep& sweep) {
     conditions.push_back(fmt::format("lr {}: both ways end lower than the uplink alone {}", lr, counts));
   }
   for (const double lr : kRates) {
-    const std::string ends = for_each_k([&](std::uint64_t k) { return shown(sweep.mean(Method::downlink, k, lr), 2); });
-    conditions.push_back(fmt::format("lr {}: the downlink alone ends at {}; dense training at {}, the optimum is {}",
-                                     lr, ends, shown(sweep.mean(Method::dense, kKept[0], lr), 2), fixed(kOptimum, 2)));
+    const std::string ends = for_each_k([&](std::uint64_t k) {
+      const double loss = sweep.mean(Method::downlink, k, lr);
+      return std::isfinite(loss) ? "at " + shown(loss, 2) : "beyond floats";
+    });
+    conditions.push_back(fmt::format("lr {}: the downlink alone ends {}; dense training at {}, the optimum is {}", lr,
+                                     ends, shown(sweep.mean(Method::dense, kKept[0], lr), 2), fixed(kOptimum, 2)));
   }
   return conditions;
 }

@@ -34,11 +34,11 @@ namespace {
 constexpr double kStandardErrors = 4;
 // A slope may differ from the predicted one by this: indices are whole, the number of ones takes bits, and terms of
 // lower order are small but not 0.
-constexpr double kSlopeOff = 0.15;
+constexpr double kSlopeOff = 0.2;
 // A term of the predicted order dominates where it is this many times the other.
 constexpr double kDominates = 4;
-// Below this many indices rounding down to whole ones changes the risk by more than an eighth.
-constexpr std::uint64_t kFewestIndices = 8;
+// For the slope in k. With fewer indices it matters that they are whole, and that the number of ones takes bits too.
+constexpr std::uint64_t kFewestIndices = 16;
 
 struct Setting {
   const char* means;  // flat: all s/d; steep: 2s of 1/2, the others 0
@@ -259,25 +259,30 @@ double term_ratio(const Row& row) {
   return static_cast<double>(row.setting.s) * std::log2(static_cast<double>(row.setting.dim)) /
          static_cast<double>(row.k);
 }
-bool few_bits(const Row& row) { return term_ratio(row) >= kDominates && row.indices >= kFewestIndices; }
+bool few_bits(const Row& row) { return term_ratio(row) >= kDominates; }
+bool few_bits_some_indices(const Row& row) { return few_bits(row) && row.indices >= kFewestIndices; }
 bool many_bits(const Row& row) { return term_ratio(row) <= 1 / kDominates; }
 
-// Least squares with one slope for all groups.
+// Least squares with one slope for all groups. The weight of a risk is the inverse of its relative variance.
 template <class Value>
 double fit_slope(const std::vector<std::vector<const Row*>>& groups, const Value& value,
                  double (*log_of)(const Row& row)) {
+  const auto weight_of = [](const Row& row) { return std::pow(row.exact / row.standard_error, 2); };
   double xy = 0;
   double xx = 0;
   for (const auto& group : groups) {
+    double all = 0;
     double x = 0;
     double y = 0;
     for (const Row* row : group) {
-      x += log_of(*row) / static_cast<double>(group.size());
-      y += std::log(value(*row)) / static_cast<double>(group.size());
+      all += weight_of(*row);
+      x += weight_of(*row) * log_of(*row);
+      y += weight_of(*row) * std::log(value(*row));
     }
     for (const Row* row : group) {
-      xy += (log_of(*row) - x) * (std::log(value(*row)) - y);
-      xx += (log_of(*row) - x) * (log_of(*row) - x);
+      const double from = log_of(*row) - x / all;
+      xy += weight_of(*row) * from * (std::log(value(*row)) - y / all);
+      xx += weight_of(*row) * from * from;
     }
   }
   return xx > 0 ? xy / xx : std::numeric_limits<double>::quiet_NaN();
@@ -295,9 +300,12 @@ std::vector<Slope> slopes_of(const std::vector<Row>& rows) {
   const auto log_s = [](const Row& row) { return std::log(static_cast<double>(row.setting.s)); };
   const auto log_n = [](const Row& row) { return std::log(static_cast<double>(row.setting.nodes)); };
   const Wanted all[] = {
-      {"few_bits", "k", few_bits, log_k, -1},  {"few_bits", "s", few_bits, log_s, 2},
-      {"few_bits", "n", few_bits, log_n, -1},  {"many_bits", "k", many_bits, log_k, 0},
-      {"many_bits", "s", many_bits, log_s, 1}, {"many_bits", "n", many_bits, log_n, -1},
+      {"few_bits", "k", few_bits_some_indices, log_k, -1},
+      {"few_bits", "s", few_bits, log_s, 2},
+      {"few_bits", "n", few_bits, log_n, -1},
+      {"many_bits", "k", many_bits, log_k, 0},
+      {"many_bits", "s", many_bits, log_s, 1},
+      {"many_bits", "n", many_bits, log_n, -1},
   };
   std::vector<Slope> slopes;
   for (const Wanted& wanted : all) {
