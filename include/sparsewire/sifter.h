@@ -98,11 +98,18 @@ class Sifter {
   SparsifierTraits traits() const;
   std::uint64_t step() const noexcept;  // the number of the next step
   void set_step(std::uint64_t step) noexcept;
-  void observe(const SparseVector& sent, std::span<const float> update_at_sent);
+  // `came_back`: for each entry of `sent` 1 if it is in the update, 0 if a downlink withheld it; empty: all are. Used
+  // by regtopk:withheld=unknown.
+  void observe(const SparseVector& sent, std::span<const float> update_at_sent,
+               std::span<const std::uint8_t> came_back = {});
   double expected_entries() const;  // at most those of the layout
   bool is_voting() const noexcept;
   std::optional<float> vote() const noexcept;
   void set_vote(float agreed);
+
+  // The lambda of a `threshold`, given or measured, in units of the gradient. Nothing for other sparsifiers, and while
+  // it is being measured.
+  std::optional<double> threshold() const noexcept;
 
   const Layout& layout() const noexcept;
   const Feedback& feedback() const noexcept;

@@ -380,11 +380,16 @@ void Sifter::keep_rounding_loss(const SparseVector& sent, std::span<const float>
   p.stats.total_error += change;
 }
 
-void Sifter::observe(const SparseVector& sent, std::span<const float> update_at_sent) {
+void Sifter::observe(const SparseVector& sent, std::span<const float> update_at_sent,
+                     std::span<const std::uint8_t> came_back) {
   const StandardFloatMode mode;
   parts_->check(sent, "observe");
+  if (!came_back.empty() && came_back.size() != sent.size()) {
+    throw UsageError(fmt::format("[{}] observe: came_back has {} flags for {} entries", parts_->name, came_back.size(),
+                                 sent.size()));
+  }
   parts_->can_flush = false;
-  parts_->sparsifier->observe(sent, update_at_sent);
+  parts_->sparsifier->observe(sent, update_at_sent, came_back);
 }
 
 SparsifierTraits Sifter::traits() const { return parts_->sparsifier->traits(); }
@@ -401,6 +406,7 @@ double Sifter::expected_entries() const {
 bool Sifter::is_voting() const noexcept { return parts_->sparsifier->is_voting(); }
 std::optional<float> Sifter::vote() const noexcept { return parts_->sparsifier->vote(); }
 void Sifter::set_vote(float agreed) { parts_->sparsifier->set_vote(agreed); }
+std::optional<double> Sifter::threshold() const noexcept { return parts_->sparsifier->threshold(); }
 const Layout& Sifter::layout() const noexcept { return parts_->context.layout; }
 const Feedback& Sifter::feedback() const noexcept { return parts_->feedback; }
 const SiftStats& Sifter::stats() const noexcept { return parts_->stats; }
