@@ -87,7 +87,7 @@ class Sifter {
 
   // Puts the rounding error of a codec back into the memory: memory += sent - received, where `received` holds the
   // values of the same entries as the other side decodes them. With f32 values the error is zero. With feedback `none`
-  // it is dropped, like every entry that is not sent.
+  // it is dropped, like every entry that is not sent. Once after each sift() that was sent: it counts for memory_norm2.
   void keep_rounding_loss(const SparseVector& sent, std::span<const float> received);
 
   // Whether later steps depend only on the memory and the step number. If they depend on more (RegTop-k's last round, a
