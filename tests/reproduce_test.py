@@ -349,14 +349,14 @@ class DownlinkUnion(Case):
         for method, downlink in (("uplink", []), ("bidirectional", ["--downlink", "topk:ratio=0.001"])):
             command = [PROGRAM, "train", "--problem", "mlp:batch=10,samples=2000", "--workers", "10", "--exchange", "server"]
             command += ["--sparsifier", "topk:ratio=0.001", "--feedback", "ef:scale=lr", "--lr", "0.1", "--steps", "20", "--seed", "4"]
-            done = processes.run([*command, *downlink, "--metrics", "steps.jsonl"], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            done = processes.run([*command, *downlink, "--metrics", "steps.jsonl", "--metrics-every-step"], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             self.assertEqual(done.returncode, 0, done.stderr)
             steps = [json.loads(line) for line in (self.folder / "steps.jsonl").read_text().splitlines()]
             (self.folder / "steps.jsonl").unlink()
             counted = [one["entries_total"] for one in steps if one.get("step", 0) > 10]
             self.assertEqual(len(counted), 10)
             self.assertAlmostEqual(self.value(report, method=method, workers=10, metric="entries_down"), sum(counted) / 10, delta=1e-9)
-            self.assertEqual(self.value(report, method=method, workers=10, metric="accuracy"), steps[-1]["accuracy"])
+            self.assertEqual(self.value(report, method=method, workers=10, metric="accuracy"), steps[-1]["test_accuracy"])
             # Rank 0, whose metrics these are, is the server: what it served is the bytes of the other nine.
             served = sum(one["bytes_served"] for one in steps if one.get("step", 0) > 10) / 10
             bytes_of_one = sum(self.value(report, method=method, workers=10, metric=f"bytes_{way}") for way in ("up", "down"))

@@ -431,7 +431,8 @@ class OldCheckpoints(Case):
         for key, trailers in [("bytes_up", 6), ("bytes_down", 6), ("bytes_served", 12)]:
             self.assertEqual(now[key], before[key] + 10 * trailers * 52, key)
         # Norms are not added up in the same order as in 0.1.0.
-        self.assertAlmostEqual(now["total_error"] / before["total_error"], 1, places=12)
+        # 0.1.0 did not count what the servers owe.
+        self.assertAlmostEqual((now["total_error"] - now["server_error"]) / before["total_error"], 1, places=12)
 
 
 class Deterministic(Case):
@@ -607,6 +608,33 @@ class Options(Case):
         done = self.run_train(*SMALL, "--steps", "3")
         self.assertRegex(done.stderr, r"\Aproblem=mlp:\S+ .*workers=4 .*\nstep 3/3 .*\n\Z")
         self.assertEqual(json.loads(self.run_train(*SMALL, "--steps", "3", "--json", "-").stdout)["step"], 3)
+
+
+class Pilot(Case):
+    SMALL = [*SMALL[:2], "--lr", "0.05", "--steps", "30", "--workers", "3"]
+
+    def test_measures_a_threshold_for_another_training(self):
+        options = [*self.SMALL, "--ratio", "0.1", "--seed", "7", "--downlink", "threshold:ratio=0.2", "--exchange", "server"]
+        done = self.run_train(*options, "-q", command="pilot")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"\Athreshold:lambda=[\d.e-]+\nthreshold:lambda=[\d.e-]+\n\Z")
+        up, down = done.stdout.split()
+        report = json.loads(self.run_train(*options, "--json", "-", command="pilot").stdout)
+        self.assertEqual((report["sparsifier"], report["downlink"], report["pilot_steps"]), (up, down, 10))
+        self.assertAlmostEqual(report["lambda"] / float(up.split("=")[1]), 1, places=6)
+        self.assertIn(f"{report['bytes_up']:,} bytes up", self.run_train(*options, command="pilot").stdout)
+        # As many bytes as ten steps of Top-k take.
+        topk = self.train(*self.SMALL[:-4], "--workers", "3", "--steps", "10", "--seed", "7", "--exchange", "server",
+                          "--sparsifier", "topk:ratio=0.1", "--downlink", "topk:ratio=0.2")  # fmt: skip
+        self.assertEqual(report["bytes_up"], topk["bytes_up"])
+        self.assertEqual(report["bytes_down"], topk["bytes_down"])
+        self.train(*self.SMALL, "--sparsifier", up, "--downlink", down, "--exchange", "server", "--metrics", "m.jsonl")
+        entries = [line["entries_sent"] for line in self.metrics("m.jsonl")]
+        self.assertGreater(sum(entries), 0)
+
+    def test_refuses_what_it_cannot_do(self):
+        self.refuses(*self.SMALL, "--ratio", "7", command="pilot", says="--ratio 7 is not a number in (0, 1]")
+        self.refuses(*self.SMALL, "--sparsifier", "topk:k=1", command="pilot", lines=2, says="unknown option --sparsifier")
 
 
 class Compare(Case):

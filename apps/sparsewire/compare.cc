@@ -239,7 +239,8 @@ void compare(const CompareOptions& options) {
   const Json summary{{"config", common}, {"ratio", ratio}, {"methods", rows}};
   text += fmt::format(
       "\nBytes are those of all workers; 'of dense' compares them with a dense exchange.\n"
-      "Total error: ||memory||^2 summed over the steps, a mean over the workers.\n"
+      "Total error: ||memory||^2 summed over the steps, a mean over the workers, and\n"
+      "that of the servers.\n"
       "Metrics of every evaluation: {}/\n",
       options.out);
 

@@ -87,7 +87,7 @@ class Sifter {
 
   // Puts the rounding error of a codec back into the memory: memory += sent - received, where `received` holds the
   // values of the same entries as the other side decodes them. With f32 values the error is zero. With feedback `none`
-  // it is dropped, like every entry that is not sent.
+  // it is dropped, like every entry that is not sent. Once after each sift() that was sent: it counts for memory_norm2.
   void keep_rounding_loss(const SparseVector& sent, std::span<const float> received);
 
   // Whether later steps depend only on the memory and the step number. If they depend on more (RegTop-k's last round, a
@@ -98,11 +98,18 @@ class Sifter {
   SparsifierTraits traits() const;
   std::uint64_t step() const noexcept;  // the number of the next step
   void set_step(std::uint64_t step) noexcept;
-  void observe(const SparseVector& sent, std::span<const float> update_at_sent);
+  // `came_back`: for each entry of `sent` 1 if it is in the update, 0 if a downlink withheld it; empty: all are. Used
+  // by regtopk:withheld=unknown.
+  void observe(const SparseVector& sent, std::span<const float> update_at_sent,
+               std::span<const std::uint8_t> came_back = {});
   double expected_entries() const;  // at most those of the layout
   bool is_voting() const noexcept;
   std::optional<float> vote() const noexcept;
   void set_vote(float agreed);
+
+  // The lambda of a `threshold`, given or measured, in units of the gradient. Nothing for other sparsifiers, and while
+  // it is being measured.
+  std::optional<double> threshold() const noexcept;
 
   const Layout& layout() const noexcept;
   const Feedback& feedback() const noexcept;

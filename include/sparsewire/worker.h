@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -120,6 +121,10 @@ class Worker {
   const Layout& layout() const noexcept;
   // Of this worker in the update; those of all ranks add up to 1.
   float weight() const noexcept;
+
+  // Sifter::threshold() of this worker, and of this rank's server.
+  std::optional<double> threshold() const noexcept;
+  std::optional<double> server_threshold() const noexcept;
 
   // The error memory: what this worker has not sent yet. A copy.
   std::vector<float> memory() const;

@@ -78,7 +78,7 @@ Traffic train_with(const Figures& figures, const std::string& downlink, std::uin
       mine.bytes_up += static_cast<double>(worker.stats().bytes_up);
       mine.bytes_down += static_cast<double>(worker.stats().bytes_down);
     }
-    if (transport.rank() == 0) mine.accuracy = problem->evaluate(weights).metric;
+    if (transport.rank() == 0) mine.accuracy = problem->evaluate(train::Part::test, weights).metric;
   });
   Traffic mean{.dim = problem->layout().dim(), .accuracy = by_worker[0].accuracy};
   for (const Traffic& one : by_worker) {

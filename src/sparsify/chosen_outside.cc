@@ -15,7 +15,8 @@ class ChosenOutside final : public FusedSparsifier {
 
   SparsifierTraits traits() const override { return sparsifier_->traits(); }
   double expected_entries() const override { return sparsifier_->expected_entries(); }
-  void observe(const SparseVector& sent, std::span<const float> update_at_sent) override {
+  void observe(const SparseVector& sent, std::span<const float> update_at_sent,
+               std::span<const std::uint8_t> /*came_back*/) override {
     sparsifier_->observe(sent, update_at_sent);
   }
   bool is_voting() const noexcept override { return sparsifier_->is_voting(); }

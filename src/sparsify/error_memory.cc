@@ -1,9 +1,7 @@
 #include "sparsify/error_memory.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "kernels/select.h"
@@ -445,21 +443,13 @@ void ErrorMemory::take_back_sum(const SparseVector& sum) noexcept {
   for (std::size_t i = 0; i < sum.size(); ++i) memory_[sum.index(i)] = before_sum_[i];
 }
 
-double ErrorMemory::add_differences(const SparseVector& sent, std::span<const float> received) noexcept {
+void ErrorMemory::add_differences(const SparseVector& sent, std::span<const float> received) noexcept {
   const float* const values = sent.values.data();
-  std::array<double, 8> changes{};  // one sum would wait for each addition
-  const auto add = [&](float& number, std::size_t i) {
-    const auto before = static_cast<double>(number);
-    number += values[i] - received[i];
-    const auto after = static_cast<double>(number);
-    changes[i % changes.size()] += after * after - before * before;
-  };
   if (sent.is_full()) {
-    for (std::size_t i = 0; i < sent.size(); ++i) add(memory_[i], i);
+    for (std::size_t i = 0; i < sent.size(); ++i) memory_[i] += values[i] - received[i];
   } else {
-    for (std::size_t i = 0; i < sent.size(); ++i) add(memory_[sent.indices[i]], i);
+    for (std::size_t i = 0; i < sent.size(); ++i) memory_[sent.indices[i]] += values[i] - received[i];
   }
-  return std::accumulate(changes.begin(), changes.end(), 0.0);
 }
 
 void ErrorMemory::clear_at(const SparseVector& entries, std::vector<float>& old) {

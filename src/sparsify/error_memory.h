@@ -89,9 +89,8 @@ class ErrorMemory {
   // Brings back the exact numbers from before the last add_sum(). REQUIRES: all entries were put back.
   void take_back_sum(const SparseVector& sum) noexcept;
 
-  // memory += sent - received, entry by entry. Returns by how much that changes ||memory||^2. REQUIRES: the differences
-  // are finite.
-  double add_differences(const SparseVector& sent, std::span<const float> received) noexcept;
+  // memory += sent - received, entry by entry. REQUIRES: the differences are finite.
+  void add_differences(const SparseVector& sent, std::span<const float> received) noexcept;
 
   // memory[i] = 0 for each entry; `old` becomes what was there.
   void clear_at(const SparseVector& entries, std::vector<float>& old);

@@ -42,10 +42,15 @@ class FusedSparsifier {
   // the step does not count. REQUIRES: the same gradient and memory, `sent` as sift() returned it.
   virtual void undo(const kernels::ScaledGradient* gradient, ErrorMemory& memory, const SparseVector& sent) = 0;
 
-  virtual void observe(const SparseVector& /*sent*/, std::span<const float> /*update_at_sent*/) {}
+  // `came_back`: for each entry whether it is in the update, or was withheld by a downlink; empty: all are.
+  virtual void observe(const SparseVector& /*sent*/, std::span<const float> /*update_at_sent*/,
+                       std::span<const std::uint8_t> /*came_back*/) {}
   virtual bool is_voting() const noexcept { return false; }
   virtual std::optional<float> vote() const noexcept { return std::nullopt; }
   virtual void set_vote(float /*agreed*/) {}
+
+  // The threshold in units of the gradient; nothing while there is none.
+  virtual std::optional<double> threshold() const noexcept { return std::nullopt; }
 
   virtual void learn_from(std::span<const Predecessor<FusedSparsifier>> /*others*/) {}
 

@@ -8,6 +8,9 @@
 // at the entries sent in the last round (s: the value sent, G: the update of all workers, w: this worker's weight), and
 // Delta = q, a very large number, at all others: there the score is the magnitude, as in Top-k. Only the entries of the
 // last round are stored: O(k).
+//
+// A downlink may withhold an entry that was sent. The paper has none. With withheld=zero the update there is 0, which
+// looks as if the others had cancelled the entry; with withheld=unknown the entry counts as not sent.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -81,9 +84,11 @@ class RegTopK final : public UnitSparsifier {
       : UnitSparsifier(spec, context, context.scope),
         budget_(spec, model_size(), false, model_size()),
         score_(make_score(spec)),
+        withheld_is_unknown_(spec.choice("withheld", {"zero", "unknown"}) == "unknown"),
         top_(units()) {}
 
-  void observe(const SparseVector& sent, std::span<const float> update_at_sent) override {
+  void observe(const SparseVector& sent, std::span<const float> update_at_sent,
+               std::span<const std::uint8_t> came_back) override {
     if (!sent.is_valid() || update_at_sent.size() != sent.size()) {
       throw UsageError("[regtopk] observe() needs a valid SparseVector and one update for each of its entries");
     }
@@ -92,6 +97,7 @@ class RegTopK final : public UnitSparsifier {
     score_.last_round.clear();
     for (std::size_t i = 0; i < sent.size(); ++i) {
       if (sent.values[i] == 0) continue;  // rounded to zero by the codec: nothing was sent
+      if (withheld_is_unknown_ && !came_back.empty() && came_back[i] == 0) continue;
       score_.last_round.push_back({sent.index(i), sent.values[i], update_at_sent[i]});
     }
     observed_ = true;
@@ -165,6 +171,7 @@ class RegTopK final : public UnitSparsifier {
 
   Budget budget_;
   Regularised score_;
+  bool withheld_is_unknown_;
   bool observed_ = false;  // observe() was called after the last sift
   bool observed_before_ = false;
   bool replaced_ = false;                // observe() has replaced the last round since the last sift

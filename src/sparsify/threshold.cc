@@ -65,6 +65,10 @@ class Threshold final : public UnitSparsifier {
   }
   void set_vote(float agreed) override { lambda_ = static_cast<double>(agreed); }
 
+  std::optional<double> threshold() const noexcept override {
+    return calibrating() || holds_old_units_ ? std::nullopt : std::optional(lambda_);
+  }
+
   void learn_from(std::span<const Predecessor<FusedSparsifier>> others) override {
     if (ratio_ == 0) return;  // lambda is given
     forget();

@@ -37,6 +37,8 @@ struct Result {
   std::uint32_t weights_crc32c = 0;
   std::optional<std::string> checkpoint;  // the newest
   Json changes = Json::array();           // Manifest::changes
+  std::optional<double> threshold = {};   // of the sparsifier, and of the downlink, as rank 0 has them
+  std::optional<double> downlink_threshold = {};
 };
 
 // Collective. Throws SharedError, the same on all ranks (wrong options, a file that cannot be written, a training that

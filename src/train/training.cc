@@ -278,6 +278,14 @@ Result Training::finish() {
                 .weights_crc32c = checksum,
                 .checkpoint = std::nullopt};
   result.changes = changes_;
+  struct Thresholds {
+    double up;
+    double down;
+  };
+  const Thresholds mine{worker_.threshold().value_or(0), worker_.server_threshold().value_or(0)};
+  const Thresholds first = gather_and_broadcast(transport_, mine)[0];
+  if (first.up > 0) result.threshold = first.up;
+  if (first.down > 0) result.downlink_threshold = first.down;
   if (checkpoints_ && checkpoints_->last()) result.checkpoint = checkpoints_->last_path();
   return result;
 }

@@ -63,7 +63,8 @@ struct Worker::Parts {
   std::vector<float> received;  // the values of `sent` as the other ranks decoded them; empty: the same
   bool has_swapped = false;     // `received` and the values of `sent` have changed places
   SparseVector total;
-  std::vector<float> at_sent;  // the update at the entries of `sent`
+  std::vector<float> at_sent;           // the update at the entries of `sent`
+  std::vector<std::uint8_t> came_back;  // whether they are in it; empty: all are
   StepStats stats;
   std::uint32_t checksum = 0;  // of all updates so far
 

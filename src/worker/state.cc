@@ -41,7 +41,7 @@ struct SavedWorker {
     state.value("checksum", checksum);
     state.array("sifter", sifter);
     state.array("server", server);
-    state.optional_value("server_drops", server_drops);
+    state.optional_value("drops_unsent", server_drops);
   }
 };
 

@@ -237,17 +237,22 @@ void Worker::Parts::keep_rounding_loss() {
 void Worker::Parts::observe() {
   if (!observes || goes_dense) return;
   at_sent.assign(sent.size(), 0.0F);
+  const bool has_downlink = !config.downlink.empty();  // without one, entries that cancel out may not be in the sum
+  came_back.assign(has_downlink ? sent.size() : 0, 0);
   if (total.is_full()) {
+    came_back.clear();
     for (std::size_t i = 0; i < sent.size(); ++i) at_sent[i] = total.values[sent.index(i)];
   } else {
     std::size_t t = 0;
     for (std::size_t i = 0; i < sent.size(); ++i) {
       const std::uint32_t index = sent.index(i);
       while (t < total.size() && total.indices[t] < index) ++t;
-      if (t < total.size() && total.indices[t] == index) at_sent[i] = total.values[t];
+      if (t == total.size() || total.indices[t] != index) continue;
+      at_sent[i] = total.values[t];
+      if (has_downlink) came_back[i] = 1;
     }
   }
-  sifter.observe(sent, at_sent);
+  sifter.observe(sent, at_sent, came_back);
 }
 
 // All ranks measure their thresholds in the same step, so all of them vote in the same step. So do the servers.
@@ -308,6 +313,11 @@ const SparseVector& Worker::update() const noexcept { return parts_->total; }
 const StepStats& Worker::stats() const noexcept { return parts_->stats; }
 const Layout& Worker::layout() const noexcept { return parts_->layout; }
 float Worker::weight() const noexcept { return parts_->weights[static_cast<std::size_t>(parts_->transport.rank())]; }
+std::optional<double> Worker::threshold() const noexcept { return parts_->sifter.threshold(); }
+std::optional<double> Worker::server_threshold() const noexcept {
+  const Sifter* const server = parts_->exchange->server();
+  return server == nullptr ? std::nullopt : server->threshold();
+}
 std::vector<float> Worker::memory() const { return parts_->sifter.memory(); }
 
 void Worker::read_memory(std::string_view tensor, WritableNumbers numbers) const {

@@ -60,8 +60,12 @@ class Simulation {
     if (!servers_.empty()) sums = answered(sums);
     for (std::size_t r = 0; r < ranks; ++r) {
       std::vector<float> at_sent;
-      for (std::size_t i = 0; i < sent[r].size(); ++i) at_sent.push_back(sums[sent[r].index(i)]);
-      workers_[r].observe(sent[r], at_sent);
+      std::vector<std::uint8_t> came_back;
+      for (std::size_t i = 0; i < sent[r].size(); ++i) {
+        at_sent.push_back(sums[sent[r].index(i)]);
+        if (!servers_.empty()) came_back.push_back(answered_[sent[r].index(i)]);
+      }
+      workers_[r].observe(sent[r], at_sent, came_back);
     }
     vote(workers_);
     vote(servers_);
@@ -114,6 +118,7 @@ class Simulation {
   std::vector<float> answered(const std::vector<float>& sums) {
     const std::string& codec = plan_.config.downlink_codec.empty() ? plan_.config.codec : plan_.config.downlink_codec;
     std::vector<float> update(dim_);
+    answered_.assign(dim_, 0);
     for (int region = 0; region < parts_; ++region) {
       Sifter& server = servers_[static_cast<std::size_t>(region)];
       const auto global = [&](std::uint32_t local) { return is_sharded_ ? regions_.global(region, local) : local; };
@@ -123,7 +128,10 @@ class Simulation {
       server.sift(part, answer);
       const std::vector<float> received = through(answer, codec);
       server.keep_rounding_loss(answer, received);
-      for (std::size_t i = 0; i < received.size(); ++i) update[global(answer.index(i))] = received[i];
+      for (std::size_t i = 0; i < received.size(); ++i) {
+        update[global(answer.index(i))] = received[i];
+        answered_[global(answer.index(i))] = 1;
+      }
     }
     return update;
   }
@@ -147,6 +155,7 @@ class Simulation {
   bool is_sharded_ = false;
   int parts_ = 1;
   int votes_ = 0;
+  std::vector<std::uint8_t> answered_;  // whether an entry is in the answers of this step
   std::vector<Sifter> workers_;
   std::vector<Sifter> servers_;
 };

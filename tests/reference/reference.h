@@ -47,7 +47,8 @@ class Reference {
   virtual ~Reference() = default;
 
   Round sift(std::span<const float> gradient, std::vector<float>& memory, float scale = 1, float decay = 1);
-  virtual void observe(const SparseVector& /*sent*/, std::span<const float> /*update_at_sent*/) {}
+  virtual void observe(const SparseVector& /*sent*/, std::span<const float> /*update_at_sent*/,
+                       std::span<const std::uint8_t> /*came_back*/ = {}) {}
   virtual float* vote() { return nullptr; }
 
  protected:

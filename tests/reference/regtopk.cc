@@ -20,9 +20,12 @@ class RegTopK final : public Reference {
         weight_(keys_.number("weight", setting.weight != 0 ? setting.weight : 1.0 / setting.ranks)),
         form_b_(keys_.word("form", "a") == "b") {}
 
-  void observe(const SparseVector& sent, std::span<const float> update_at_sent) override {
+  void observe(const SparseVector& sent, std::span<const float> update_at_sent,
+               std::span<const std::uint8_t> came_back) override {
     last_ = LastRound{std::vector<double>(sent.dim), std::vector<double>(sent.dim)};
     for (std::size_t i = 0; i < sent.size(); ++i) {
+      const bool is_unknown = keys_.word("withheld", "zero") == "unknown" && !came_back.empty() && came_back[i] == 0;
+      if (is_unknown) continue;
       last_->s[sent.index(i)] = double{sent.values[i]};
       last_->G[sent.index(i)] = double{update_at_sent[i]};
     }

@@ -31,7 +31,9 @@ class BareSparsifier {
     sparsifier_->undo(&gradient, memory_, sent);
     memory_.read(0, memory);
   }
-  void observe(const SparseVector& sent, std::span<const float> update) { sparsifier_->observe(sent, update); }
+  void observe(const SparseVector& sent, std::span<const float> update, std::span<const std::uint8_t> came_back = {}) {
+    sparsifier_->observe(sent, update, came_back);
+  }
 
   SparsifierTraits traits() const { return sparsifier_->traits(); }
   bool is_voting() const noexcept { return sparsifier_->is_voting(); }

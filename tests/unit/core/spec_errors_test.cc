@@ -166,6 +166,7 @@ TEST(BadSpec, OfRegTopKNamesTheParameterOfItsFormula) {
                               {"regtopk:ratio=0.1,mu=nan", {"[regtopk]", "mu=nan"}},
                               {"regtopk:ratio=0.1,mu=1,q=nan", {"[regtopk]", "q=nan"}},
                               {"regtopk:ratio=0.1,mu=1,form=c", {"[regtopk]", "form=c"}},
+                              {"regtopk:ratio=0.1,withheld=maybe", {"[regtopk]", "withheld=maybe"}},
                               {"regtopk:ratio=0.1,mu=1,weight=-1", {"[regtopk]", "weight=-1"}},
                               {"regtopk:ratio=0.1,mu=1,weight=nan", {"[regtopk]", "weight=nan"}}});
 }

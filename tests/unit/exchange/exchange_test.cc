@@ -480,7 +480,8 @@ TEST(AutoExchange, GoesDenseAndBackAgain) {
 
 // Many entries are sent in one step after another, so that the scores depend on what was observed.
 TEST(RegTopKOverAnExchange, ObservesWhatTheWorkersReallyReceived) {
-  for (const char* sparsifier : {"regtopk:ratio=0.3,mu=1", "regtopk:ratio=0.3,mu=0.5,form=b"}) {
+  for (const char* sparsifier :
+       {"regtopk:ratio=0.3,mu=1", "regtopk:ratio=0.3,mu=0.5,form=b", "regtopk:ratio=0.3,mu=1,withheld=unknown"}) {
     for (const ExchangeCase& setup :
          {ExchangeCase{"allgather"}, {"server"}, {"server", true}, {"sharded"}, {"sharded", true}}) {
       for (const char* codec : {"auto", "auto:values=bf16", "auto:values=int4"}) {

@@ -377,7 +377,7 @@ Bytes with_field(const Bytes& state, std::string_view field, std::span<const std
   std::string fields;
   bool found = false;
   for (std::size_t at = 16; at + 4 < old.size();) {
-    const std::string name = old.substr(at + 1, static_cast<unsigned char>(old[at]));
+    const std::string name = old.substr(at + 1, static_cast<unsigned char>(old[at]) & 0x7FU);  // 0x80: optional
     std::uint64_t size = 0;
     std::memcpy(&size, &old[at + 1 + name.size()], 8);
     std::string body = old.substr(at + 9 + name.size(), size);

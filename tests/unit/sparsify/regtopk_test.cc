@@ -166,6 +166,40 @@ TEST(RegTopK, TreatsAnEntryThatWasRoundedToZeroAsNotSent) {
   }
 }
 
+// An entry that a downlink withheld: with zero as if the others had cancelled it, with unknown as if it had not been
+// sent.
+TEST(RegTopK, TellsWithheldFromCancelledWhenTold) {
+  for (const char* form : {"a", "b"}) {
+    for (const bool knows : {false, true}) {
+      for (const std::uint8_t came_back : {std::uint8_t{0}, std::uint8_t{1}}) {
+        SCOPED_TRACE(::testing::Message() << form << knows << int{came_back});
+        const std::string spec =
+            std::string("regtopk:k=1,mu=1,withheld=") + (knows ? "unknown" : "zero") + ",form=" + form;
+        const SifterContext context{.layout = 2, .ranks = 2};
+        const std::unique_ptr<BareSparsifier> sparsifier = make_bare(spec, context);
+        const std::unique_ptr<reference::Reference> slow = reference::make(spec, plain(context));
+        Numbers memory(2);
+        Numbers slow_memory(2);
+        SparseVector out;
+        const Numbers first = {10, 1};
+        sparsifier->sift(Gradient(first), memory, out);
+        slow->sift(first, slow_memory);
+        ASSERT_EQ(out.indices, (Indices{0}));
+        const std::vector<std::uint8_t> flags = {came_back};
+        sparsifier->observe(out, Numbers{0}, flags);
+        slow->observe(out, Numbers{0}, flags);
+        const Numbers second = {form[0] == 'a' ? 10.0F : 5.0F, 1};
+        sparsifier->sift(Gradient(second), memory, out);
+        const bool counts = knows && came_back == 0;  // by its magnitude
+        if (form[0] == 'a') {
+          EXPECT_EQ(out.indices, (counts ? Indices{0} : Indices{1}));
+        }
+        EXPECT_EQ(out.indices, slow->sift(second, slow_memory).out.indices);
+      }
+    }
+  }
+}
+
 TEST(RegTopK, ForgetsARoundThatWasNotObserved) {
   const std::unique_ptr<BareSparsifier> sparsifier = make_bare("regtopk:k=1,mu=1", {.layout = 2, .ranks = 2});
   Numbers memory(2);

@@ -1,0 +1,117 @@
+// sparsewire pilot: a short training with Top-k that measures a threshold.
+#include "train/pilot.h"
+
+#include <fmt/core.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "commands.h"
+#include "core/number.h"
+#include "options.h"
+#include "progress.h"
+#include "settings.h"
+#include "sparsewire/errors.h"
+#include "sparsewire/transport.h"
+#include "train/problem.h"
+#include "train/run_or_fail.h"
+#include "train/stop.h"
+
+namespace sparsewire::cli {
+namespace {
+
+struct PilotOptions {
+  GivenSettings given;
+  std::string ratio = "0.01";
+  std::optional<std::uint64_t> steps;
+};
+
+Json pilot_json(const train::TrainConfig& config, double ratio, const train::Pilot& pilot) {
+  Json shown = train::to_json(config);
+  for (const char* key : {"sparsifier", "metrics", "checkpoint_dir", "resume"}) shown.erase(key);
+  Json json{{"config", shown}, {"ratio", ratio}, {"pilot_steps", pilot.steps}, {"sparsifier", pilot.sparsifier()}};
+  json["lambda"] = pilot.lambda;
+  if (pilot.downlink_lambda) {
+    json["downlink"] = pilot.downlink();
+    json["downlink_lambda"] = *pilot.downlink_lambda;
+  }
+  json["bytes_up"] = pilot.totals.bytes_up;
+  json["bytes_down"] = pilot.totals.bytes_down;
+  json["bytes_served"] = pilot.totals.bytes_served;
+  return json;
+}
+
+// With --quiet the specs alone, so that a shell can take them.
+std::string pilot_text(const train::TrainConfig& config, const std::string& ratio, const train::Pilot& pilot) {
+  std::string text = pilot.sparsifier() + "\n";
+  if (pilot.downlink_lambda) text += pilot.downlink() + "\n";
+  if (config.quiet) return text;
+  return text + fmt::format(
+                    "measured in {} steps of Top-k with ratio {}, seed {}; this cost {} bytes up\nand {} down, of all "
+                    "workers\n",
+                    pilot.steps, ratio, config.seed, grouped(pilot.totals.bytes_up), grouped(pilot.totals.bytes_down));
+}
+
+void pilot(const PilotOptions& options) {
+  ignore_broken_outputs();
+  check_alone("a pilot runs its workers as threads, so start it without mpirun");
+  train::TrainConfig config;
+  options.given.apply(config);
+  if (config.workers == 0) config.workers = 4;
+  config.sparsifier = "topk:k=1";  // is not used, and fits every model
+  train::check(config);
+  const auto ratio = parse_number<double>(options.ratio);
+  if (!ratio || !kRatioRange.holds(*ratio)) {
+    throw UsageError(fmt::format("--ratio {} is not a number in {}", options.ratio, kRatioRange.text()));
+  }
+  const auto json_path = config.json.empty() ? std::nullopt : std::optional(config.json);
+  check_place(json_path);
+  const auto problem = train::make_problem(
+      config.problem, {.workers = static_cast<int>(config.workers), .seed = config.seed, .data = config.data});
+  train::Pilot result;
+  try {
+    const train::StopSignals signals;
+    run_on_threads(
+        static_cast<int>(config.workers),
+        [&](Transport& transport) {
+          train::Run run{.config = config, .problem = *problem, .transport = transport};
+          run.stop_requested = train::stop_requested;
+          const train::Pilot mine = train::run_pilot(run, *ratio, options.steps);
+          if (transport.rank() == 0) result = mine;
+        },
+        deadline_of(config));
+  } catch (const train::SharedError& error) {
+    if (error.is_usage()) throw UsageError(error.what());
+    throw;
+  }
+  Report report(json_path, pilot_json(config, *ratio, result), pilot_text(config, options.ratio, result));
+  report.print();
+  report.commit();
+}
+
+}  // namespace
+
+void add_pilot(CLI::App& program) {
+  CLI::App* const command = program.add_subcommand("pilot", "Measure a threshold in a short training with Top-k");
+  command->footer(
+      "Prints a spec for --sparsifier, so that another training has the threshold from\n"
+      "its first step on. --steps is that of the other training: its schedule counts.\n"
+      "Give another --seed than that training has.\n"
+      "Examples:\n"
+      "  sparsewire pilot --ratio 0.01 --seed 7\n"
+      "  sparsewire train --sparsifier $(sparsewire pilot --ratio 0.01 --seed 7 -q)");
+  const auto options = std::make_shared<PilotOptions>();
+  command->add_option("--ratio", options->ratio, "Share of the entries that are to be sent (default 0.01)")
+      ->type_name("X")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  add_integer(*command, "--pilot-steps", options->steps, 1, std::uint64_t{1} << 32,
+              "Steps of the pilot (default: 1/ratio; fewer measure too low a threshold)");
+  add_settings(*command, train::TrainConfig{},
+               {"sparsifier", "checkpoint_dir", "checkpoint_every", "keep", "resume", "metrics", "transport",
+                "eval_every", "measure_every"},
+               options->given);
+  command->callback([options] { pilot(*options); });
+}
+
+}  // namespace sparsewire::cli
