@@ -6,8 +6,8 @@
 // k-th magnitudes over the last tenth of these steps.
 //
 // lambda is in units of the gradient. Where the memory holds lr*gradient, the threshold of a step is lambda*lr: so the
-// error that stays behind is bounded by the present learning rate, and a schedule does not change what is sent of a
-// gradient. For the same reason a measured magnitude is divided by the learning rate of its step.
+// error that stays behind is bounded by the present learning rate, as it is where the memory holds the gradient. For
+// the same reason a measured magnitude is divided by the learning rate of its step.
 #include <algorithm>
 #include <cmath>
 #include <limits>
