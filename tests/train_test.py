@@ -632,6 +632,18 @@ class Pilot(Case):
         entries = [line["entries_sent"] for line in self.metrics("m.jsonl")]
         self.assertGreater(sum(entries), 0)
 
+    def test_has_the_data_of_the_training(self):
+        options = ["--problem", "logreg:dim=20,samples=100", "--workers", "4", "--lr", "0.1", "--ratio", "0.1", "-q"]
+        found = {self.run_train(*options, *more, command="pilot").stdout
+                 for more in ([], ["--split", "iid"], ["--validation", "0.5"], ["--split", "iid", "--worker-weights", "5,1,1,1"])}
+        self.assertEqual(len(found), 4, found)
+
+    def test_writes_nothing_but_its_report(self):
+        done = self.run_train(*self.SMALL, "--steps", "5", "--ratio", "0.1", "--save-weights", "w.npy", "--json", "r.json",
+                              command="pilot")  # fmt: skip
+        self.assertIn(done.returncode, (0, 2))
+        self.assertNotIn("w.npy", [path.name for path in self.folder.iterdir()])
+
     def test_refuses_what_it_cannot_do(self):
         self.refuses(*self.SMALL, "--ratio", "7", command="pilot", says="--ratio 7 is not a number in (0, 1]")
         self.refuses(*self.SMALL, "--sparsifier", "topk:k=1", command="pilot", lines=2, says="unknown option --sparsifier")

@@ -67,8 +67,7 @@ void pilot(const PilotOptions& options) {
   }
   const auto json_path = config.json.empty() ? std::nullopt : std::optional(config.json);
   check_place(json_path);
-  const auto problem = train::make_problem(
-      config.problem, {.workers = static_cast<int>(config.workers), .seed = config.seed, .data = config.data});
+  const auto problem = train::make_problem(config.problem, train::problem_place(config));
   train::Pilot result;
   try {
     const train::StopSignals signals;

@@ -46,7 +46,7 @@ struct StepStats {
   std::uint64_t bytes_served = 0;   // of frames that this rank received and sent as a server
   double sent_norm2 = 0;            // ||sent||^2, before the codec rounds
   double memory_norm2 = 0;          // ||what this worker owes||^2: what it did not send, and what its codec rounded off
-  double server_memory_norm2 = 0;   // the same of this rank's server; 0 if it has none
+  double server_memory_norm2 = 0;   // the same of this rank's server; 0 if it has none, or if the step was dense
   double total_error = 0;           // sum of memory_norm2 over all steps
   double server_error = 0;          // sum of server_memory_norm2 over all steps
   std::uint8_t flags = 0;           // those of all ranks, or-ed; also after a step that threw BadGradient
@@ -107,8 +107,9 @@ class Worker {
   // gradient has not changed. Throws UsageError if there is no such step, or something came after it.
   void take_back_step();
 
-  // Measures the last finished step, for studies. Collective: two dense all-reduces. REQUIRES: the gradient has not
-  // changed. Throws UsageError if there is no such step or something came after it, or unless the feedback is `ef`.
+  // Measures the last finished step, for studies. Collective: two dense all-reduces, three with downlink_feedback none.
+  // REQUIRES: the gradient has not changed. Throws UsageError if there is no such step or something came after it, or
+  // unless the feedback is `ef`.
   CompressionError measure_compression();
 
   // Writes factor * update as a dense array: zero where there is no entry. It may be the gradient's own memory.

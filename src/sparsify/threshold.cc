@@ -135,7 +135,8 @@ class Threshold final : public UnitSparsifier {
 
   void begin(float unit_of_memory, SparseVector& /*out*/) override {
     unit_ = std::abs(static_cast<double>(unit_of_memory));
-    lambda_of_step_ = static_cast<float>(holds_old_units_ ? lambda_ : lambda_ * unit_);
+    const double in_memory = holds_old_units_ ? lambda_ : lambda_ * unit_;
+    lambda_of_step_ = in_memory > kLargest ? std::numeric_limits<float>::infinity() : static_cast<float>(in_memory);
     // With a learning rate of 0 nothing is added, so nothing can have grown to the threshold.
     if (unit_ == 0 && lambda_ > 0) lambda_of_step_ = std::numeric_limits<float>::infinity();
   }
@@ -200,7 +201,7 @@ class Threshold final : public UnitSparsifier {
   // learning rate is known.
   void serialize_more(State& state) override {
     auto in_memory = static_cast<float>(lambda_);
-    bool rule_pending = by_rule_;  // older versions then apply the rule in their next step
+    bool rule_pending = by_rule_;  // of older versions, which set lambda in their first step
     state.value("lambda", in_memory);
     state.flag("rule_pending", rule_pending);
     if (state.saving()) {
@@ -217,8 +218,9 @@ class Threshold final : public UnitSparsifier {
     state.array("measured", measured_);
     const auto is_wrong = [](auto number) { return !std::isfinite(number) || number < 0; };
     const std::uint64_t first = calibrate_ - std::min(calibrate_, tail());  // the first step that is recorded
-    if (is_wrong(in_memory) || is_wrong(lambda_) || std::any_of(measured_.begin(), measured_.end(), is_wrong) ||
-        measured_steps_ > calibrate_ || measured_.size() != measured_steps_ - std::min(measured_steps_, first)) {
+    if (is_wrong(in_memory) || is_wrong(lambda_) || lambda_ > kLargest ||
+        std::any_of(measured_.begin(), measured_.end(), is_wrong) || measured_steps_ > calibrate_ ||
+        measured_.size() != measured_steps_ - std::min(measured_steps_, first)) {
       throw UsageError("[state] holds a threshold that cannot have been measured");
     }
   }

@@ -127,6 +127,8 @@ Manifest parse_manifest(const std::string& path, Json json) {
   if (manifest.workers == 0 || manifest.workers != manifest.files.size() - 1) {
     throw UsageError(fmt::format("it has {} files of {} workers", manifest.files.size(), manifest.workers));
   }
+  if (!manifest.changes.is_array()) throw UsageError("its changes are not a list");
+  for (const Json& change : manifest.changes) unsigned_at(change, "step");
   for (const Json& file : manifest.files) {
     unsigned_at(file, "bytes");
     file.at("crc32c").get<std::string>();

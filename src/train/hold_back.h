@@ -16,8 +16,8 @@ struct HeldBack {
 // the same on all ranks. Throws UsageError if none would be left for training. REQUIRES: samples < 2^32.
 HeldBack hold_back(std::size_t samples, double share, std::uint64_t seed);
 
-// The numbers 0 ... n-1 in an order that is drawn from `draws` (Fisher and Yates).
 class Draws;
+// The numbers 0 ... n-1 in an order that is drawn from `draws` (Fisher and Yates).
 std::vector<std::uint32_t> shuffled(std::uint32_t n, Draws& draws);
 
 }  // namespace sparsewire::train

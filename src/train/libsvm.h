@@ -29,7 +29,7 @@ struct SparseRows {
 struct LabelledRows {
   SparseRows rows;
   std::vector<std::uint32_t> label;  // of each row: a position in `labels`
-  // As written at their first appearance. Equal numbers are one label ("1", "+1", "1.0"). WritableNumbers come first,
+  // As written at their first appearance. Equal numbers are one label ("1", "+1", "1.0"). Numbers come first,
   // ascending, then words.
   std::vector<std::string> labels;
   std::string fingerprint;  // of the text: "1234 bytes, CRC-32C 0badcafe"; empty if it was not read from a file

@@ -12,6 +12,8 @@
 namespace sparsewire::train {
 namespace {
 
+constexpr std::uint64_t kMostSteps = std::uint64_t{1} << 32;
+
 std::string measuring(double ratio, std::uint64_t steps) {
   return fmt::format("threshold:ratio={:.17g},calibrate={}", ratio, steps);
 }
@@ -19,12 +21,14 @@ std::string measuring(double ratio, std::uint64_t steps) {
 // Nine digits are a float exactly.
 std::string with_lambda(double lambda) { return fmt::format("threshold:lambda={:.9g}", lambda); }
 
-// A downlink that is a threshold to be measured becomes one that is measured when the pilot ends.
+// A downlink that is a threshold to be measured becomes one that is measured when the pilot ends. With a rule there is
+// nothing to measure.
 std::string downlink_of(const std::string& given, std::uint64_t steps) {
   if (given.empty()) return given;
   Spec spec(given);
-  if (spec.name() != "threshold" || !spec.has("ratio")) return given;
+  if (spec.name() != "threshold" || !spec.has("ratio") || spec.has("rule")) return given;
   const auto ratio = spec.number("ratio", kRatioRange);
+  spec.integer("calibrate", 1, kMostSteps);  // the pilot's own number of steps counts
   spec.finish();
   return measuring(*ratio, steps);
 }
@@ -38,7 +42,8 @@ Pilot run_pilot(const Run& run, double ratio, std::optional<std::uint64_t> given
   if (!kRatioRange.holds(ratio)) {
     throw UsageError(fmt::format("a pilot's ratio {} is not in {}", ratio, kRatioRange.text()));
   }
-  const std::uint64_t steps = given_steps.value_or(static_cast<std::uint64_t>(std::ceil(1 / ratio)));
+  const std::uint64_t steps =
+      given_steps.value_or(static_cast<std::uint64_t>(std::min(std::ceil(1 / ratio), double{kMostSteps})));
   if (steps == 0) throw UsageError("a pilot needs at least one step");
   TrainConfig config = run.config;
   config.sparsifier = measuring(ratio, steps);
@@ -49,6 +54,8 @@ Pilot run_pilot(const Run& run, double ratio, std::optional<std::uint64_t> given
   config.metrics.clear();
   config.checkpoint_dir.clear();
   config.resume = false;
+  config.change.clear();
+  config.save_weights.clear();
   std::uint64_t asked = 0;  // once in each step, on each rank
   bool was_asked_to_stop = false;
   Run pilot{.config = config, .problem = run.problem, .transport = run.transport};

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <mutex>
+#include <stdexcept>
 
 #include "core/crc32c.h"
 #include "files/folder.h"
@@ -98,7 +99,7 @@ void Training::begin() {
 
   if (path.empty()) {
     run_or_fail_on_all(transport_, [&] { problem_.initial_weights(weights_); });
-    if (!config_.init_weights.empty()) take_initial_weights();
+    take_initial_weights();
   } else {
     Manifest manifest;
     run_or_fail_on_all(transport_, [&] { manifest = read_manifest(path); });
@@ -114,17 +115,19 @@ void Training::begin() {
                        path.empty() ? std::nullopt : std::optional(step_));
 }
 
-// Rank 0 reads the file, so the others need no copy of it.
+// Rank 0 reads the file that it was given, if any, so the others need no copy of it and no such option.
 void Training::take_initial_weights() {
   std::vector<std::byte> bytes;
   run_or_fail_on_all(transport_, [&] {
-    if (!is_root()) return;
+    if (!is_root() || config_.init_weights.empty()) return;
     const std::vector<float> weights = read_weights(config_.init_weights, weights_.size());
     const auto all = std::as_bytes(std::span(weights));
     bytes.assign(all.begin(), all.end());
   });
   transport_.broadcast(0, bytes);
-  std::memcpy(weights_.data(), bytes.data(), std::min(bytes.size(), weights_.size() * sizeof(float)));
+  if (bytes.empty()) return;
+  if (bytes.size() != weights_.size() * sizeof(float)) throw std::logic_error("rank 0 sent weights of another model");
+  std::memcpy(weights_.data(), bytes.data(), bytes.size());
 }
 
 // Processes may have been started with different options. Those that name files, or concern one process alone, may

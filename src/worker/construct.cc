@@ -119,6 +119,9 @@ WorkerConfig resolved(WorkerConfig config) {
   if (config.downlink_feedback != "ef" && config.downlink_feedback != "none") {
     throw UsageError(fmt::format("[worker] downlink_feedback '{}' is neither ef nor none", config.downlink_feedback));
   }
+  if (config.downlink_feedback != "ef" && config.downlink.empty()) {
+    throw UsageError("[worker] downlink_feedback none needs a downlink");
+  }
   return config;
 }
 

@@ -282,7 +282,7 @@ void Worker::Parts::account() {
   stats.memory_norm2 = sifted.memory_norm2;
   stats.total_error = sifted.total_error;
   if (const Sifter* const server = exchange->server()) {
-    stats.server_memory_norm2 = server->stats().memory_norm2;
+    stats.server_memory_norm2 = active_exchange().is_dense() ? 0 : server->stats().memory_norm2;
     stats.server_error = server->stats().total_error;
   }
   stats.went_dense = active_exchange().is_dense() || all_were_sent;

@@ -173,8 +173,10 @@ for made in (kind.__new__(kind), Derived.__new__(Derived)):
     for member in {CLASSES[name]}:
         try:
             found = getattr(made, member)
-            found(*([0] if member == "at" else []))
+            if callable(found):
+                found(*([0] if member == "at" else []))
         except (TypeError, RuntimeError) as error:
+            assert "__init__" in str(error) or "non-held" in str(error), error  # ours, or pybind11's
             continue
         raise AssertionError(member)
     for call in (sparsewire.encode, sparsewire.Sifter("topk:k=1", 4).sift, sparsewire.Worker(4).adopt):

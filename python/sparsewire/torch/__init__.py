@@ -46,7 +46,7 @@ def register(
     """
     common = {"exclude": exclude, "scaler": scaler, "deadline": deadline, "metrics": metrics, **options}
     ddp = model if isinstance(model, torch.nn.parallel.DistributedDataParallel) else None
-    group = replicate_group if ddp is None else process_group
+    group = process_group if ddp is not None or replicate_group is None else replicate_group
     if ddp is not None and group is None and ddp.process_group is not dist.group.WORLD:
         group = ddp.process_group
     state: Optional[State] = None

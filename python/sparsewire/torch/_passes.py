@@ -111,8 +111,8 @@ class Passes:
             answered = answered + self._held
             self.end()  # before backward() returns, so that stats() and state_dict() know of it
         for one in answered:
-            self.waiting.remove(one)
             one.complete()
+            self.waiting.remove(one)  # afterwards, so that a job that cannot be completed fails with the State
 
     def _begin(self) -> None:
         if self.loaded is not None:
@@ -280,9 +280,17 @@ class Passes:
     # --- between passes ---
 
     def retune(self, options: Options) -> None:
+        changed: list[Any] = []
+        try:
+            for group in self.groups.values():
+                if group.worker is not None:
+                    group.worker.retune(**options.for_worker())
+                    changed.append(group.worker)
+        except ValueError:  # on all ranks alike: the options do not fit this group
+            for worker in changed:
+                worker.retune(**self.options.for_worker())
+            raise
         for group in self.groups.values():
-            if group.worker is not None:
-                group.worker.retune(**options.for_worker())
             group.options = options
         self.options = options
 

@@ -66,8 +66,8 @@ def choose(state: Any, rank: int, size: int, options: Options) -> dict[str, Any]
             f"[torch] this is the state of {next(iter(ranks))}, and this is rank {rank}: save state_dict() on every "
             "rank, or consolidated_state_dict() once"
         )
-    everyone = [f"rank{r}" for r in range(world)]
-    if sorted(ranks) != sorted(everyone):
+    everyone = [f"rank{r}" for r in range(len(ranks))]
+    if len(ranks) != world or sorted(ranks) != sorted(everyone):
         raise sparsewire.UsageError(
             f"[torch] the state is of {world} ranks, and here are {size} (this is rank {rank}): save "
             "consolidated_state_dict(), which any number of ranks can load"

@@ -175,6 +175,14 @@ def options_at_work():
     small = [memory[name].abs().sum().item() for name in ("0.bias", "4.weight", "4.bias")]
     large = memory["2.weight"].abs().sum().item()
     before = state.stats()["last"]["entries_sent"]
+    # Fits the first group, so that one has changed when another refuses it; all are as before afterwards.
+    groups = [group for group in state._passes.groups.values() if group.worker is not None]
+    refused = ""
+    try:
+        state.retune(f"topk:k={max(group.worker.dim for group in groups)}")
+    except ValueError as error:
+        refused = str(error)
+    specs = {group.worker.config["sparsifier"] for group in groups}
     state.retune("topk:ratio=0.3")
     train(model, 2, first=6)
     after = state.stats()["last"]["entries_sent"]
@@ -189,6 +197,7 @@ def options_at_work():
         "small": small,
         "large": large,
         "entries": [before, after],
+        "refused": [len(groups), refused, sorted(specs)],
         "lines": [line["step"] for line in lines],
         "copy": [copy.options.sparsifier, "none" if copy._passes.loaded is None else "loaded"],
         "factor": totals["factor_against_dense"],

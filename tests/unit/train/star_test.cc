@@ -32,7 +32,6 @@ TEST(Star, SubtractsTheGradientAtTheOptimum) {
       optimum = dynamic_cast<const Logreg&>(*plain).optimum().weights;
     }
     std::vector<double> weights(optimum.size());
-    plain->layout();
     original.initial_weights_at(weights);
     std::vector<double> here(weights.size());
     std::vector<double> there(weights.size());

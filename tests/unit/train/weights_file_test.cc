@@ -93,6 +93,30 @@ TEST(WeightsFile, ContinuesATraining) {
   EXPECT_THAT(error_of([&] { run(config); }), HasSubstr("has the shape (10,), but the model has 11 weights"));
 }
 
+// Only rank 0 reads it, so the others need neither the file nor the option; what they were given does not matter.
+TEST(WeightsFile, IsThatOfRank0) {
+  const Folder folder;
+  write_weights(folder / "w.npy", Numbers(10, 0.5F));
+  TrainConfig config;
+  config.problem = "linreg:dim=10,samples=20";
+  config.workers = 3;
+  config.steps = 3;
+  config.sparsifier = "topk:k=3";
+  const std::uint32_t without = run(config).weights_crc32c;
+  config.init_weights = folder / "w.npy";
+  const std::uint32_t with = run(config).weights_crc32c;
+  ASSERT_NE(with, without);
+  const auto problem = make_problem(config.problem, problem_place(config));
+  for (const int odd : {0, 1}) {  // the rank that has the option
+    run_on_threads(3, [&](Transport& transport) {
+      TrainConfig mine = config;
+      if (transport.rank() != odd) mine.init_weights.clear();
+      const Result result = train(Run{.config = mine, .problem = *problem, .transport = transport});
+      EXPECT_EQ(result.weights_crc32c, odd == 0 ? with : without);
+    });
+  }
+}
+
 // A checkpoint counts more: the same command can be given again.
 TEST(WeightsFile, IsNotReadWhereATrainingIsResumed) {
   const Folder folder;
