@@ -105,7 +105,7 @@ void add_pilot(CLI::App& program) {
       ->type_name("X")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_integer(*command, "--pilot-steps", options->steps, 1, std::uint64_t{1} << 32,
-              "Steps of the pilot (default: 1/ratio; fewer measure too low a threshold)");
+              "Steps of the pilot (default: 1/ratio; with fewer the threshold does not last)");
   add_settings(*command, train::TrainConfig{},
                {"sparsifier", "checkpoint_dir", "checkpoint_every", "keep", "resume", "metrics", "transport",
                 "eval_every", "measure_every"},

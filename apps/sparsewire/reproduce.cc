@@ -186,7 +186,7 @@ void add_options(CLI::App& app, Command& command) {
   reproduce::Options& options = command.options;
   app.add_option("NAME", command.name, "Name of the experiment; --list shows all")->type_name("");
   app.add_flag("--list", command.list, "List all experiments, with their claims and options");
-  app.add_flag("--quick", command.quick, "A small version that takes seconds and has the same verdict");
+  app.add_flag("--quick", command.quick, "A small version that takes seconds, as the tests run it");
   app.add_flag("--full", command.full, "As large as in the paper");
   add_integers(app, "--at", options.at, 0, kMostRounds, "Steps to show in the table");
   add_numbers(app, "--ratio", options.ratio, {.min = 0, .max = 1, .above_min = true},

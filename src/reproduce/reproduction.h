@@ -15,7 +15,7 @@
 
 namespace sparsewire::reproduce {
 
-// quick: takes seconds, for tests, with the same verdict as the others; full: as large as in the paper.
+// quick: takes seconds, for tests; full: as large as in the paper.
 enum class Size : std::uint8_t { quick, usual, full };
 
 // What a user may choose; nothing stands for the experiment's own value. The reader of the options checks ranges.

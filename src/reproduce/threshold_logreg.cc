@@ -292,9 +292,11 @@ class Experiment {
     const bool whole = fewer && fewer_than_rare && is_calmer(topk) && is_calmer(rare);
     result_.verdict = whole ? Verdict::holds : fewer ? Verdict::partly : Verdict::does_not_hold;
     result_.reason = fmt::format(
-        "Top-k in every round needs {} times the bits of the threshold, Top-1 in every n-th {}",
+        "Top-k in every round needs {} times the bits of the threshold with the fewest, Top-1 in every n-th {}; the "
+        "peak of that threshold's memory is {} times that of Top-k",
         fixed(*topk->mean_bits() / *least->mean_bits(), 2),
-        rare == nullptr ? "does not arrive" : fixed(*rare->mean_bits() / *least->mean_bits(), 2) + " times");
+        rare == nullptr ? "does not arrive" : fixed(*rare->mean_bits() / *least->mean_bits(), 2) + " times",
+        digits(least->mean_peak() / topk->mean_peak(), 3));
     const std::string in_every_round = fmt::format("Top-k, {},", topk->setting.value());
     result_.conditions.push_back(comparison(in_every_round, *topk, *least));
     if (rare != nullptr) {

@@ -12,7 +12,7 @@
 namespace sparsewire::train {
 namespace {
 
-constexpr std::uint64_t kMostSteps = std::uint64_t{1} << 32;
+constexpr std::uint64_t kMostPilotSteps = std::uint64_t{1} << 32;
 
 std::string measuring(double ratio, std::uint64_t steps) {
   return fmt::format("threshold:ratio={:.17g},calibrate={}", ratio, steps);
@@ -28,7 +28,7 @@ std::string downlink_of(const std::string& given, std::uint64_t steps) {
   Spec spec(given);
   if (spec.name() != "threshold" || !spec.has("ratio") || spec.has("rule")) return given;
   const auto ratio = spec.number("ratio", kRatioRange);
-  spec.integer("calibrate", 1, kMostSteps);  // the pilot's own number of steps counts
+  spec.integer("calibrate", 1, kMostPilotSteps);  // the pilot's own number of steps counts
   spec.finish();
   return measuring(*ratio, steps);
 }
@@ -43,7 +43,7 @@ Pilot run_pilot(const Run& run, double ratio, std::optional<std::uint64_t> given
     throw UsageError(fmt::format("a pilot's ratio {} is not in {}", ratio, kRatioRange.text()));
   }
   const std::uint64_t steps =
-      given_steps.value_or(static_cast<std::uint64_t>(std::min(std::ceil(1 / ratio), double{kMostSteps})));
+      given_steps.value_or(static_cast<std::uint64_t>(std::min(std::ceil(1 / ratio), double{kMostPilotSteps})));
   if (steps == 0) throw UsageError("a pilot needs at least one step");
   TrainConfig config = run.config;
   config.sparsifier = measuring(ratio, steps);

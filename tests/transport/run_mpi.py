@@ -35,7 +35,9 @@ def processes_of(job):
 def wait_for_all(job):
     """Whether all processes of the job have ended soon. mpirun may return a little earlier than its ranks."""
     end = time.monotonic() + GRACE
-    while processes_of(job):
+    seen_none = 0
+    while seen_none < 3:  # a process that just starts another program has no environment for a moment
+        seen_none = 0 if processes_of(job) else seen_none + 1
         if time.monotonic() > end:
             return False
         time.sleep(0.02)

@@ -240,8 +240,9 @@ TEST(Change, IsRefusedWithAReason) {
   EXPECT_THAT(complaint("lr,colour", other_lr), HasSubstr("--change: 'colour' is not an option"));
   // What the engine refuses.
   EXPECT_THAT(complaint("exchange", [](auto& c) { c.exchange = "server"; }),
-              HasSubstr("the exchange must stay as it is"));
-  EXPECT_THAT(complaint("scope", [](auto& c) { c.scope = "layer"; }), HasSubstr("the scope must stay as it is"));
+              HasSubstr("'exchange' is not an option that can change"));
+  EXPECT_THAT(complaint("scope", [](auto& c) { c.scope = "layer"; }),
+              HasSubstr("'scope' is not an option that can change"));
   EXPECT_THAT(complaint("downlink", [](auto& c) { c.downlink = ""; }), HasSubstr("whether there is a downlink"));
   EXPECT_THAT(complaint("feedback", [](auto& c) { c.feedback = "none"; }),
               HasSubstr("feedback 'none' cannot continue"));

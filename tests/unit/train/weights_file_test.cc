@@ -111,7 +111,7 @@ TEST(WeightsFile, IsThatOfRank0) {
     run_on_threads(3, [&](Transport& transport) {
       TrainConfig mine = config;
       if (transport.rank() != odd) mine.init_weights.clear();
-      const Result result = train(Run{.config = mine, .problem = *problem, .transport = transport});
+      const Result result = train(train::Run{.config = mine, .problem = *problem, .transport = transport});
       EXPECT_EQ(result.weights_crc32c, odd == 0 ? with : without);
     });
   }
