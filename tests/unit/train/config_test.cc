@@ -165,11 +165,10 @@ TEST(Config, SaysWhatDiffers) {
   other.change = "sparsifier,lr,steps";
   EXPECT_EQ(difference(config, other), "");
   EXPECT_EQ(changes(config, other).size(), 3U);
-  for (const char* name : {"problem", "optimiser", "local_steps", "seed", "validation"}) {
+  for (const char* name : {"problem", "exchange", "scope", "optimiser", "local_steps", "seed", "validation"}) {
     EXPECT_EQ(setting(name).option.may_change, MayChange::no) << name;
   }
-  for (const char* name : {"sparsifier", "feedback", "exchange", "downlink", "codec", "downlink_codec", "scope", "lr",
-                           "schedule", "clip"}) {
+  for (const char* name : {"sparsifier", "feedback", "downlink", "codec", "downlink_codec", "lr", "schedule", "clip"}) {
     EXPECT_EQ(setting(name).option.may_change, MayChange::on_request) << name;
   }
   // What names every worker has to change with their number.
