@@ -11,6 +11,11 @@ if [[ ${1-} == -h || ${1-} == --help ]]; then
   sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0"
   exit 0
 fi
+# All other options are those of a command, and follow its name.
+if [[ ${1-} == -* && $1 != --bench && $1 != --version ]]; then
+  echo "run.sh: unknown option $1 (see --help)" >&2
+  exit 2
+fi
 
 # A tree that is configured already is left as it is; a new one is built without the tests and their packages.
 configure_and_build() {

@@ -805,6 +805,16 @@ class Program(Case):
             with self.subTest(arguments):
                 self.refuses(*arguments, lines=2, says=says)
 
+    def test_refuses_an_unknown_simd_level_whatever_the_command(self):
+        environment = {**os.environ, "SPARSEWIRE_SIMD": "abacus"}
+        self.refuses("list", env=environment, says="SPARSEWIRE_SIMD=abacus is not one of auto, ")
+
+    def test_run_sh_refuses_an_unknown_option_before_it_builds(self):
+        """A copy that has nothing beside it, so that it could not build."""
+        shutil.copy(Path(__file__).resolve().parent.parent / "run.sh", self.folder)
+        done = processes.run([self.folder / "run.sh", "--nope"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.assertEqual((done.returncode, done.stderr), (2, "run.sh: unknown option --nope (see --help)\n"))
+
 
 if __name__ == "__main__":
     if len(sys.argv) < 2:

@@ -309,6 +309,8 @@ class Resumed(Case):
         self.refuses(*resume, "--sparsifier", "randomk:k=3", says="--sparsifier was \"topk:ratio=0.05\" and is \"randomk:k=3\"")
         self.refuses(*resume, "--sparsifier", "randomk:k=3", says="add --change sparsifier")
         self.refuses(*resume, "--steps", "19", says="beyond --steps 19")
+        change = ["--lr", "0.01", "--change", "lr", "--steps", "20"]
+        self.refuses(*resume, *change, says="'c/step-00000020' has no step left of --steps 20, so --change would change nothing")
         self.refuses(*resume[:-3], says="has checkpoints of an earlier training")
         for path in (self.folder / "c").glob("*/model.state"):
             path.write_bytes(b"")
@@ -394,6 +396,9 @@ class Data(Case):
             right = outputs[["-4", "2", "7"].index(label)]
             losses.append(math.log(sum(math.exp(output - right) for output in outputs)))
         self.assertAlmostEqual(report["test_loss"], sum(losses) / len(losses), places=12)
+        self.train("--problem", "logreg:dim=5", *THREADS, "--steps", "1", "--save-weights", "x.npy")
+        tensors = json.loads((self.folder / "report.json").read_text())["tensors"]
+        self.assertEqual(tensors, [{"name": "weight", "size": 5}], "also where the model is a single tensor")
         again = self.train(*self.options(), *THREADS, "--init-weights", "w.npy", "--steps", "0")
         self.assertEqual(again["weights_crc32c"], report["weights_crc32c"])
         if MPIEXEC:
@@ -403,8 +408,22 @@ class Data(Case):
         self.refuses(*SMALL, "--save-weights", "x", "--metrics", "x", says="same file")
         self.refuses(*SMALL, "--save-weights", "-", says="--save-weights -")
 
+    def test_of_tests_stay_the_same_when_resumed(self):
+        (self.folder / "other").write_text((self.folder / "test").read_text() + "2 1:1\n")
+        (self.folder / "copy").write_text((self.folder / "test").read_text())
+        train = [*self.options(), *THREADS, "--checkpoint-dir", "c"]
+        self.train(*train)
+        resume = [*train, "--resume", "--steps", "50"]
+        self.refuses(*resume, "--test-data", "other", says="'c/step-00000040' was evaluated on other test data (")
+        self.refuses(*resume, "--test-data", "other", says="bytes, CRC-32C ")
+        self.train(*resume, "--test-data", "copy")
+
     def test_that_are_wrong_are_named(self):
         self.refuses(*self.options(test="none"), *THREADS, says="cannot read 'none'")
+        (self.folder / "one").write_text("2 1:1\n2.0 2:1\n")
+        self.refuses(*self.options("one"), *THREADS, says="all 2 samples of 'one' have the label '2'")
+        star = ["--problem", "logreg:star=true", "--data", "train"]
+        self.refuses(*star, *THREADS, says="star=true needs a problem whose optimum is known: linreg, or logreg with two labels")
         self.refuses(*self.options(), "--workers", "2", says="--worker-weights 1,2,0.5 has 3 numbers, and there are 2 workers")
         self.refuses(*self.options(), "--workers", "60", says="81 samples cannot be cut into 120 shards")
         self.refuses(*self.options(), *THREADS, "--validation", "1", says="--validation 1 is not a number in [0, 1)")
@@ -486,11 +505,23 @@ class Options(Case):
         self.refuses("--resume", says="--checkpoint-dir")
         self.refuses("--metrics", "x", "--json", "x", says="same file")
         self.refuses("--data", "nosuch.txt", "--problem", "logreg", says="nosuch.txt")
+        self.refuses("--problem", "mlp:batch=1000000000000000000", says="batch=1000000000000000000")
+        self.refuses("--problem", "mlp:samples=100,batch=101", says="batch=101 is more than the 100 training samples")
+
+    def test_that_do_nothing_without_another_name_it(self):
+        for option, value, needs in (("--checkpoint-every", "5", "--checkpoint-dir DIR"), ("--keep", "3", "--checkpoint-dir DIR"),
+                                     ("--measure-every", "5", "--metrics FILE"), ("--metrics-every-step", None, "--metrics FILE")):  # fmt: skip
+            given = [option] if value is None else [option, value]
+            says = f"{' '.join(given)} does nothing without {needs.split()[0]}: add {needs}"
+            self.refuses(*SMALL, *given, says=says)
+        self.train(*SMALL, "--steps", "3", "--measure-every", "0")
 
     def test_that_are_wrong_are_named_once_under_mpirun(self):
         self.refuses(*SMALL, "--workers", "4", ranks=2, says="--workers 4 with --transport mpi, but mpirun started 2 processes")
         self.refuses(*SMALL, "--sparsifier", "topk:k=0", ranks=2, says="k=0")
         self.refuses(*SMALL, "--metrics", "/dev/full", ranks=2, code=1, says="cannot write '/dev/full'")
+        self.refuses(*SMALL, "--save-weights", "none/w.npy", ranks=2, code=1, says="cannot write 'none/w.npy'")
+        self.refuses(*SMALL, "--metrics", "x", "--json", "x", ranks=2, says="same file")
 
     def test_for_files_that_cannot_be_written(self):
         (self.folder / "file").write_text("x")
@@ -638,15 +669,23 @@ class Pilot(Case):
                  for more in ([], ["--split", "iid"], ["--validation", "0.5"], ["--split", "iid", "--worker-weights", "5,1,1,1"])}
         self.assertEqual(len(found), 4, found)
 
-    def test_writes_nothing_but_its_report(self):
-        done = self.run_train(*self.SMALL, "--steps", "5", "--ratio", "0.1", "--save-weights", "w.npy", "--json", "r.json",
-                              command="pilot")  # fmt: skip
-        self.assertIn(done.returncode, (0, 2))
-        self.assertNotIn("w.npy", [path.name for path in self.folder.iterdir()])
+    def test_has_the_config_file_of_the_training_and_writes_nothing_but_its_report(self):
+        """What a pilot does not do is ignored in the file."""
+        options = [*self.SMALL, "--ratio", "0.1", "-q"]
+        plain = self.run_train(*options, command="pilot")
+        config = {"problem": SMALL[1], "lr": 0.05, "steps": 30, "workers": 3, "sparsifier": "randomk:k=3", "json": "x.json"}
+        config.update({"save_weights": "w.npy", "metrics": "m.jsonl", "metrics_every_step": True, "checkpoint_dir": "c"})
+        config.update({"resume": True, "change": "lr", "eval_train": True, "transport": "mpi"})
+        (self.folder / "c.json").write_text(json.dumps(config))
+        done = self.run_train("--config", "c.json", "--ratio", "0.1", "--json", "r.json", "-q", command="pilot")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(done.stdout, plain.stdout)
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["c.json", "r.json"])
 
     def test_refuses_what_it_cannot_do(self):
         self.refuses(*self.SMALL, "--ratio", "7", command="pilot", says="--ratio 7 is not a number in (0, 1]")
-        self.refuses(*self.SMALL, "--sparsifier", "topk:k=1", command="pilot", lines=2, says="unknown option --sparsifier")
+        for option in ("--sparsifier=topk:k=1", "--eval-train", "--metrics-every-step", "--change=lr", "--save-weights=w.npy"):
+            self.refuses(*self.SMALL, option, command="pilot", lines=2, says=f"unknown option {option.split('=')[0]}")
 
 
 class Compare(Case):
@@ -676,6 +715,15 @@ class Compare(Case):
             alone = self.train(*self.SMALL[:-2], "--sparsifier", row["sparsifier"], "--downlink", row.get("downlink", ""),
                                "--exchange", row["exchange"])  # fmt: skip
             self.assertEqual(alone["weights_crc32c"], row["weights_crc32c"], "as train does it")
+
+    def test_says_how_many_times_the_bytes_of_dense_are_moved(self):
+        done = self.run_train(*self.SMALL[:-2], "--ratio", "1", "--steps", "3", "--methods", "dense,topk,topk_both_ways", "-q", "--json",
+                              "r.json", command="compare")  # fmt: skip
+        rows = json.loads((self.folder / "r.json").read_text())["methods"]
+        times = [row["ratio_to_dense"] for row in rows]
+        self.assertGreater(min(times), 1.1, times)
+        for row in rows:
+            self.assertRegex(done.stdout, rf"(?m)^{row['method']} .* {row['ratio_to_dense']:.1f} x ")
 
     def test_takes_some_of_the_methods(self):
         done = self.run_train(*self.SMALL, "--methods", "topk,dense", "--out", "x", "-q", "--json", "-", command="compare")

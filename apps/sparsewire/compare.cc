@@ -191,7 +191,10 @@ std::string row_text(const Row& row, const train::Headline& headline, double den
     text += fmt::format(" {:>{}.4g}", number(headline.metric), width_of(headline.metric));
   }
   text += fmt::format(" {:>14} {:>14}", grouped(totals.bytes_up), grouped(totals.bytes_down));
-  text += fmt::format(" {:>9}", moved > 0 && dense > 0 ? fmt::format("1/{:.1f}", dense / moved) : "-");
+  const bool is_more = moved > 1.05 * dense;  // than rounds to 1.0
+  text += fmt::format(" {:>9}", moved == 0 || dense == 0 ? "-"
+                                : is_more                ? fmt::format("{:.1f} x", moved / dense)
+                                                         : fmt::format("1/{:.1f}", dense / moved));
   return text + fmt::format(" {:>11.4g} {:>8.2f}\n", totals.total_error, row.seconds);
 }
 

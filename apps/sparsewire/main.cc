@@ -19,6 +19,7 @@
 #include "commands.h"
 #include "files/unfinished.h"
 #include "help.h"
+#include "kernels/simd.h"
 #include "message.h"
 #include "sparsewire/errors.h"
 
@@ -75,6 +76,7 @@ void refuse_first(const CLI::App& program, const std::string& first) {
 }
 
 int run(int argc, char** argv) {
+  sparsewire::kernels::choose_simd();  // throws if SPARSEWIRE_SIMD is wrong, also where no kernel will run
   CLI::App program("Data-parallel training that sends 0.1 % to 1 % of every gradient.", "sparsewire");
   program.formatter(std::make_shared<sparsewire::cli::WrappedHelp>());  // before the commands, which inherit it
   program.set_version_flag("--version", SPARSEWIRE_VERSION);

@@ -3,9 +3,12 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "commands.h"
 #include "core/number.h"
@@ -21,6 +24,13 @@
 namespace sparsewire::cli {
 namespace {
 
+// Options of a training that a pilot does not have.
+std::vector<std::string_view> not_of_a_pilot() {
+  return {"sparsifier",     "save_weights",       "eval_every", "eval_train", "measure_every",
+          "checkpoint_dir", "checkpoint_every",   "keep",       "resume",     "change",
+          "metrics",        "metrics_every_step", "transport"};
+}
+
 struct PilotOptions {
   GivenSettings given;
   std::string ratio = "0.01";
@@ -29,7 +39,7 @@ struct PilotOptions {
 
 Json pilot_json(const train::TrainConfig& config, double ratio, const train::Pilot& pilot) {
   Json shown = train::to_json(config);
-  for (const char* key : {"sparsifier", "metrics", "checkpoint_dir", "resume"}) shown.erase(key);
+  for (const std::string_view key : not_of_a_pilot()) shown.erase(std::string(key));
   Json json{{"config", shown}, {"ratio", ratio}, {"pilot_steps", pilot.steps}, {"sparsifier", pilot.sparsifier()}};
   json["lambda"] = pilot.lambda;
   if (pilot.downlink_lambda) {
@@ -53,11 +63,25 @@ std::string pilot_text(const train::TrainConfig& config, const std::string& rati
                     pilot.steps, ratio, config.seed, grouped(pilot.totals.bytes_up), grouped(pilot.totals.bytes_down));
 }
 
+// The file may be that of a training. What a pilot does not have is ignored in it, and its report is not overwritten.
+train::TrainConfig config_of(const GivenSettings& given) {
+  train::TrainConfig config;
+  given.apply(config);
+  const train::TrainConfig defaults;
+  const auto without = not_of_a_pilot();
+  for (const train::Setting& setting : train::settings()) {
+    const std::string_view name = setting.option.name;
+    const bool is_ignored = std::find(without.begin(), without.end(), name) != without.end() ||
+                            (name == "json" && !given.texts.contains("json"));
+    if (is_ignored) train::set_from_json(config, setting, train::value_of(defaults, setting));
+  }
+  return config;
+}
+
 void pilot(const PilotOptions& options) {
   ignore_broken_outputs();
   check_alone("a pilot runs its workers as threads, so start it without mpirun");
-  train::TrainConfig config;
-  options.given.apply(config);
+  train::TrainConfig config = config_of(options.given);
   if (config.workers == 0) config.workers = 4;
   config.sparsifier = "topk:k=1";  // is not used, and fits every model
   train::check(config);
@@ -66,6 +90,7 @@ void pilot(const PilotOptions& options) {
     throw UsageError(fmt::format("--ratio {} is not a number in {}", options.ratio, kRatioRange.text()));
   }
   const auto json_path = config.json.empty() ? std::nullopt : std::optional(config.json);
+  check_distinct({{"--config", options.given.config_file}, {"--json", json_path}});
   check_place(json_path);
   const auto problem = train::make_problem(config.problem, train::problem_place(config));
   train::Pilot result;
@@ -106,10 +131,9 @@ void add_pilot(CLI::App& program) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_integer(*command, "--pilot-steps", options->steps, 1, std::uint64_t{1} << 32,
               "Steps of the pilot (default: 1/ratio; with fewer the threshold does not last)");
-  add_settings(*command, train::TrainConfig{},
-               {"sparsifier", "checkpoint_dir", "checkpoint_every", "keep", "resume", "metrics", "transport",
-                "eval_every", "measure_every"},
-               options->given);
+  add_config_file(*command, "Read options from a JSON file, as train does; what a pilot does not have is ignored",
+                  options->given);
+  add_settings(*command, train::TrainConfig{}, not_of_a_pilot(), options->given);
   command->callback([options] { pilot(*options); });
 }
 

@@ -32,8 +32,22 @@ void GivenSettings::apply(train::TrainConfig& config) const {
   }
 }
 
-void add_settings(CLI::App& command, const train::TrainConfig& defaults,
-                  std::initializer_list<std::string_view> without, GivenSettings& given) {
+void GivenSettings::check_needs(const train::TrainConfig& config) const {
+  for (const train::Setting& setting : train::settings()) {
+    const auto found = texts.find(std::string(setting.option.name));
+    const Json value = train::value_of(config, setting);
+    if (setting.option.needs.empty() || found == texts.end() || value == 0) continue;
+    const auto needed = std::find_if(train::settings().begin(), train::settings().end(),
+                                     [&](const auto& other) { return other.option.name == setting.option.needs; });
+    if (train::value_of(config, *needed) != "") continue;
+    const std::string name = train::long_name(needed->option.name);
+    throw UsageError(fmt::format("{}{} does nothing without {}: add {} {}", train::long_name(setting.option.name),
+                                 is_flag(setting) ? "" : " " + found->second, name, name, needed->option.type));
+  }
+}
+
+void add_settings(CLI::App& command, const train::TrainConfig& defaults, const std::vector<std::string_view>& without,
+                  GivenSettings& given) {
   for (const train::Setting& setting : train::settings()) {
     const std::string name(setting.option.name);
     if (std::find(without.begin(), without.end(), name) != without.end()) continue;
@@ -52,6 +66,12 @@ void add_settings(CLI::App& command, const train::TrainConfig& defaults,
           ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     }
   }
+}
+
+void add_config_file(CLI::App& command, const std::string& help, GivenSettings& given) {
+  command.add_option("--config", given.config_file, help)
+      ->type_name("FILE")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
 
 std::string one_line(const train::TrainConfig& config) {

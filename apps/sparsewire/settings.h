@@ -3,11 +3,11 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
-#include <initializer_list>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "train/config.h"
 #include "train/totals.h"
@@ -21,12 +21,18 @@ struct GivenSettings {
 
   // Throws UsageError.
   void apply(train::TrainConfig& config) const;
+  // Throws UsageError if the command line has an option that does nothing without another: config.metrics and so on.
+  // The file may have it: the configuration of a report has all options.
+  void check_needs(const train::TrainConfig& config) const;
 };
 
 // Adds every option of the table except those in `without`; the help shows `defaults`. `given` must live as long as the
 // command.
-void add_settings(CLI::App& command, const train::TrainConfig& defaults,
-                  std::initializer_list<std::string_view> without, GivenSettings& given);
+void add_settings(CLI::App& command, const train::TrainConfig& defaults, const std::vector<std::string_view>& without,
+                  GivenSettings& given);
+
+// Adds --config FILE.
+void add_config_file(CLI::App& command, const std::string& help, GivenSettings& given);
 
 // "problem=mlp workers=4 ...", without options that are empty or off.
 std::string one_line(const train::TrainConfig& config);

@@ -35,8 +35,8 @@ std::unique_ptr<train::Problem> problem_of(const TrainConfig& config) {
   return train::make_problem(config.problem, train::problem_place(config));
 }
 
-// At the start: after hours of training it would be too late.
-void check_outputs(const TrainConfig& config, const std::optional<std::string>& config_file) {
+// At the start: after hours of training it would be too late. The report and the weights are written by rank 0.
+void check_outputs(const TrainConfig& config, const std::optional<std::string>& config_file, bool is_root) {
   check_distinct({{"--config", config_file},
                   {"--data", path_of(config.data)},
                   {"--test-data", path_of(config.test_data)},
@@ -44,6 +44,7 @@ void check_outputs(const TrainConfig& config, const std::optional<std::string>& 
                   {"--save-weights", path_of(config.save_weights)},
                   {"--metrics", path_of(config.metrics)},
                   {"--json", path_of(config.json)}});
+  if (!is_root) return;
   check_place(path_of(config.json));
   check_place(path_of(config.save_weights));
 }
@@ -55,8 +56,9 @@ Json result_json(const TrainConfig& config, const train::Result& result, const L
   if (!result.changes.empty()) json["changes"] = result.changes;
   if (!config.save_weights.empty()) {
     Json& tensors = json["tensors"] = Json::array();
-    for (const TensorRange& tensor : layout.tensors())
-      tensors.push_back({{"name", tensor.name}, {"size", tensor.size}});
+    for (const TensorRange& tensor : layout.tensors()) {
+      tensors.push_back({{"name", tensor.name.empty() ? "weight" : tensor.name}, {"size", tensor.size}});
+    }
   }
   json["seconds"] = seconds;
   json["weights_crc32c"] = fmt::format("{:08x}", result.weights_crc32c);
@@ -112,7 +114,8 @@ TrainOutcome run_rank(const TrainConfig& config, train::Problem& problem, Transp
   return outcome;
 }
 
-void train_on_threads(TrainConfig config) {
+void train_on_threads(TrainConfig config, const std::optional<std::string>& config_file) {
+  check_outputs(config, config_file, /*is_root=*/true);
   if (config.workers == 0) config.workers = kDefaultWorkers;
   const auto problem = problem_of(config);
   TrainOutcome outcome;
@@ -144,11 +147,12 @@ void check_number_of_processes(const TrainConfig& config, std::uint64_t processe
 }
 
 // Every process makes the whole problem, and runs one worker of it.
-void train_on_mpi(TrainConfig config, Transport& transport) {
+void train_on_mpi(TrainConfig config, const std::optional<std::string>& config_file, Transport& transport) {
   const auto ranks = static_cast<std::uint64_t>(transport.size());
   std::unique_ptr<train::Problem> problem;
   train::run_or_fail_on_all(transport, [&] {
     check_number_of_processes(config, ranks);
+    check_outputs(config, config_file, transport.rank() == 0);
     config.workers = ranks;
     problem = problem_of(config);
   });
@@ -161,10 +165,10 @@ void train_on_mpi(TrainConfig config, Transport& transport) {
   if (transport.rank() != 0 && !outcome.result.finished) throw SilentFailure(kFailed);  // rank 0 prints it
 }
 
-void train_on_mpi(const TrainConfig& config) {
+void train_on_mpi(const TrainConfig& config, const std::optional<std::string>& config_file) {
   const auto transport = make_mpi_transport(deadline_of(config));
   try {
-    train_on_mpi(config, *transport);
+    train_on_mpi(config, config_file, *transport);
   } catch (const train::SharedError& error) {
     if (transport->rank() != 0) throw SilentFailure(error.is_usage() ? kWrongUsage : kFailed);  // rank 0 prints it
     throw;
@@ -177,9 +181,9 @@ void train(const GivenSettings& given) {
   given.apply(config);
   train::check(config);
   if (config.transport == "threads") check_alone("add --transport mpi to train together");
-  check_outputs(config, given.config_file);
+  given.check_needs(config);
   try {
-    config.transport == "mpi" ? train_on_mpi(config) : train_on_threads(config);
+    config.transport == "mpi" ? train_on_mpi(config, given.config_file) : train_on_threads(config, given.config_file);
   } catch (const train::SharedError& error) {
     if (error.is_usage()) throw UsageError(error.what());
     throw;
@@ -201,11 +205,8 @@ void add_train(CLI::App& program) {
       "  sparsewire train --problem logreg --data a9a --test-data a9a.t --lr 0.5\n"
       "  mpirun -n 4 sparsewire train --transport mpi --json result.json");
   const auto given = std::make_shared<GivenSettings>();
-  command
-      ->add_option("--config", given->config_file,
-                   "Read options from a JSON file, {\"lr\": 0.1, ...}; those on the command line override them")
-      ->type_name("FILE")
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  add_config_file(*command,
+                  "Read options from a JSON file, {\"lr\": 0.1, ...}; those on the command line override them", *given);
   add_settings(*command, TrainConfig{}, {}, *given);
   command->callback([given] { train(*given); });
 }

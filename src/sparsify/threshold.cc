@@ -155,7 +155,7 @@ class Threshold final : public UnitSparsifier {
     converted_ = holds_old_units_ && unit_ > 0;
     if (converted_) convert();
     measured_before_ = measured_steps_;
-    if (!calibrating()) return;
+    if (!calibrating() || unit_ == 0) return;  // a learning rate of 0 measures nothing, so the step does not count
     if (measured_steps_ + tail() >= calibrate_) measured_.push_back(measured_now());
     ++measured_steps_;
     if (calibrating()) return;
@@ -166,10 +166,8 @@ class Threshold final : public UnitSparsifier {
     voting_ = true;
   }
 
-  // The k-th magnitude of this step, in units of the gradient. A learning rate of 0 measures nothing: then the
-  // magnitude before counts again.
+  // The k-th magnitude of this step, in units of the gradient.
   float measured_now() const {
-    if (unit_ == 0) return measured_.empty() ? 0.0F : measured_.back();
     const double measured = static_cast<double>(kernels::magnitude_of(top_.kth())) / unit_;
     return static_cast<float>(std::min(measured, kLargest));
   }

@@ -26,9 +26,9 @@ void remove_checkpoint(const std::string& path) {
 
 }  // namespace
 
-Checkpoints::Checkpoints(const TrainConfig& config, std::string data, Json changes, Transport& transport,
+Checkpoints::Checkpoints(const TrainConfig& config, const Problem& problem, Json changes, Transport& transport,
                          std::optional<std::uint64_t> last)
-    : config_(config), data_(std::move(data)), changes_(std::move(changes)), transport_(transport), last_(last) {}
+    : config_(config), problem_(problem), changes_(std::move(changes)), transport_(transport), last_(last) {}
 
 std::string Checkpoints::last_path() const { return checkpoint_path(config_.checkpoint_dir, last_.value()); }
 
@@ -55,7 +55,8 @@ void Checkpoints::write(RankState& mine) {
                       .step = step,
                       .workers = all.size(),
                       .config = config_,
-                      .data = data_,
+                      .data = std::string(problem_.data_fingerprint()),
+                      .test_data = std::string(problem_.test_fingerprint()),
                       .files = Json::object(),
                       .changes = changes_};
     for (const auto& one : all) {

@@ -32,9 +32,8 @@ struct RankState {
 // Writes checkpoints into a folder, all ranks together, and removes old ones.
 class Checkpoints {
  public:
-  // `data`: Problem::data_fingerprint(). `changes`: Manifest::changes. `last`: the step of the checkpoint that was
-  // resumed from.
-  Checkpoints(const TrainConfig& config, std::string data, Json changes, Transport& transport,
+  // `changes`: Manifest::changes. `last`: the step of the checkpoint that was resumed from.
+  Checkpoints(const TrainConfig& config, const Problem& problem, Json changes, Transport& transport,
               std::optional<std::uint64_t> last);
 
   // Collective. Throws SharedError on all ranks if one cannot write; older checkpoints are unchanged then.
@@ -48,7 +47,7 @@ class Checkpoints {
   void remove_others(std::uint64_t newest) const;
 
   const TrainConfig& config_;
-  std::string data_;
+  const Problem& problem_;
   Json changes_;
   Transport& transport_;
   std::optional<std::uint64_t> last_;
@@ -60,8 +59,9 @@ struct Manifest {
   std::uint64_t step = 0;
   std::uint64_t workers = 0;
   TrainConfig config;
-  std::string data;  // Problem::data_fingerprint()
-  Json files;        // {"rank-0.state": {"bytes": 1234, "crc32c": "01234567"}, ...}
+  std::string data;       // Problem::data_fingerprint()
+  std::string test_data;  // Problem::test_fingerprint(); since 0.4.0
+  Json files;             // {"rank-0.state": {"bytes": 1234, "crc32c": "01234567"}, ...}
   // Every change of options in mid-training, after which step and what: [{"step": 100, "changed": {"lr": {"from": 0.1,
   // "to": 0.01}}}, ...].
   Json changes = Json::array();

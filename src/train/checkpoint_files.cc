@@ -121,6 +121,7 @@ Manifest parse_manifest(const std::string& path, Json json) {
                     .workers = unsigned_at(json, "workers"),
                     .config = {},
                     .data = json.at("data").get<std::string>(),
+                    .test_data = json.value("test_data", std::string()),  // since 0.4.0
                     .files = json.at("files"),
                     .changes = json.value("changes", Json::array())};  // since 0.4.0
   // One file for each rank and one for the model: a number of workers that agrees can be believed.
@@ -213,8 +214,8 @@ void check_all_here(const Manifest& manifest) {
 void write_manifest(const Manifest& manifest) {
   Json json{{"format", kFormat},           {"step", manifest.step},
             {"workers", manifest.workers}, {"config", to_json(manifest.config)},
-            {"data", manifest.data},       {"changes", manifest.changes},
-            {"files", manifest.files}};
+            {"data", manifest.data},       {"test_data", manifest.test_data},
+            {"changes", manifest.changes}, {"files", manifest.files}};
   json["crc32c"] = checksum(shown(json));  // of everything before it, in one line
   // A path need not be UTF-8, and JSON must be.
   const std::string bytes = json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';

@@ -72,6 +72,7 @@ struct Option {
   MayChange may_change = MayChange::no;      // whether a resumed training may have another value
   Range range = {};                          // of a number
   std::vector<std::string_view> words = {};  // the values that are allowed; empty: all
+  std::string_view needs = {};               // the option without which it does nothing
 };
 
 // An option and the member that holds its value.

@@ -26,14 +26,20 @@ std::string shown(std::string_view token) {
   return token.size() > kLongest ? out + "..." : out;
 }
 
-// A finite number that fills the whole token.
-std::optional<double> number_of(std::string_view token) {
+// A number that fills the whole token; it may be nan or inf.
+std::optional<double> any_number_of(std::string_view token) {
   // from_chars takes no plus sign.
   if (token.size() > 1 && token[0] == '+' && token[1] != '-' && token[1] != '+') token.remove_prefix(1);
   double number = 0;
   const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), number);
-  if (error != std::errc() || end != token.data() + token.size() || !std::isfinite(number)) return std::nullopt;
+  if (error != std::errc() || end != token.data() + token.size()) return std::nullopt;
   return number;
+}
+
+// The same if it is finite.
+std::optional<double> number_of(std::string_view token) {
+  const std::optional<double> number = any_number_of(token);
+  return number && std::isfinite(*number) ? number : std::nullopt;
 }
 
 // WritableNumbers before words, equal numbers are one: (is a word, number, word).
@@ -96,6 +102,11 @@ class Parser {
     if (std::any_of(label.begin(), label.end(),
                     [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7F'; })) {
       fail(fmt::format("the label '{}' has control characters in it", shown(label)));
+    }
+    const std::optional<double> number = any_number_of(label);
+    if (number && !std::isfinite(*number)) fail(fmt::format("the label '{}' is not a finite number", shown(label)));
+    if (label.find(',') != std::string_view::npos && number_of(label.substr(0, label.find(',')))) {
+      fail(fmt::format("'{}' stands for several labels: a sample must have one", shown(label)));
     }
     const auto [it, is_new] = known_.try_emplace(key_of(label), static_cast<std::uint32_t>(known_.size()));
     if (is_new) out_.labels.emplace_back(label);

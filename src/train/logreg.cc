@@ -148,6 +148,10 @@ LinearProblem read_problem(Spec& spec, const ProblemPlace& place) {
   spec.finish();  // before the data are read
   made.sets = place.data.empty() ? draw_samples(shape, place.seed) : read_samples(place.data, place.test_data);
   hold_back_samples(made.sets, place.validation, place.seed);
+  if (made.options.batch > made.sets.train.size()) {
+    spec.fail(fmt::format("batch={} is more than the {} training samples: with batch=0 a worker takes all it has",
+                          made.options.batch, made.sets.train.size()));
+  }
   if (made.options.intercept) add_intercept(made.sets);
   return made;
 }

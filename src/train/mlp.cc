@@ -212,7 +212,12 @@ std::unique_ptr<Problem> make_mlp_problem(Spec& spec, const ProblemPlace& place)
   shape.widths.push_back(spec.integer("classes", 2, kWidest).value_or(10));
   shape.samples = spec.integer("samples", 1, 1U << 24).value_or(shape.samples);
   shape.held_back = spec.integer("held_back", 1, 1U << 24).value_or(shape.held_back);
-  shape.batch = spec.integer("batch", 0, 1U << 24).value_or(shape.batch);
+  const auto batch = spec.integer("batch", 0, 1U << 24);
+  if (batch.value_or(0) > shape.samples) {
+    spec.fail(fmt::format("batch={} is more than the {} training samples: with batch=0 a worker takes all it has",
+                          *batch, shape.samples));
+  }
+  shape.batch = batch.value_or(shape.batch);
   spec.finish();  // before the data are generated
   return std::make_unique<Mlp>(shape, place);
 }

@@ -70,8 +70,12 @@ Pilot run_pilot(const Run& run, double ratio, std::optional<std::uint64_t> given
     throw SharedError(fmt::format("the pilot was stopped after step {} of {}", result.step, steps), /*is_usage=*/false);
   }
   const bool has_downlink = config.downlink != run.config.downlink;
-  if (!(result.threshold.value_or(0) > 0) || (has_downlink && !(result.downlink_threshold.value_or(0) > 0))) {
-    throw SharedError("the pilot measured no threshold: fewer gradients than k were not zero", /*is_usage=*/false);
+  const bool failed_up = !(result.threshold.value_or(0) > 0);
+  if (failed_up || (has_downlink && !(result.downlink_threshold.value_or(0) > 0))) {
+    throw SharedError(
+        fmt::format("the pilot measured no threshold for the {}: fewer than k entries were not zero there",
+                    failed_up ? "uplink" : "downlink"),
+        /*is_usage=*/false);
   }
   return {.lambda = *result.threshold,
           .downlink_lambda = has_downlink ? result.downlink_threshold : std::nullopt,

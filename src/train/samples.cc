@@ -94,14 +94,14 @@ SampleSets draw_samples(const LogregShape& shape, std::uint64_t seed) {
 SampleSets read_samples(const std::string& path, const std::string& test_path) {
   LabelledRows data = read_libsvm(path);
   if (data.rows.size() == 0 || data.rows.dim == 0) throw UsageError(fmt::format("[logreg] '{}' holds no data", path));
+  if (data.labels.size() == 1) {
+    throw UsageError(
+        fmt::format("[logreg] all {} samples of '{}' have the label '{}': training needs at least two labels",
+                    data.rows.size(), path, data.labels[0]));
+  }
   SampleSets sets{.train = {std::move(data.rows), std::move(data.label)}, .validation = {}, .test = {}};
   sets.fingerprint = std::move(data.fingerprint);
-  const bool is_single = data.labels.size() == 1;
-  const auto number_from_one = [&](Samples& samples) {
-    if (is_single) std::fill(samples.label.begin(), samples.label.end(), 1U);
-  };
-  number_from_one(sets.train);
-  sets.classes = is_single ? 2 : static_cast<std::uint32_t>(data.labels.size());
+  sets.classes = static_cast<std::uint32_t>(data.labels.size());
   if (sets.classes > 2) check_classes(data.labels, path);
   if (test_path.empty()) return sets;
 
@@ -109,7 +109,6 @@ SampleSets read_samples(const std::string& path, const std::string& test_path) {
   if (test.rows.size() == 0) throw UsageError(fmt::format("[logreg] '{}' holds no data", test_path));
   number_as(data.labels, test, test_path);
   sets.test = narrowed({std::move(test.rows), std::move(test.label)}, sets.train.rows.dim);
-  number_from_one(sets.test);
   sets.test_fingerprint = std::move(test.fingerprint);
   return sets;
 }

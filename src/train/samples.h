@@ -43,9 +43,9 @@ struct LogregShape {
 // Random rows with entries N(mean, 1), and labels 0 and 1 given by a model with weights N(0, 1).
 SampleSets draw_samples(const LogregShape& shape, std::uint64_t seed);
 
-// From LIBSVM files. Labels are numbered in ascending order: numbers before words, words by the alphabet. A single
-// label is number 1 of two. Test data may have only labels of the training data; features beyond those of the training
-// data are left out, since they have no weights. Throws UsageError.
+// From LIBSVM files. Labels are numbered in ascending order: numbers before words, words by the alphabet. Test
+// data may have only labels of the training data; features beyond those of the training data are left out, since they
+// have no weights. Throws UsageError, also if the training data have a single label.
 SampleSets read_samples(const std::string& path, const std::string& test_path);
 
 // Moves a share of the training samples to `validation`, as hold_back() says.

@@ -57,7 +57,9 @@ std::unique_ptr<Problem> make_star(std::unique_ptr<Problem> problem, int workers
   } else if (const auto* const logreg = dynamic_cast<const Logreg*>(problem.get())) {
     optimum = logreg->optimum().weights;
   } else {
-    throw UsageError("star=true needs a problem whose optimum is known: linreg or logreg");
+    throw UsageError(
+        "star=true needs a problem whose optimum is known: linreg, or logreg with two labels (with more it is softmax "
+        "regression)");
   }
   std::unique_ptr<PreciseProblem> precise(dynamic_cast<PreciseProblem*>(problem.release()));
   return std::make_unique<Star>(std::move(precise), std::move(optimum), workers);

@@ -111,8 +111,7 @@ void Training::begin() {
     if (!changes_.empty() && changes_.back().at("step") == step_) metrics_->write(changes_.back());
   });
   if (config_.checkpoint_dir.empty()) return;
-  checkpoints_.emplace(config_, std::string(problem_.data_fingerprint()), changes_, transport_,
-                       path.empty() ? std::nullopt : std::optional(step_));
+  checkpoints_.emplace(config_, problem_, changes_, transport_, path.empty() ? std::nullopt : std::optional(step_));
 }
 
 // Rank 0 reads the file that it was given, if any, so the others need no copy of it and no such option.
@@ -172,8 +171,20 @@ std::string Training::choose_checkpoint() {
                                  found->data.empty() ? "no file" : found->data, config_.data,
                                  config_.data.empty() ? "no file" : problem_.data_fingerprint()));
   }
+  // Test data may be added or left out: what was evaluated on them is named so.
+  const std::string_view test_data = problem_.test_fingerprint();
+  if (!found->test_data.empty() && !test_data.empty() && found->test_data != test_data) {
+    throw UsageError(
+        fmt::format("'{}' was evaluated on other test data ({}) than '{}' ({}): give it the same --test-data",
+                    found->path, found->test_data, config_.test_data, test_data));
+  }
   if (found->step > config_.steps) {
     throw UsageError(fmt::format("'{}' is beyond --steps {}: ask for more steps", found->path, config_.steps));
+  }
+  if (found->step == config_.steps && !changes(found->config, config_).empty()) {
+    throw UsageError(
+        fmt::format("'{}' has no step left of --steps {}, so --change would change nothing: ask for more steps",
+                    found->path, config_.steps));
   }
   run_.log(fmt::format("resuming from '{}'{}", found->path,
                        found->step == config_.steps ? ", where all steps are done: for more, raise --steps" : ""));

@@ -55,13 +55,13 @@ class Threshold final : public Reference {
   }
 
   void record(const std::vector<std::uint32_t>& chosen, const std::vector<float>& a, std::uint64_t k, float scale) {
+    if (scale == 0) return;  // nothing can be measured
     float kth = 0;
     if (k > 0 && chosen.size() == k) {
       kth = std::numeric_limits<float>::infinity();
       for (const std::uint32_t i : chosen) kth = std::min(kth, std::fabs(a[i]));
     }
-    if (scale != 0) kth = static_cast<float>(double{kth} / std::fabs(double{scale}));
-    if (scale == 0) kth = kth_.empty() ? 0 : kth_.back();  // nothing was measured
+    kth = static_cast<float>(double{kth} / std::fabs(double{scale}));
     kth_.push_back(kth);
     if (kth_.size() < calibrate_) return;
     const std::size_t count = std::max<std::size_t>(1, kth_.size() / 10);

@@ -108,12 +108,35 @@ TEST(Threshold, MeasuresInUnitsOfTheGradient) {
   const Numbers gradient = {4, 3, 2, 1};
   for (int step = 0; step < 40; ++step) {
     kernels::ScaledGradient given = Gradient(gradient);
-    given.scale = step % 10 == 8 ? 0.0F : 0.125F * static_cast<float>(1 + step % 3);  // a 0 among those that count
+    given.scale = 0.125F * static_cast<float>(1 + step % 3);
     Numbers memory(4);
     SparseVector out;
     sparsifier->sift(given, memory, out);
   }
   EXPECT_EQ(sparsifier->vote(), 3.0F);
+}
+
+// Steps with a learning rate of 0 have nothing to measure: the calibration goes on until it has measured in as many
+// steps as it was told. A step that is taken back and made again counts once.
+TEST(Threshold, DoesNotMeasureInStepsWithALearningRateOfZero) {
+  for (const int calibrate : {1, 3, 40}) {
+    SCOPED_TRACE(calibrate);
+    Sifter sifter("threshold:ratio=0.5,calibrate=" + std::to_string(calibrate), "ef:scale=lr", {.layout = 4});
+    const Numbers gradient = {4, 3, 2, 1};
+    SparseVector sent;
+    for (int step = 0; step < calibrate; ++step) {
+      for (const float lr : {0.0F, -0.0F, 0.25F}) {
+        EXPECT_EQ(sifter.threshold(), std::nullopt);
+        sifter.write_memory(Numbers(4));
+        sifter.sift(gradient, sent, lr);
+        if (step % 2 == 0) {
+          sifter.undo(gradient, sent, lr);
+          sifter.sift(gradient, sent, lr);
+        }
+      }
+    }
+    EXPECT_EQ(sifter.threshold(), 3.0);
+  }
 }
 
 TEST(Threshold, MeasuresLambdaOverTheFirstStepsAndHoldsIt) {

@@ -68,8 +68,8 @@ TEST(Libsvm, WithoutSamplesHasNoRows) {
 }
 
 TEST(Libsvm, TakesWordsAsLabelsAndSortsThemAfterNumbers) {
-  const LabelledRows data = parse_libsvm("spam 1:1\n10 1:1\nham\n9\nnan\n+10\nspam\n", "x.txt");
-  EXPECT_THAT(data.labels, ElementsAre("9", "10", "ham", "nan", "spam"));
+  const LabelledRows data = parse_libsvm("spam 1:1\n10 1:1\nham\n9\nnaan,2\n+10\nspam\n", "x.txt");
+  EXPECT_THAT(data.labels, ElementsAre("9", "10", "ham", "naan,2", "spam"));
   EXPECT_THAT(data.label, ElementsAre(4, 1, 2, 0, 3, 1, 4));
 }
 
@@ -93,6 +93,9 @@ TEST(Libsvm, NamesTheLineOfAnError) {
       {"1 1:++1", "'1:++1' has no finite number"},
       {"1 1:0x10", "'1:0x10' has no finite number"},
       {"1 1: 2", "'1:' has no finite number"},
+      {"nan 1:1", "the label 'nan' is not a finite number"},
+      {"-inf 1:1", "the label '-inf' is not a finite number"},
+      {"1,2 1:1", "'1,2' stands for several labels: a sample must have one"},
       {"1:1 2:1", "'1:1' stands where a label is expected"},
       {"a\x01"
        "b 1:1",

@@ -103,5 +103,14 @@ TEST(Pilot, SaysWhyThereIsNoThreshold) {
   });
 }
 
+TEST(Pilot, SaysWhichThresholdItCouldNotMeasure) {
+  TrainConfig config = small();
+  config.exchange = "server";
+  config.downlink = "threshold:ratio=0.5";  // 20 entries, and three workers send 2 each
+  EXPECT_THAT([&] { pilot_of(config, 0.05); }, ThrowsMessage<SharedError>(HasSubstr("no threshold for the downlink")));
+  config.problem = "logreg:dim=100,samples=10,density=0.01";  // nearly all gradients are zero
+  EXPECT_THAT([&] { pilot_of(config, 1); }, ThrowsMessage<SharedError>(HasSubstr("no threshold for the uplink")));
+}
+
 }  // namespace
 }  // namespace sparsewire::train::pilot_test

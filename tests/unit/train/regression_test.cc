@@ -273,11 +273,13 @@ TEST(Logreg, RefusesDataThatAreNotForIt) {
   folder.write("flat", "1\n-1\n");
   folder.write("three", "1 1:1\n2 1:1\n0.5 1:1\n");
   folder.write("good", "1 1:1\n2 1:1\n");
+  folder.write("single", "7 1:1\n7.0 1:2\n+7 1:3\n");
   folder.write("classes", "1 1:1\n2 1:1\ncat 1:1\n");
   const std::vector<std::pair<std::string, std::string>> wrong = {
       {"empty", "holds no data"},
       {"flat", "holds no data"},
       {"three", "has 3 different labels, and one of them is 0.5: more than two must be whole numbers or words"},
+      {"single", "single' have the label '7': training needs at least two labels"},
       {"none", "No such file"}};
   const auto complaint = [&](const std::string& spec, const std::string& file) -> std::string {
     try {

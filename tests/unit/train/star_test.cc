@@ -53,7 +53,7 @@ TEST(Star, SubtractsTheGradientAtTheOptimum) {
 
 TEST(Star, IsRefusedWhereTheOptimumIsNotKnown) {
   EXPECT_THAT([] { make_problem("mlp:inputs=4,hidden=3,classes=2,star=true", {.workers = 1, .seed = 0, .data = {}}); },
-              ThrowsMessage<UsageError>(HasSubstr("linreg or logreg")));
+              ThrowsMessage<UsageError>(HasSubstr("linreg, or logreg with two labels")));
 }
 
 }  // namespace
