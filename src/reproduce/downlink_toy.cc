@@ -22,6 +22,7 @@ namespace sparsewire::reproduce {
 namespace {
 
 constexpr int kWorkers = 3;
+constexpr std::uint64_t kRounds = 1000;      // a run with fewer is not judged
 constexpr double kOptimum = 50.0 * 122 / 9;  // 100/2 times the variance of 1, 5, 10: 677.78
 constexpr double kNearOptimum = 0.01;
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -71,7 +72,7 @@ double final_loss(Method method, std::uint64_t k, double lr, std::uint64_t round
 class Sweep {
  public:
   Sweep(const Options& options, const Progress& progress)
-      : rounds_(options.rounds.value_or(1000)),
+      : rounds_(options.rounds.value_or(kRounds)),
         first_(options.seed.value_or(0)),
         seeds_(options.seeds.value_or(options.by_size<std::uint64_t>(3, 10, 20))) {
     const std::size_t parts = std::size(kKept) * std::size(kRates);
@@ -226,6 +227,7 @@ Result reproduce_downlink_toy(const Options& options, const Progress& progress) 
       shown(sweep.mean(Method::bidirectional, kAuthorsK, kAuthorsRate), 2), sweep.lower(kAuthorsK, kAuthorsRate),
       sweep.seeds(), shown(sweep.mean(Method::downlink, kAuthorsK, kAuthorsRate), 2), agree, all);
   result.conditions = conditions_of(sweep);
+  withhold_if_short(sweep.rounds(), kRounds, result);
   return result;
 }
 

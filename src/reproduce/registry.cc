@@ -1,5 +1,7 @@
 #include "core/registry.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 
 #include "reproduce/reproduction.h"
@@ -28,9 +30,17 @@ std::string_view name_of(Verdict verdict) noexcept {
     case Verdict::partly:
       return "partly";
     case Verdict::does_not_hold:
+      return "does not hold";
+    case Verdict::not_judged:
       break;
   }
-  return "does not hold";
+  return "not judged";
+}
+
+void withhold_if_short(std::uint64_t rounds, std::uint64_t quick, Result& result) {
+  if (rounds >= quick || result.verdict == Verdict::not_judged) return;
+  result.verdict = Verdict::not_judged;
+  result.reason = fmt::format("too short to judge: --rounds {} is less than the {} of --quick", rounds, quick);
 }
 
 bool Reproduction::takes(std::string_view option) const noexcept {

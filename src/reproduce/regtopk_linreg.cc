@@ -24,6 +24,7 @@ namespace sparsewire::reproduce {
 namespace {
 
 constexpr int kWorkers = 20;
+constexpr std::uint64_t kQuickRounds = 1000;  // a run with fewer is not judged
 constexpr double kLr = 0.01;
 // log10 of the median squared distance over the last fifth of a run. In double, what arrives goes on to -12 and lower;
 // Top-k stays at -7 or higher, even at 0.99.
@@ -158,7 +159,7 @@ class Experiment {
   Experiment(const Options& options, const Progress& progress)
       : progress_(progress),
         mu_(options.mu.value_or(4)),
-        rounds_(options.rounds.value_or(options.by_size<std::uint64_t>(1000, 2500, 2500))),
+        rounds_(options.rounds.value_or(options.by_size<std::uint64_t>(kQuickRounds, 2500, 2500))),
         first_(options.seed.value_or(0)),
         seeds_(options.seeds.value_or(options.by_size<std::uint64_t>(1, 5, 5))) {
     const Ratios ratios = options.ratio.value_or(
@@ -187,6 +188,7 @@ class Experiment {
     for (const Row& row : rows_) add_measured(row);
     write_table();
     judge();
+    withhold_if_short(rounds_, kQuickRounds, result_);
     return result_;
   }
 
@@ -283,6 +285,10 @@ class Experiment {
                                  arrives.empty() ? "no ratio" : "ratio " + list_of(arrives),
                                  does_not.empty() ? "" : " and not at " + list_of(does_not),
                                  topk_arrives.empty() ? "none below 1" : "ratio " + list_of(topk_arrives));
+    if (arrives.empty() && does_not.empty()) {
+      result_.verdict = Verdict::not_judged;
+      result_.reason = "all entries are sent at every ratio, so there is nothing to compare";
+    }
     if (!unexpected.empty()) result_.reason += "; not as expected at " + list_of(unexpected);
     add_conditions();
   }

@@ -60,10 +60,10 @@ struct Measured {
   std::optional<double> value = {};  // nothing: never reached
 };
 
-// partly: under conditions that the claim does not name.
-enum class Verdict : std::uint8_t { holds, partly, does_not_hold };
+// partly: under conditions that the claim does not name. not_judged: the run was too short, or compared nothing.
+enum class Verdict : std::uint8_t { holds, partly, does_not_hold, not_judged };
 
-// "holds", "partly", "does not hold"
+// "holds", "partly", "does not hold", "not judged"
 std::string_view name_of(Verdict verdict) noexcept;
 
 struct Result {
@@ -73,6 +73,9 @@ struct Result {
   std::vector<Measured> measured;
   std::string table;  // for people
 };
+
+// Takes the verdict back if the run had fewer rounds than the quick form has: what has not happened yet says nothing.
+void withhold_if_short(std::uint64_t rounds, std::uint64_t quick, Result& result);
 
 // Called from time to time: `done` of `of` parts are done.
 using Progress = std::function<void(std::size_t done, std::size_t of)>;

@@ -39,6 +39,7 @@ constexpr double kSlopeOff = 0.2;
 constexpr double kDominates = 4;
 // For the slope in k. With fewer indices it matters that they are whole, and that the number of ones takes bits too.
 constexpr std::uint64_t kFewestIndices = 16;
+constexpr std::uint64_t kQuickRepetitions = 8;  // a run with fewer is not judged
 
 struct Setting {
   const char* means;  // flat: all s/d; steep: 2s of 1/2, the others 0
@@ -406,7 +407,7 @@ std::vector<std::string> conditions_of(const std::vector<Row>& rows) {
 }  // namespace
 
 Result reproduce_rtopk_estimation(const Options& options, const Progress& progress) {
-  const std::uint64_t repetitions = options.rounds.value_or(options.by_size<std::uint64_t>(8, 20, 10));
+  const std::uint64_t repetitions = options.rounds.value_or(options.by_size<std::uint64_t>(kQuickRepetitions, 20, 10));
   const std::uint64_t seed = options.seed.value_or(0);
   const std::vector<Row> rows = measure(options, seed, repetitions, progress);
   const std::vector<Slope> slopes = slopes_of(rows);
@@ -437,6 +438,7 @@ Result reproduce_rtopk_estimation(const Options& options, const Progress& progre
       fixed(ratio.first, 2), fixed(ratio.second, 2), fixed(off.second, 1), rows.size(), repetitions, agree,
       slopes.size(), kSlopeOff, fixed(farthest, 2));
   result.conditions = conditions_of(rows);
+  withhold_if_short(repetitions, kQuickRepetitions, result);
   return result;
 }
 

@@ -22,7 +22,8 @@ namespace sparsewire::reproduce {
 namespace {
 
 constexpr double kBitsPerEntry = 64;
-constexpr std::size_t kSmoothedOver = 50;  // rounds
+constexpr std::uint64_t kQuickRounds = 1000;  // where one method does not reach the gap in fewer, nothing is judged
+constexpr std::size_t kSmoothedOver = 50;     // rounds
 
 // A method with one value of k, lambda, or the rounds between two messages.
 struct Setting {
@@ -163,7 +164,7 @@ class Experiment {
       : options_(options),
         progress_(progress),
         gap_(options.gap.value_or(options.by_size(5e-3, 2e-3, 2e-3))),
-        rounds_(options.rounds.value_or(options.by_size<std::uint64_t>(1000, 3000, 3000))),
+        rounds_(options.rounds.value_or(options.by_size<std::uint64_t>(kQuickRounds, 3000, 3000))),
         first_(options.seed.value_or(0)),
         judging_(options.seeds.value_or(options.by_size<std::uint64_t>(1, 3, 5))),
         tuning_(options.by_size<std::uint64_t>(1, 2, 3)) {}
@@ -281,7 +282,10 @@ class Experiment {
     }
     if (topk == nullptr || least == nullptr) {
       const char* const who = topk != nullptr ? "the threshold" : least != nullptr ? "Top-k" : "either";
-      result_.reason = fmt::format("the gap is not reached by {} in {} rounds", who, rounds_);
+      const bool is_short = rounds_ < kQuickRounds || (topk == nullptr && least == nullptr);
+      if (is_short) result_.verdict = Verdict::not_judged;
+      result_.reason = fmt::format("{}the gap is not reached by {} in {} rounds",
+                                   is_short ? "too short to judge: " : "", who, rounds_);
       return;
     }
     const bool fewer = *least->mean_bits() < *topk->mean_bits();
