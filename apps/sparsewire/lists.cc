@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "core/list.h"
 #include "core/number.h"
 
 namespace sparsewire::cli {
@@ -27,11 +28,7 @@ std::uint64_t read_integer(const std::string& name, const std::string& given, st
 template <class Number, class Read>
 std::vector<Number> read_list(const std::string& given, const Read& read) {
   std::vector<Number> numbers;
-  for (std::size_t begin = 0; begin <= given.size();) {
-    const std::size_t end = std::min(given.find(',', begin), given.size());
-    numbers.push_back(read(given.substr(begin, end - begin)));
-    begin = end + 1;
-  }
+  for (const std::string& one : split_list(given, ',')) numbers.push_back(read(one));
   std::sort(numbers.begin(), numbers.end());
   numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
   return numbers;

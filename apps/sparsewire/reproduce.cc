@@ -2,7 +2,6 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <limits>
 #include <memory>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "core/list.h"
 #include "lists.h"
 #include "options.h"
 #include "reproduce/reproduction.h"
@@ -87,11 +87,7 @@ std::string text_of(const Reproduction& reproduction, const Result& result) {
 
 std::vector<std::string> options_of(const Reproduction& reproduction) {
   std::vector<std::string> names;
-  for (std::size_t begin = 0; begin < reproduction.options.size();) {
-    const std::size_t end = std::min(reproduction.options.find(' ', begin), reproduction.options.size());
-    names.push_back(fmt::format("--{}", reproduction.options.substr(begin, end - begin)));
-    begin = end + 1;
-  }
+  for (const std::string& name : split_list(reproduction.options, ' ')) names.push_back("--" + name);
   return names;
 }
 

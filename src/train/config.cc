@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/list.h"
 #include "core/number.h"
 #include "files/input.h"
 #include "sparsewire/errors.h"
@@ -207,10 +208,8 @@ bool can_change(const Setting& setting) {
 // The options that --change names, in the order of the table. Throws UsageError.
 std::vector<const Setting*> names_to_change(const TrainConfig& config) {
   std::vector<std::string> names;
-  for (std::size_t at = 0; at < config.change.size();) {
-    const std::size_t end = std::min(config.change.find(',', at), config.change.size());
-    names.push_back(with_underscores(config.change.substr(at, end - at)));
-    at = end + 1;
+  if (!config.change.empty()) {
+    for (const std::string& name : split_list(config.change, ',')) names.push_back(with_underscores(name));
   }
   std::vector<const Setting*> found;
   for (const Setting& setting : settings()) {

@@ -21,6 +21,22 @@ struct LinearOptions {
   bool intercept = false;     // the last feature is always 1, and its weights have no penalty
 };
 
+// (l2/2) ||x||^2 of the first `count` weights: all but those of the intercept, which are the last.
+struct Penalty {
+  double l2 = 0;
+  std::size_t count = 0;
+
+  double at(std::span<const double> weights) const noexcept {
+    double weights2 = 0;
+    for (const double weight : weights.first(count)) weights2 += weight * weight;
+    return l2 / 2 * weights2;
+  }
+  // Sets `gradient` to that of the penalty.
+  void begin_gradient(std::span<const double> weights, std::span<double> gradient) const noexcept {
+    for (std::size_t i = 0; i < weights.size(); ++i) gradient[i] = i < count ? l2 * weights[i] : 0;
+  }
+};
+
 class LinearBatches {
  public:
   // `labels`: of the training samples.

@@ -31,8 +31,7 @@ class LogregOnRows final : public Logreg {
         test_fingerprint_(std::move(sets.test_fingerprint)),
         layout_(options.intercept ? Layout({{"weight", rows_.dim - 1U}, {"intercept", 1}}) : Layout(rows_.dim)),
         smoothness_(largest_singular_value2(rows_) / (4 * static_cast<double>(rows_.size()))),
-        l2_(options.l2.value_or(smoothness_ / 10000)),
-        penalised_(rows_.dim - (options.intercept ? 1 : 0)),
+        penalty_{.l2 = options.l2.value_or(smoothness_ / 10000), .count = rows_.dim - (options.intercept ? 1U : 0U)},
         batches_(sets.train.label, options, place) {}
 
   const Layout& layout() const noexcept override { return layout_; }
@@ -43,13 +42,13 @@ class LogregOnRows final : public Logreg {
   std::uint64_t samples_of(int worker) const noexcept override { return batches_.samples_of(worker); }
   bool has_penalty() const noexcept override { return true; }
   double smoothness() const noexcept override { return smoothness_; }
-  double l2() const noexcept override { return l2_; }
+  double l2() const noexcept override { return penalty_.l2; }
   std::size_t samples() const noexcept override { return rows_.size(); }
 
   LogregOptimum optimum() const override {
-    if (l2_ == 0) throw UsageError("[logreg] with l2=0 there may be no optimum");
-    if (penalised_ != rows_.dim) throw UsageError("[logreg] with intercept=true there may be no optimum");
-    return minimise_logreg(rows_, l2_);
+    if (penalty_.l2 == 0) throw UsageError("[logreg] with l2=0 there may be no optimum");
+    if (penalty_.count != rows_.dim) throw UsageError("[logreg] with intercept=true there may be no optimum");
+    return minimise_logreg(rows_, penalty_.l2);
   }
 
   void initial_weights_at(std::span<double> weights) const override {
@@ -58,11 +57,7 @@ class LogregOnRows final : public Logreg {
 
   double gradient_at(int worker, std::uint64_t step, std::span<const double> weights,
                      std::span<double> gradient) override {
-    double weights2 = 0;
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-      gradient[i] = i < penalised_ ? l2_ * weights[i] : 0;
-      weights2 += i < penalised_ ? weights[i] * weights[i] : 0;
-    }
+    penalty_.begin_gradient(weights, gradient);
     const double share = batches_.share(worker);
     double sum = 0;
     batches_.for_each(worker, step, [&](std::size_t row) {
@@ -70,7 +65,7 @@ class LogregOnRows final : public Logreg {
       sum += logistic_loss(margin);
       add_row(rows_, row, -share * logistic_pull(margin), gradient);
     });
-    return share * sum + l2_ / 2 * weights2;
+    return share * sum + penalty_.at(weights);
   }
 
   using Logreg::evaluate_at;
@@ -83,10 +78,8 @@ class LogregOnRows final : public Logreg {
       sum += logistic_loss(margin);
       right += margin > 0 ? 1 : margin == 0 ? 0.5 : 0;  // undecided: right half of the time
     }
-    double weights2 = 0;
-    for (const double weight : weights.first(penalised_)) weights2 += weight * weight;
     const auto all = static_cast<double>(rows.size());
-    return {.loss = sum / all, .objective = sum / all + l2_ / 2 * weights2, .metric = right / all};
+    return {.loss = sum / all, .objective = sum / all + penalty_.at(weights), .metric = right / all};
   }
 
  private:
@@ -101,8 +94,7 @@ class LogregOnRows final : public Logreg {
   std::string test_fingerprint_;
   Layout layout_;
   double smoothness_;
-  double l2_;
-  std::size_t penalised_;  // weights: all but the intercept, which is the last
+  Penalty penalty_;
   LinearBatches batches_;
 };
 

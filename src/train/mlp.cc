@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/list.h"
 #include "core/number.h"
 #include "sparsewire/errors.h"
 #include "train/hold_back.h"
@@ -190,17 +191,14 @@ constexpr std::size_t kWidest = 65536;
 std::vector<std::size_t> parse_hidden(const Spec& spec, std::string_view written) {
   std::vector<std::size_t> widths;
   if (written == "0") return widths;
-  std::string_view rest = written;
-  while (true) {
-    const std::string_view item = rest.substr(0, rest.find('x'));
+  for (const std::string& item : split_list(written, 'x')) {
     const auto width = parse_number<std::size_t>(item);
     if (!width || *width < 1 || *width > kWidest) {
       spec.fail(fmt::format("hidden={} is neither 0 nor widths in [1, {}] like 64 or 64x32", written, kWidest));
     }
     widths.push_back(*width);
-    if (item.size() == rest.size()) return widths;
-    rest.remove_prefix(item.size() + 1);
   }
+  return widths;
 }
 
 }  // namespace

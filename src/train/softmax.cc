@@ -27,9 +27,9 @@ class Softmax final : public PreciseProblem {
         classes_(sets_.classes),
         layout_(layout_of(sets_.train.rows.dim, classes_, options.intercept)),
         // The second derivative of log-sum-exp is at most 1/2 in any direction.
-        l2_(options.l2.value_or(largest_singular_value2(sets_.train.rows) /
-                                (2 * static_cast<double>(sets_.train.size())) / 10000)),
-        penalised_((sets_.train.rows.dim - (options.intercept ? 1 : 0)) * classes_),
+        penalty_{.l2 = options.l2.value_or(largest_singular_value2(sets_.train.rows) /
+                                           (2 * static_cast<double>(sets_.train.size())) / 10000),
+                 .count = (sets_.train.rows.dim - (options.intercept ? 1U : 0U)) * classes_},
         batches_(sets_.train.label, options, place),
         outputs_(static_cast<std::size_t>(place.workers) + 1, std::vector<double>(classes_)) {}
 
@@ -45,11 +45,7 @@ class Softmax final : public PreciseProblem {
 
   double gradient_at(int worker, std::uint64_t step, std::span<const double> weights,
                      std::span<double> gradient) override {
-    double weights2 = 0;
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-      gradient[i] = i < penalised_ ? l2_ * weights[i] : 0;
-      weights2 += i < penalised_ ? weights[i] * weights[i] : 0;
-    }
+    penalty_.begin_gradient(weights, gradient);
     const double share = batches_.share(worker);
     std::vector<double>& outputs = outputs_[static_cast<std::size_t>(worker)];
     double sum = 0;
@@ -58,7 +54,7 @@ class Softmax final : public PreciseProblem {
       outputs[sets_.train.label[row]] -= 1;  // probabilities, less 1 at the right class
       add(sets_.train, row, share, outputs, gradient);
     });
-    return share * sum + l2_ / 2 * weights2;
+    return share * sum + penalty_.at(weights);
   }
 
   using PreciseProblem::evaluate_at;
@@ -74,10 +70,8 @@ class Softmax final : public PreciseProblem {
       // Undecided: right as often as one of the classes is.
       if (outputs[samples.label[row]] == most) right += 1 / static_cast<double>(equals);
     }
-    double weights2 = 0;
-    for (const double weight : weights.first(penalised_)) weights2 += weight * weight;
     const auto all = static_cast<double>(samples.size());
-    return {.loss = sum / all, .objective = sum / all + l2_ / 2 * weights2, .metric = right / all};
+    return {.loss = sum / all, .objective = sum / all + penalty_.at(weights), .metric = right / all};
   }
 
  private:
@@ -113,8 +107,7 @@ class Softmax final : public PreciseProblem {
   SampleSets sets_;
   std::size_t classes_;
   Layout layout_;
-  double l2_;
-  std::size_t penalised_;  // weights: all but those of the intercept
+  Penalty penalty_;
   LinearBatches batches_;
   std::vector<std::vector<double>> outputs_;  // for each worker, and the last one for evaluate_at()
 };

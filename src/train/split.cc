@@ -2,11 +2,12 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <optional>
 
-#include "core/number.h"
+#include "core/list.h"
 #include "core/registry.h"
 #include "sparsewire/errors.h"
 
@@ -28,20 +29,14 @@ constexpr Make kMakers[] = {
 };
 
 std::vector<double> parse_shares(const Spec& spec, const std::string& written, int workers) {
-  std::vector<double> shares;
-  for (std::size_t at = 0; at <= written.size();) {
-    const std::size_t end = std::min(written.find('/', at), written.size());
-    const auto share = parse_number<double>(written.substr(at, end - at));
-    if (!share || !std::isfinite(*share) || *share <= 0) {
-      spec.fail(fmt::format("sizes={} is not a list of positive numbers like 4/2/1", written));
-    }
-    shares.push_back(*share);
-    at = end + 1;
+  const auto shares = parse_numbers(written, '/');
+  if (!shares || *std::min_element(shares->begin(), shares->end()) <= 0) {
+    spec.fail(fmt::format("sizes={} is not a list of positive numbers like 4/2/1", written));
   }
-  if (shares.size() != static_cast<std::size_t>(workers)) {
-    spec.fail(fmt::format("sizes={} has {} numbers, and there are {} workers", written, shares.size(), workers));
+  if (shares->size() != static_cast<std::size_t>(workers)) {
+    spec.fail(fmt::format("sizes={} has {} numbers, and there are {} workers", written, shares->size(), workers));
   }
-  return shares;
+  return *shares;
 }
 
 }  // namespace

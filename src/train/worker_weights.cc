@@ -3,27 +3,18 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 
-#include "core/number.h"
+#include "core/list.h"
 #include "sparsewire/errors.h"
 
 namespace sparsewire::train {
 namespace {
 
 std::vector<double> parse(const std::string& written) {
-  std::vector<double> weights;
-  for (std::size_t at = 0; at <= written.size();) {
-    const std::size_t end = std::min(written.find(',', at), written.size());
-    const auto weight = parse_number<double>(written.substr(at, end - at));
-    if (!weight || !std::isfinite(*weight) || *weight < 0) {
-      throw UsageError(fmt::format(
-          "--worker-weights {} is neither size nor a list of numbers that are not negative, like 1,2,1", written));
-    }
-    weights.push_back(*weight);
-    at = end + 1;
-  }
-  return weights;
+  const auto weights = parse_numbers(written, ',');
+  if (weights && *std::min_element(weights->begin(), weights->end()) >= 0) return *weights;
+  throw UsageError(fmt::format(
+      "--worker-weights {} is neither size nor a list of numbers that are not negative, like 1,2,1", written));
 }
 
 }  // namespace

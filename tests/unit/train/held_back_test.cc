@@ -15,6 +15,7 @@
 #include "train/precise_problem.h"
 #include "train/random.h"
 #include "unit/folder.h"
+#include "unit/trained.h"
 
 namespace sparsewire::train::held_back_test {
 namespace {
@@ -72,16 +73,6 @@ std::string file_of(std::uint64_t samples, int classes, const std::vector<std::u
   return text;
 }
 
-Result run(const TrainConfig& config) {
-  const auto problem = make_problem(config.problem, problem_place(config));
-  Result result;
-  run_on_threads(static_cast<int>(config.workers), [&](Transport& transport) {
-    const Result mine = train(Run{.config = config, .problem = *problem, .transport = transport});
-    if (transport.rank() == 0) result = mine;
-  });
-  return result;
-}
-
 TrainConfig small(const Folder& folder, const std::string& split) {
   TrainConfig config;
   config.problem = "logreg:intercept=true,batch=3";
@@ -109,21 +100,21 @@ TEST(HeldBackData, NeverEnterAGradient) {
       const HeldBack parts = hold_back(kSamples, config.validation, config.seed);
       folder.write("train", file_of(kSamples, classes, {}));
       folder.write("test", file_of(20, classes, {}));
-      const Result clean = run(config);
+      const Result clean = trained(config);
       folder.write("test", file_of(20, classes, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
-      const Result other_test = run(config);
+      const Result other_test = trained(config);
       EXPECT_EQ(other_test.weights_crc32c, clean.weights_crc32c);
       EXPECT_NE(other_test.evaluation->find("test_loss"), clean.evaluation->find("test_loss"));
       EXPECT_EQ(other_test.evaluation->find("validation_loss"), clean.evaluation->find("validation_loss"));
       folder.write("train", file_of(kSamples, classes, parts.validation));
-      const Result other_validation = run(config);
+      const Result other_validation = trained(config);
       EXPECT_EQ(other_validation.weights_crc32c, clean.weights_crc32c);
       EXPECT_EQ(other_validation.evaluation->find("train_objective"), clean.evaluation->find("train_objective"));
       EXPECT_NE(other_validation.evaluation->find("validation_loss"), clean.evaluation->find("validation_loss"));
       std::vector<std::uint32_t> one_more = parts.validation;
       one_more.push_back(parts.training[7]);
       folder.write("train", file_of(kSamples, classes, one_more));
-      EXPECT_NE(run(config).weights_crc32c, clean.weights_crc32c);
+      EXPECT_NE(trained(config).weights_crc32c, clean.weights_crc32c);
     }
   }
 }

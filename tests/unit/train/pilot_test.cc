@@ -8,6 +8,7 @@
 #include "sparsewire/transport.h"
 #include "train/problem.h"
 #include "train/run_or_fail.h"
+#include "unit/trained.h"
 
 namespace sparsewire::train::pilot_test {
 namespace {
@@ -39,17 +40,6 @@ Pilot pilot_of(const TrainConfig& config, double ratio, std::optional<std::uint6
     EXPECT_EQ(one.totals.bytes_up, all[0].totals.bytes_up);
   }
   return all[0];
-}
-
-// What a training of the same options has measured after its calibration.
-Result trained(TrainConfig config) {
-  const auto problem = make_problem(config.problem, {.workers = 3, .seed = config.seed, .data = {}});
-  Result result;
-  run_on_threads(3, [&](Transport& transport) {
-    const Result mine = train({.config = config, .problem = *problem, .transport = transport});
-    if (transport.rank() == 0) result = mine;
-  });
-  return result;
 }
 
 TEST(Pilot, MeasuresWhatATrainingMeasures) {

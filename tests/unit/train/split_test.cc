@@ -15,6 +15,7 @@
 #include "train/random.h"
 #include "train/worker_weights.h"
 #include "unit/folder.h"
+#include "unit/trained.h"
 
 namespace sparsewire::train::split_test {
 namespace {
@@ -171,16 +172,6 @@ TEST(Split, RefusesWhatCannotBeDivided) {
   EXPECT_THAT(complaint("dirichlet:alpha=0", 3), HasSubstr("alpha=0 is not in"));
 }
 
-Result run(const TrainConfig& config) {
-  const auto problem = make_problem(config.problem, problem_place(config));
-  Result result;
-  run_on_threads(static_cast<int>(config.workers), [&](Transport& transport) {
-    const Result mine = train(Run{.config = config, .problem = *problem, .transport = transport});
-    if (transport.rank() == 0) result = mine;
-  });
-  return result;
-}
-
 TrainConfig dense(const Folder& folder) {
   folder.write("x", "1 1:1\n0 1:1 2:1\n1 2:2\n0 1:-1\n1 2:0.5\n0 2:-1\n1 1:3\n");
   TrainConfig config;
@@ -199,17 +190,17 @@ TEST(WorkerWeights, BySizeMakeTheMeanOverAllSamples) {
   const Folder folder;
   TrainConfig config = dense(folder);
   config.workers = 1;
-  const double alone = run(config).evaluation->find("train_objective").value();
+  const double alone = trained(config).evaluation->find("train_objective").value();
   config.workers = 3;
   config.worker_weights = "size";
   for (const char* split :
        {"round_robin", "iid:sizes=4/2/1", "shards:per_worker=1", "dirichlet:alpha=0.1,sizes=3/2/2"}) {
     config.split = split;
-    EXPECT_NEAR(run(config).evaluation->find("train_objective").value(), alone, 1e-6) << split;
+    EXPECT_NEAR(trained(config).evaluation->find("train_objective").value(), alone, 1e-6) << split;
   }
   config.split = "iid:sizes=4/2/1";
   config.worker_weights = "";
-  EXPECT_GT(std::abs(run(config).evaluation->find("train_objective").value() - alone), 1e-4)
+  EXPECT_GT(std::abs(trained(config).evaluation->find("train_objective").value() - alone), 1e-4)
       << "without weights another mean";
 }
 
@@ -220,7 +211,7 @@ TEST(WorkerWeights, CountAsTheySay) {
   config.worker_weights = "1,1,0";
   const auto with_poison = [&](const char* third, const char* sixth) {
     folder.write("x", std::string("1 1:1\n0 1:1 2:1\n") + third + "0 1:-1\n1 2:0.5\n" + sixth);
-    return run(config).weights_crc32c;
+    return trained(config).weights_crc32c;
   };
   EXPECT_EQ(with_poison("1 2:2\n", "0 2:-1\n"), with_poison("0 2:9\n", "1 1:7\n"));
   config.worker_weights = "1,1,0.01";

@@ -14,6 +14,7 @@
 #include "train/loop.h"
 #include "unit/folder.h"
 #include "unit/shared_error.h"
+#include "unit/trained.h"
 
 namespace sparsewire::train::weights_file_test {
 namespace {
@@ -58,16 +59,6 @@ TEST(WeightsFile, IsRefusedWhereItDoesNotFit) {
   EXPECT_THROW(write_weights(folder / "none/w.npy", Numbers(2)), std::runtime_error);
 }
 
-Result run(const TrainConfig& config) {
-  const auto problem = make_problem(config.problem, problem_place(config));
-  Result result;
-  run_on_threads(static_cast<int>(config.workers), [&](Transport& transport) {
-    const Result mine = train(Run{.config = config, .problem = *problem, .transport = transport});
-    if (transport.rank() == 0) result = mine;
-  });
-  return result;
-}
-
 // Dense steps of plain sgd have no state but the weights.
 TEST(WeightsFile, ContinuesATraining) {
   const Folder folder;
@@ -78,19 +69,19 @@ TEST(WeightsFile, ContinuesATraining) {
   config.exchange = "dense";
   config.lr = 0.05;
   config.steps = 20;
-  const Result whole = run(config);
+  const Result whole = trained(config);
   config.steps = 8;
   config.save_weights = folder / "w.npy";
-  const Result first = run(config);
+  const Result first = trained(config);
   const Numbers saved = read_weights(folder / "w.npy", 10);
   EXPECT_EQ(crc32c(std::as_bytes(std::span(saved))), first.weights_crc32c);
   config.steps = 12;
   config.init_weights = folder / "w.npy";
   config.save_weights = "";
-  EXPECT_EQ(run(config).weights_crc32c, whole.weights_crc32c);
+  EXPECT_EQ(trained(config).weights_crc32c, whole.weights_crc32c);
   config.problem = "linreg:dim=11,samples=20";
-  EXPECT_THAT(error_of([&] { run(config); }), HasSubstr("usage: '"));
-  EXPECT_THAT(error_of([&] { run(config); }), HasSubstr("has the shape (10,), but the model has 11 weights"));
+  EXPECT_THAT(error_of([&] { trained(config); }), HasSubstr("usage: '"));
+  EXPECT_THAT(error_of([&] { trained(config); }), HasSubstr("has the shape (10,), but the model has 11 weights"));
 }
 
 // Only rank 0 reads it, so the others need neither the file nor the option; what they were given does not matter.
@@ -102,9 +93,9 @@ TEST(WeightsFile, IsThatOfRank0) {
   config.workers = 3;
   config.steps = 3;
   config.sparsifier = "topk:k=3";
-  const std::uint32_t without = run(config).weights_crc32c;
+  const std::uint32_t without = trained(config).weights_crc32c;
   config.init_weights = folder / "w.npy";
-  const std::uint32_t with = run(config).weights_crc32c;
+  const std::uint32_t with = trained(config).weights_crc32c;
   ASSERT_NE(with, without);
   const auto problem = make_problem(config.problem, problem_place(config));
   for (const int odd : {0, 1}) {  // the rank that has the option
@@ -129,13 +120,13 @@ TEST(WeightsFile, IsNotReadWhereATrainingIsResumed) {
   config.init_weights = folder / "w.npy";
   config.resume = true;
   config.checkpoint_dir = folder / "whole";
-  const std::uint32_t whole = run(config).weights_crc32c;
+  const std::uint32_t whole = trained(config).weights_crc32c;
   config.checkpoint_dir = folder / "c";
   config.steps = 9;
-  run(config);
+  trained(config);
   config.steps = 20;
   std::filesystem::remove(folder / "w.npy");
-  EXPECT_EQ(run(config).weights_crc32c, whole);
+  EXPECT_EQ(trained(config).weights_crc32c, whole);
 }
 
 }  // namespace
