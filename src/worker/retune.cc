@@ -21,19 +21,20 @@ void Worker::retune(const WorkerConfig& config) {
   const StandardFloatMode mode;
   Parts& p = *parts_;
   p.check_between_steps("retune");
-  auto next = make_parts(config, p.layout, p.transport);
-  if (next->given_exchange != p.given_exchange) refuse("the exchange");
-  if (next->config.scope != p.config.scope) refuse("the scope");
-  if (next->config.seed != p.config.seed) refuse("the seed");
-  if (next->config.downlink.empty() != p.config.downlink.empty()) refuse("whether there is a downlink");
-  if (next->config.downlink_feedback != p.config.downlink_feedback) refuse("the downlink's feedback");
-  if (next->weights != p.weights) refuse("the weight of every worker");
+  std::unique_ptr<Parts> next;
   try {
+    next = make_parts(config, p.layout, p.transport);
+    if (next->given_exchange != p.given_exchange) refuse("the exchange");
+    if (next->config.scope != p.config.scope) refuse("the scope");
+    if (next->config.seed != p.config.seed) refuse("the seed");
+    if (next->config.downlink.empty() != p.config.downlink.empty()) refuse("whether there is a downlink");
+    if (next->config.downlink_feedback != p.config.downlink_feedback) refuse("the downlink's feedback");
+    if (next->weights != p.weights) refuse("the weight of every worker");
     next->sifter.continue_from(p.sifter);
     if (Sifter* const server = next->exchange->server()) server->continue_from(*p.exchange->server());
   } catch (const UsageError&) {  // all ranks throw it
     throw;
-  } catch (const std::exception& error) {  // out of memory: the others have changed their options
+  } catch (const std::exception& error) {  // out of memory: the others wait, or have changed their options
     p.transport.fail(error.what());
     throw;
   }

@@ -109,6 +109,87 @@ TEST_P(Allocations, ThatFailLoseNothing) {
   }
 }
 
+// What a step that runs out of memory leaves behind, for a model of several units that each need more room than those
+// before: so some fail in the first unit, some in the last.
+class OutOfMemoryInSomeUnit : public ::testing::TestWithParam<std::string> {  // the spec of a sparsifier
+ protected:
+  static Sifter make(const std::string& feedback) {
+    Sifter sifter(GetParam(), feedback, {.layout = kLayout, .scope = Scope::layer, .ranks = 4});
+    sifter.write_memory(owed());
+    return sifter;
+  }
+  static const Numbers& owed() {
+    static const Numbers numbers = reference::input("normal").make(kLayout.dim(), 2, 43);
+    return numbers;
+  }
+  static Numbers gradient() { return reference::input("normal").make(kLayout.dim(), 0, 41); }
+
+  // Calls look(memory) for each allocation of a first step, after it has failed. Returns how many there are.
+  template <class Step, class Look>
+  static int fail_each(const std::string& feedback, const Step& step, const Look& look) {
+    for (int number = 0;; ++number) {
+      SCOPED_TRACE(feedback + ", allocation " + std::to_string(number));
+      Sifter sifter = make(feedback);
+      SparseVector sent;
+      counted_memory.left_until_failure = number;
+      bool has_failed = false;
+      try {
+        step(sifter, sent);
+      } catch (const std::bad_alloc&) {
+        has_failed = true;
+      }
+      counted_memory.left_until_failure = -1;
+      if (!has_failed) return number;
+      EXPECT_EQ(sent.size(), 0U);
+      look(sifter.memory());
+    }
+  }
+
+  inline static const Layout kLayout = layout_of({3, 700, 5000, 30, 20000});
+};
+
+INSTANTIATE_TEST_SUITE_P(Specs, OutOfMemoryInSomeUnit,
+                         ::testing::Values("topk:ratio=0.3", "topk:ratio=0.3,dense_below=31",
+                                           "topk:ratio=0.3,chunk=500", "rtopk:ratio=0.3", "regtopk:ratio=0.3"),
+                         spec_as_name);
+
+// Each entry is as it was, or as after a step that is taken back.
+TEST_P(OutOfMemoryInSomeUnit, LosesNothing) {
+  const Numbers given = gradient();
+  const Numbers& before = owed();
+  for (const char* const feedback : {"ef", "ef:decay=0.9"}) {
+    Sifter undone = make(feedback);
+    SparseVector sent;
+    undone.sift(given, sent);
+    undone.undo(given, sent);
+    const Numbers restored = undone.memory();
+    const int failures = fail_each(
+        feedback, [&](Sifter& sifter, SparseVector& out) { sifter.sift(given, out); },
+        [&](const Numbers& memory) {
+          for (std::size_t i = 0; i < memory.size(); ++i) {
+            ASSERT_TRUE(memory[i] == before[i] || memory[i] == restored[i]) << i;
+          }
+        });
+    EXPECT_GT(failures, 5);
+  }
+}
+
+// A sum is taken back exactly.
+TEST_P(OutOfMemoryInSomeUnit, LosesNothingOfASum) {
+  const Numbers given = gradient();
+  const Numbers& before = owed();
+  SparseVector sum;
+  sum.clear(kLayout.dim());
+  for (std::uint32_t i = 0; i < kLayout.dim(); i += 5) {
+    sum.indices.push_back(i);
+    sum.values.push_back(given[i]);
+  }
+  const int failures = fail_each(
+      "ef", [&](Sifter& sifter, SparseVector& out) { sifter.sift(sum, out); },
+      [&](const Numbers& memory) { EXPECT_TRUE(memory == before); });
+  EXPECT_GT(failures, 5);
+}
+
 TEST(AllocationsOfFeedback, AreNoneInTheSteadyState) {
   for (const std::string& feedback : every_feedback()) {
     EXPECT_EQ(allocations_of("topk:ratio=0.01", feedback, 1), 0) << feedback;

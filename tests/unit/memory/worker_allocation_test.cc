@@ -121,6 +121,7 @@ Ending run_out_of_memory(const Plan& plan, int odd, long number, std::uint64_t s
     if (has_thrown && !is_lost) {
       EXPECT_EQ(before, after);
     }
+    meet.arrive_and_wait();  // a rank that has ended would be noticed even if it had not told the others
     const std::lock_guard lock(mutex);
     if (is_lost) ++ending.gave_up;
     if (has_thrown && !is_lost) ++ending.took_back;
