@@ -1,8 +1,8 @@
 #!/bin/bash
 # Builds and tests everything; on a bare Debian it installs what is missing first.
 #
-#   ./test.sh            layout of the source (clang-format), then four builds: release, dev (address and undefined
-#                        behaviour sanitizers), tsan (thread sanitizer), fuzz (built by clang)
+#   ./test.sh            layout of the source (clang-format), then three builds: release (g++), dev (clang; address and
+#                        undefined behaviour sanitizers, fuzz targets), tsan (clang; thread sanitizer)
 #   ./test.sh --quick    the layout and the release build only
 #   ./test.sh --all      also names (clang-tidy), the benches, and the unit tests built by clang
 #
@@ -10,12 +10,12 @@
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")"
 
-presets=(release dev tsan fuzz)
+presets=(release dev tsan)
 all=false
 for argument in "$@"; do
   case $argument in
     --quick) presets=(release) ;;
-    --all) presets=(release dev tsan clang fuzz) all=true ;;
+    --all) presets=(release dev tsan clang) all=true ;;
     -h | --help) sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0"; exit 0 ;;
     *) echo "test.sh: unknown option $argument (see --help)" >&2; exit 2 ;;
   esac
@@ -78,7 +78,7 @@ fi
 for ((i = 0; i < ${#presets[@]}; ++i)); do
   preset=${presets[i]} next=${presets[i + 1]-}
   run_tests=(ctest --preset "$preset")
-  # g++ 12's thread sanitizer cannot place its shadow memory where a new kernel randomises addresses widely.
+  # The thread sanitizer cannot place its shadow memory where a new kernel randomises addresses widely.
   if [[ $preset == tsan ]] && setarch -R true 2> /dev/null; then
     run_tests=(setarch -R "${run_tests[@]}")
   fi

@@ -5,20 +5,20 @@
 #include <cstdlib>
 #include <string_view>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SPARSEWIRE_SLOW_BUILD 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SPARSEWIRE_SLOW_BUILD 1
-#endif
-#endif
-
 namespace sparsewire {
 
+// Tests are not always compiled with the sanitizers of what they test, so tests/CMakeLists.txt says it.
 #ifdef SPARSEWIRE_SLOW_BUILD
 inline constexpr bool kSlowBuild = true;
 #else
 inline constexpr bool kSlowBuild = false;
+#endif
+
+// Built for the thread sanitizer, which sees nothing new in what one thread does.
+#ifdef SPARSEWIRE_TEST_THREADS_ONLY
+inline constexpr bool kThreadsOnly = true;
+#else
+inline constexpr bool kThreadsOnly = false;
 #endif
 
 inline bool long_tests() {

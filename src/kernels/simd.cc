@@ -1,6 +1,9 @@
 #include "kernels/simd.h"
 
 #include <fmt/format.h>
+
+#include "kernels/targets.h"
+// which must come before highway.h: HWY_TARGETS follows it
 #include <hwy/highway.h>
 
 #include <algorithm>

@@ -5,28 +5,23 @@
 #include <cmath>
 #include <iostream>
 
+#include "effort.h"
 #include "unit/frames.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#define SPARSEWIRE_TEST_IS_SLOW 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SPARSEWIRE_TEST_IS_SLOW 1
-#endif
-#endif
 
 namespace sparsewire::wire_size_test {
 namespace {
 
 constexpr std::uint64_t kDim = 25'000'000;
 
-#ifdef SPARSEWIRE_TEST_IS_SLOW  // the same limits for fewer ratios
-std::vector<double> random_ratios() { return {0.01, 0.0001}; }
-std::vector<double> clustered_ratios() { return {0.001}; }
-#else
-std::vector<double> random_ratios() { return {0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001}; }
-std::vector<double> clustered_ratios() { return {0.1, 0.01, 0.001}; }
-#endif
+// Under sanitizers the same limits for fewer ratios.
+std::vector<double> random_ratios() {
+  if (kSlowBuild) return {0.01, 0.0001};
+  return {0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001};
+}
+std::vector<double> clustered_ratios() {
+  if (kSlowBuild) return {0.001};
+  return {0.1, 0.01, 0.001};
+}
 
 SparseVector with_indices(Indices indices) {
   SparseVector vector;

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "effort.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/testing/transport_conformance.h"
 #include "transport/tcp_ranks.h"
@@ -234,11 +235,8 @@ TEST(TcpProcesses, SignalsDoNotDisturbThem) {
     struct sigaction action {};
     action.sa_handler = [](int) {};
     ::sigaction(SIGALRM, &action, nullptr);
-#ifdef __SANITIZE_THREAD__
-    constexpr suseconds_t kPeriod = 5000;  // with 300, a rank did not end in time on a busy machine
-#else
-    constexpr suseconds_t kPeriod = 300;
-#endif
+    // Under the thread sanitizer and with 300, a rank did not end in time on a busy machine.
+    constexpr suseconds_t kPeriod = kSlowBuild ? 5000 : 300;
     const itimerval every{{0, kPeriod}, {0, kPeriod}};
     ::setitimer(ITIMER_REAL, &every, nullptr);
     std::vector<Bytes> all;
