@@ -1,4 +1,5 @@
-// The files of a finished study, and the table that is printed.
+// The files of a study, and the table that is printed. docs/study.md explains every column and field. A study that is
+// not finished has them too, of the runs that are there.
 #pragma once
 
 #include <string>
@@ -10,7 +11,8 @@
 
 namespace sparsewire::study {
 
-// All in plan order: pilots, probes, tuning runs, judging runs. They do not depend on the order of finishing.
+// The files have the records in plan order: pilots, tuning runs, judging runs; each by cell and seed. They do not depend on
+// the order here, nor on that of finishing.
 struct Results {
   const Plan& plan;
   std::vector<Record> records;
