@@ -72,6 +72,7 @@ void add_totals(const train::Totals& totals, Json& json) {
   json["paper_bits_down"] = totals.paper_bits_down;
   json["total_error"] = totals.total_error;
   json["server_error"] = totals.server_error;
+  json["peak_memory_norm2"] = totals.peak_memory_norm2;
 }
 
 std::chrono::milliseconds deadline_of(const train::TrainConfig& config) {

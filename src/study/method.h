@@ -60,11 +60,25 @@ class Method {
   train::TrainConfig config(const train::TrainConfig& common, const Cell& cell) const;
 
  private:
-  void read_setting(const std::string& key, const std::string& value);
+  // A key of a spec and its values: more than one is a list.
+  struct SettingPart {
+    std::string key;  // empty: the value is the whole setting
+    std::vector<std::string> values;
+  };
+  struct MethodSetting {
+    std::string option;  // sparsifier, downlink, codec, ...
+    std::string head;    // of a spec: its name
+    std::vector<SettingPart> parts;
+    bool takes_ratio = false;
+  };
+  void read_setting(const std::string& option, const std::string& value);
+  void find_ratios();
+  static std::string own_name(const MethodSetting& setting, const SettingPart& part);
+  static std::string text_of(const MethodSetting& setting, const std::map<std::string, std::string>& own);
 
   std::string spec_;
   std::string name_;
-  std::vector<std::pair<std::string, std::string>> settings_;  // names of options, "sparsifier" first, and their values
+  std::vector<MethodSetting> settings_;  // the sparsifier first
   std::vector<OwnParameter> own_;
   std::vector<double> lrs_;
   bool takes_ratio_ = false;
