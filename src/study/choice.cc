@@ -49,14 +49,14 @@ std::vector<TunedCell> tuned_cells(const Plan& plan, const std::vector<Record>& 
     std::vector<double> losses;
     for (const std::uint64_t seed : plan.tune_seeds) {
       const auto run = std::find_if(records.begin(), records.end(), [&](const Record& record) {
-        return record.phase == Phase::tune && record.seed == seed && record.cell == plan.cells[i];
+        return record.phase == kTune && record.seed == seed && record.cell == plan.cells[i];
       });
       tuned.by_seed.emplace_back();
       if (run == records.end()) continue;
       ++tuned.runs;
-      tuned.diverged += run->diverged ? 1 : 0;
+      tuned.diverged += run->has_diverged() ? 1 : 0;
       const double loss = run->measure(plan.tuned_by);
-      if (run->diverged || !std::isfinite(loss)) continue;
+      if (run->has_diverged() || !std::isfinite(loss)) continue;
       tuned.by_seed.back() = loss;
       losses.push_back(loss);
     }

@@ -23,8 +23,8 @@ bool higher_is_better(const Plan& plan, std::string_view name) {
 }
 
 // The runs of a cell on these seeds.
-Runs runs_of(const Plan& plan, std::optional<std::size_t> cell, Phase phase, const std::vector<std::uint64_t>& seeds,
-             const std::vector<Record>& records) {
+Runs runs_of(const Plan& plan, std::optional<std::size_t> cell, std::string_view phase,
+             const std::vector<std::uint64_t>& seeds, const std::vector<Record>& records) {
   Runs runs;
   for (const std::uint64_t seed : seeds) {
     const auto run = std::find_if(records.begin(), records.end(), [&](const Record& record) {
@@ -51,7 +51,7 @@ template <class ValueOf>
 BySeed by_seed(const Runs& runs, const ValueOf& value) {
   BySeed all;
   for (const Record* run : runs) {
-    all.push_back(run != nullptr && !run->diverged ? value(*run) : std::optional<double>());
+    all.push_back(run != nullptr && !run->has_diverged() ? value(*run) : std::optional<double>());
   }
   return all;
 }
@@ -99,10 +99,10 @@ Comparison compare(const Group& baseline, const Runs& runs, const BySeed& number
 // What a group is compared with: the baseline at the same ratio, or at its first if it has none that is the same.
 // Nothing for the baseline itself.
 std::optional<std::size_t> baseline_of(const Plan& plan, const std::vector<Choice>& choices, const Group& group) {
-  if (group.method == plan.baseline) return std::nullopt;
+  if (group.method_index == plan.baseline) return std::nullopt;
   std::optional<std::size_t> first;
   for (std::size_t i = 0; i < choices.size(); ++i) {
-    if (choices[i].group.method != plan.baseline) continue;
+    if (choices[i].group.method_index != plan.baseline) continue;
     if (choices[i].group.ratio == group.ratio) return i;
     if (!first) first = i;
   }
@@ -167,7 +167,7 @@ std::optional<std::uint64_t> equal_bytes_of(const Plan& plan, const std::vector<
   std::optional<std::uint64_t> least;
   for (const Runs& runs : all) {
     for (const Record* run : runs) {
-      if (run == nullptr || run->diverged) continue;
+      if (run == nullptr || run->has_diverged()) continue;
       const std::string& schedule = run->config.schedule;
       if (schedule.substr(0, schedule.find(':')) != "constant") return std::nullopt;
       least = std::min(least.value_or(run->bytes()), run->bytes());
@@ -179,7 +179,7 @@ std::optional<std::uint64_t> equal_bytes_of(const Plan& plan, const std::vector<
 std::optional<PilotCost> pilot_of(const Plan& plan, const Choice& choice, const std::vector<Record>& records) {
   if (!choice.cell) return std::nullopt;
   for (const Record& record : records) {
-    if (record.phase != Phase::pilot || record.cell != plan.cells[*choice.cell]) continue;
+    if (record.phase != kPilot || record.cell != plan.cells[*choice.cell]) continue;
     return PilotCost{.steps = record.steps,
                      .bytes = record.bytes(),
                      .lambda = record.lambda,
@@ -224,11 +224,11 @@ std::optional<double> target_of(const Plan& plan, const std::vector<Choice>& cho
                                 const std::vector<Record>& records) {
   if (plan.target) return plan.target;
   const auto baseline = std::find_if(choices.begin(), choices.end(),
-                                     [&](const Choice& one) { return one.group.method == plan.baseline; });
+                                     [&](const Choice& one) { return one.group.method_index == plan.baseline; });
   if (baseline == choices.end() || !baseline->cell) return std::nullopt;
   Numbers first;
   Numbers last;
-  for (const Record* run : runs_of(plan, baseline->cell, Phase::tune, plan.tune_seeds, records)) {
+  for (const Record* run : runs_of(plan, baseline->cell, kTune, plan.tune_seeds, records)) {
     if (run == nullptr || run->curve.empty()) return std::nullopt;
     first.push_back(measure(run->curve.front(), plan.tuned_by));
     last.push_back(run->measure(plan.tuned_by));
@@ -239,7 +239,7 @@ std::optional<double> target_of(const Plan& plan, const std::vector<Choice>& cho
 }
 
 std::optional<std::size_t> reached_at(const Record& record, const Plan& plan, double target) {
-  if (record.diverged) return std::nullopt;
+  if (record.has_diverged()) return std::nullopt;
   Numbers losses;
   for (const Point& point : record.curve) losses.push_back(measure(point, plan.tuned_by));
   return first_to_reach(losses, target);
@@ -247,7 +247,7 @@ std::optional<std::size_t> reached_at(const Record& record, const Plan& plan, do
 
 Judgement judge(const Plan& plan, const std::vector<Choice>& choices, const std::vector<Record>& records) {
   std::vector<Runs> runs;
-  for (const Choice& choice : choices) runs.push_back(runs_of(plan, choice.cell, Phase::judge, plan.seeds, records));
+  for (const Choice& choice : choices) runs.push_back(runs_of(plan, choice.cell, kJudge, plan.seeds, records));
 
   Judgement judgement{
       .target = target_of(plan, choices, records), .equal_bytes = equal_bytes_of(plan, runs), .groups = {}};
@@ -260,7 +260,7 @@ Judgement judge(const Plan& plan, const std::vector<Choice>& choices, const std:
                   .pilot = pilot_of(plan, choices[i], records)};
     for (const Record* run : runs[i]) {
       judged.n += run != nullptr ? 1 : 0;
-      judged.diverged += run != nullptr && run->diverged ? 1 : 0;
+      judged.diverged += run != nullptr && run->has_diverged() ? 1 : 0;
     }
     if (judgement.target) judged.to_target = to_target(plan, runs[i], *judgement.target);
     if (judgement.equal_bytes) {

@@ -8,7 +8,7 @@
 
 namespace sparsewire::study {
 
-// By phase, cell and seed, as the plan has them. Probes are left out: they are no part of a study.
+// By phase, cell and seed, as the plan has them.
 std::vector<const Record*> in_plan_order(const Plan& plan, const std::vector<Record>& records);
 
 }  // namespace sparsewire::study

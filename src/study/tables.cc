@@ -33,11 +33,11 @@ std::string line_of(const Fields& fields) {
 
 // The shortest text that is read as the same number; empty if there is none.
 std::string field_of(double number) { return std::isfinite(number) ? fmt::format("{}", number) : ""; }
+std::string field_of(std::uint64_t number) { return fmt::format("{}", number); }
 template <class Number>
 std::string field_of(const std::optional<Number>& number) {
   return number ? field_of(*number) : "";
 }
-std::string field_of(std::uint64_t number) { return fmt::format("{}", number); }
 
 // "mu=4 r=2"
 std::string own_parameters(const Cell& cell) {
@@ -46,28 +46,20 @@ std::string own_parameters(const Cell& cell) {
   return text;
 }
 
-// Those that decide what a run does, and are not columns of their own. Of files the names, without their folders.
+// Those that decide what a run does, and are not columns of their own.
 std::vector<const train::Setting*> columns_of_settings() {
-  constexpr std::string_view kOthers[] = {"seed",       "steps",         "init_weights",     "save_weights",
-                                          "resume",     "change",        "checkpoint_dir",   "checkpoint_every",
-                                          "keep",       "metrics",       "check_every",      "metrics_every_step",
-                                          "json",       "deadline",      "transport",        "quiet",
-                                          "eval_train", "measure_every", "downlink_feedback"};
   std::vector<const train::Setting*> columns;
   for (const train::Setting& setting : train::settings()) {
-    if (std::find(std::begin(kOthers), std::end(kOthers), setting.option.name) == std::end(kOthers)) {
-      columns.push_back(&setting);
-    }
+    const std::string_view name = setting.option.name;
+    if (is_of_result(name) && name != "seed" && name != "steps") columns.push_back(&setting);
   }
   return columns;
 }
 
 std::string field_of(const train::TrainConfig& config, const train::Setting& setting) {
   const Json value = train::value_of(config, setting);
-  if (!value.is_string()) return value.is_number_float() ? field_of(value.get<double>()) : train::shown(value);
-  const auto text = value.get<std::string>();
-  const bool is_file = setting.option.name == "data" || setting.option.name == "test_data";
-  return is_file ? text.substr(text.rfind('/') + 1) : text;
+  if (value.is_string()) return value.get<std::string>();
+  return value.is_number_float() ? field_of(value.get<double>()) : train::shown(value);
 }
 
 }  // namespace
@@ -76,11 +68,28 @@ std::string runs_csv(const Results& results) {
   const std::vector<const train::Setting*> settings = columns_of_settings();
   Fields titles{"id", "phase", "method", "ratio", "own", "seed"};
   for (const train::Setting* setting : settings) titles.emplace_back(setting->option.name);
-  for (const char* const title :
-       {"k",           "status",      "diverged_at",      "steps",          "initial_train_loss", "train_loss",
-        "val_loss",    "test_loss",   "metric",           "bytes_up",       "bytes_down",         "bytes_served",
-        "paper_bits_up", "paper_bits_down", "reached",    "bytes_to_target", "steps_to_target",   "censored_at",
-        "worker_error", "server_error", "peak_memory_norm2", "weights_crc32c"}) {
+  for (const char* const title : {"k",
+                                  "status",
+                                  "diverged_at",
+                                  "steps",
+                                  "initial_train_loss",
+                                  "train_loss",
+                                  "val_loss",
+                                  "test_loss",
+                                  "metric",
+                                  "bytes_up",
+                                  "bytes_down",
+                                  "bytes_served",
+                                  "paper_bits_up",
+                                  "paper_bits_down",
+                                  "reached",
+                                  "bytes_to_target",
+                                  "steps_to_target",
+                                  "censored_at",
+                                  "worker_error",
+                                  "server_error",
+                                  "peak_memory_norm2",
+                                  "weights_crc32c"}) {
     titles.emplace_back(title);
   }
   std::string text = line_of(titles);
@@ -88,18 +97,17 @@ std::string runs_csv(const Results& results) {
   const std::optional<double> target = target_of(results.plan, results.choices, results.records);
   for (const Record* run : in_plan_order(results.plan, results.records)) {
     const Cell& cell = run->cell;
-    Fields fields{run->id, std::string(name_of(run->phase)), cell.spec, cell.ratio, own_parameters(cell),
-                  field_of(run->seed)};
+    Fields fields{run->id, run->phase, cell.method, cell.ratio, own_parameters(cell), field_of(run->seed)};
     for (const train::Setting* setting : settings) fields.push_back(field_of(run->config, *setting));
     const train::Totals& totals = run->totals;
     for (const std::string& field :
-         {field_of(cell.k), std::string(status(*run)), field_of(run->diverged_at), field_of(run->steps),
+         {field_of(cell.k), run->status, field_of(run->diverged_at), field_of(run->steps),
           field_of(run->initial_train_loss), field_of(run->final_train_loss), field_of(run->val_loss),
           field_of(run->test_loss), field_of(run->metric), field_of(totals.bytes_up), field_of(totals.bytes_down),
           field_of(totals.bytes_served), field_of(totals.paper_bits_up), field_of(totals.paper_bits_down)}) {
       fields.push_back(field);
     }
-    if (target && run->phase != Phase::pilot) {
+    if (target && (run->phase == kTune || run->phase == kJudge)) {
       const std::optional<std::size_t> at = reached_at(*run, results.plan, *target);
       fields.emplace_back(at ? "true" : "false");
       fields.push_back(at ? field_of(run->curve[*at].bytes) : "");
@@ -108,9 +116,8 @@ std::string runs_csv(const Results& results) {
     } else {
       fields.insert(fields.end(), 4, "");
     }
-    for (const std::string& field :
-         {field_of(totals.total_error - totals.server_error), field_of(totals.server_error),
-          field_of(run->peak_memory_norm2), fmt::format("{:08x}", run->weights_crc32c)}) {
+    for (const std::string& field : {field_of(totals.total_error - totals.server_error), field_of(totals.server_error),
+                                     field_of(run->peak_memory_norm2), fmt::format("{:08x}", run->weights_crc32c)}) {
       fields.push_back(field);
     }
     text += line_of(fields);
@@ -121,9 +128,8 @@ std::string runs_csv(const Results& results) {
 std::string timings_csv(const Results& results) {
   std::string text = line_of({"id", "phase", "method", "ratio", "own", "lr", "seed", "steps", "seconds"});
   for (const Record* run : in_plan_order(results.plan, results.records)) {
-    text += line_of({run->id, std::string(name_of(run->phase)), run->cell.spec, run->cell.ratio,
-                     own_parameters(run->cell), field_of(run->cell.lr), field_of(run->seed), field_of(run->steps),
-                     field_of(run->seconds)});
+    text += line_of({run->id, run->phase, run->cell.method, run->cell.ratio, own_parameters(run->cell),
+                     field_of(run->cell.lr), field_of(run->seed), field_of(run->steps), field_of(run->seconds)});
   }
   return text;
 }
