@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "study/method.h"
@@ -79,6 +80,14 @@ Plan make_plan(const Request& request, const train::Problem& problem);
 
 // For plan.json and summary.json: no names of folders, nothing that differs when a study is resumed.
 Json to_json(const Plan& plan);
+
+// Which program made a study: {"sparsewire": version, "compiler": ..., "architecture": ...}. Part of the plan: another
+// build may give other bits.
+Json environment();
+
+// Whether runs with different values of the option have different results. (The contents of data files count, not their
+// names.)
+bool is_of_result(std::string_view option) noexcept;
 
 // How the plan of a folder differs from this one: "--seeds was 5 and is 3; ..."; empty if it does not.
 std::string difference(const Json& before, const Json& now);

@@ -67,4 +67,15 @@ struct Record {
 // The value of a measure in one evaluation, by its name.
 double measure(const Point& point, std::string_view name);
 
+// Names a run by what its results depend on: its configuration and the contents of the data. 16 hexadecimal digits.
+// `what`: the phase where it makes a difference, as a pilot is no training.
+std::string run_id(const train::TrainConfig& config, std::string_view what, const Plan& plan);
+
+// Writes config.json and result.json into the folder, beside metrics.jsonl, and makes all of it durable.
+// REQUIRES: the first point of the curve is there; the others are in metrics.jsonl. `metric`: its name there.
+void write_record(const std::string& folder, const Record& record, const std::string& metric);
+
+// The same again. Cell::method_index is not in the files. Throws UsageError if the folder is damaged.
+Record read_record(const std::string& folder);
+
 }  // namespace sparsewire::study
