@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/number.h"
+#include "study/order.h"
 #include "study/statistics.h"
 
 namespace sparsewire::study {
@@ -49,12 +50,12 @@ std::vector<TunedCell> tuned_cells(const Plan& plan, const std::vector<Record>& 
     std::vector<double> losses;
     for (const std::uint64_t seed : plan.tune_seeds) {
       const auto run = std::find_if(records.begin(), records.end(), [&](const Record& record) {
-        return record.phase == kTune && record.seed == seed && record.cell == plan.cells[i];
+        return record.phase == kTune && record.seed == seed && is_same(record.cell, plan.cells[i]);
       });
       tuned.by_seed.emplace_back();
       if (run == records.end()) continue;
       ++tuned.runs;
-      tuned.diverged += run->has_diverged() ? 1 : 0;
+      if (run->has_diverged()) ++tuned.diverged;
       const double loss = run->measure(plan.tuned_by);
       if (run->has_diverged() || !std::isfinite(loss)) continue;
       tuned.by_seed.back() = loss;

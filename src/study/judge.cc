@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "sparsewire/spec.h"
+#include "study/order.h"
 
 namespace sparsewire::study {
 namespace {
@@ -28,7 +28,7 @@ Runs runs_of(const Plan& plan, std::optional<std::size_t> cell, std::string_view
   Runs runs;
   for (const std::uint64_t seed : seeds) {
     const auto run = std::find_if(records.begin(), records.end(), [&](const Record& record) {
-      return cell && record.phase == phase && record.seed == seed && record.cell == plan.cells[*cell];
+      return cell && record.phase == phase && record.seed == seed && is_same(record.cell, plan.cells[*cell]);
     });
     runs.push_back(run == records.end() ? nullptr : &*run);
   }
@@ -85,8 +85,8 @@ Comparison compare(const Group& baseline, const Runs& runs, const BySeed& number
     if (runs[i] == nullptr || baseline_runs[i] == nullptr) continue;
     ++pairs;
     const auto rank = [&](std::optional<double> one) { return !one ? kInfinite : is_higher_better ? -*one : *one; };
-    comparison.wins += rank(numbers[i]) < rank(baseline_numbers[i]) ? 1 : 0;
-    comparison.losses += rank(numbers[i]) > rank(baseline_numbers[i]) ? 1 : 0;
+    if (rank(numbers[i]) < rank(baseline_numbers[i])) ++comparison.wins;
+    if (rank(numbers[i]) > rank(baseline_numbers[i])) ++comparison.losses;
     if (numbers[i] && baseline_numbers[i]) differences.push_back(*numbers[i] - *baseline_numbers[i]);
   }
   if (pairs == 0 || differences.size() < pairs) return comparison;
@@ -179,7 +179,7 @@ std::optional<std::uint64_t> equal_bytes_of(const Plan& plan, const std::vector<
 std::optional<PilotCost> pilot_of(const Plan& plan, const Choice& choice, const std::vector<Record>& records) {
   if (!choice.cell) return std::nullopt;
   for (const Record& record : records) {
-    if (record.phase != kPilot || record.cell != plan.cells[*choice.cell]) continue;
+    if (record.phase != kPilot || !is_same(record.cell, plan.cells[*choice.cell])) continue;
     return PilotCost{.steps = record.steps,
                      .bytes = record.bytes(),
                      .lambda = record.lambda,
@@ -259,8 +259,9 @@ Judgement judge(const Plan& plan, const std::vector<Choice>& choices, const std:
                   .equal_bytes = {},
                   .pilot = pilot_of(plan, choices[i], records)};
     for (const Record* run : runs[i]) {
-      judged.n += run != nullptr ? 1 : 0;
-      judged.diverged += run != nullptr && run->has_diverged() ? 1 : 0;
+      if (run == nullptr) continue;
+      ++judged.n;
+      if (run->has_diverged()) ++judged.diverged;
     }
     if (judgement.target) judged.to_target = to_target(plan, runs[i], *judgement.target);
     if (judgement.equal_bytes) {

@@ -6,23 +6,25 @@
 namespace sparsewire::study {
 namespace {
 
-// The index of the first that is equal; of what is not there, the length.
-template <class T>
-std::size_t place_of(const T& one, const std::vector<T>& all) {
-  return static_cast<std::size_t>(std::find(all.begin(), all.end(), one) - all.begin());
+std::size_t place_of(const Cell& cell, const Plan& plan) {
+  const auto found =
+      std::find_if(plan.cells.begin(), plan.cells.end(), [&](const Cell& one) { return is_same(one, cell); });
+  return static_cast<std::size_t>(found - plan.cells.begin());
 }
 
 }  // namespace
 
+bool is_same(const Cell& a, const Cell& b) {
+  return a.method == b.method && a.ratio == b.ratio && a.lr == b.lr && a.own == b.own;
+}
+
 std::vector<const Record*> in_plan_order(const Plan& plan, const std::vector<Record>& records) {
-  using Key = std::tuple<std::size_t, std::size_t, std::size_t, std::string>;
   const std::vector<std::string> phases{kPilot, kProbe, kTune, kJudge};
+  using Key = std::tuple<std::size_t, std::size_t, std::uint64_t, std::string>;
   std::vector<std::pair<Key, const Record*>> keyed;
   for (const Record& record : records) {
-    const auto& seeds = record.phase == kJudge ? plan.seeds : plan.tune_seeds;
-    keyed.emplace_back(
-        Key(place_of(record.phase, phases), place_of(record.cell, plan.cells), place_of(record.seed, seeds), record.id),
-        &record);
+    const auto phase = static_cast<std::size_t>(std::find(phases.begin(), phases.end(), record.phase) - phases.begin());
+    keyed.emplace_back(Key(phase, place_of(record.cell, plan), record.seed, record.id), &record);
   }
   std::sort(keyed.begin(), keyed.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<const Record*> ordered;

@@ -11,7 +11,7 @@ namespace sparsewire::study {
 namespace {
 
 // To be raised when a field changes its meaning.
-constexpr int kSchema = 1;
+constexpr int kSummarySchema = 1;
 
 Json json_of(const std::optional<double>& number) { return number ? Json(*number) : Json(nullptr); }
 Json json_of(const std::optional<std::uint64_t>& number) { return number ? Json(*number) : Json(nullptr); }
@@ -153,9 +153,15 @@ Json summary_json(const Results& results) {
   }
   Json methods = Json::array();
   for (const Judged& one : judgement.groups) methods.push_back(method_json(plan, one));
-  return {{"schema", kSchema},          {"plan", to_json(plan)}, {"environment", environment()},
-          {"intervals", kIntervals},    {"target", target},      {"equal_bytes", json_of(judgement.equal_bytes)},
-          {"grid", grid_json(results)}, {"methods", methods}};
+  return {{"schema", kSummarySchema},
+          {"plan", to_json(plan)},
+          {"environment", environment()},
+          {"intervals", kIntervals},
+          {"notes", plan.notes},
+          {"target", target},
+          {"equal_bytes", json_of(judgement.equal_bytes)},
+          {"grid", grid_json(results)},
+          {"methods", methods}};
 }
 
 }  // namespace sparsewire::study
