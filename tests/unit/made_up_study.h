@@ -100,7 +100,8 @@ inline void climb(Record& run, double loss) {
 }
 
 // The runs that such a study would have: all cells on the tuning seeds, and what is chosen on the judging seeds.
-inline Results made_up_study(const Plan& plan, const LossOf& loss_of, const Change& change = [](Record&) {}) {
+inline Results made_up_study(
+    const Plan& plan, const LossOf& loss_of, const Change& change = [](Record&) {}) {
   Results results{.plan = plan, .records = {}, .choices = {}};
   const auto add = [&](const char* phase, const Cell& cell, std::uint64_t seed) {
     Record run = made_up_run(plan, phase, cell, seed, loss_of(cell, seed));
