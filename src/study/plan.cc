@@ -36,8 +36,7 @@ constexpr std::string_view kNotOfResult[] = {"data",
                                              "deadline",
                                              "transport",
                                              "quiet",
-                                             "metrics_every_step",
-                                             "eval_train"};
+                                             "metrics_every_step"};
 
 // Options that differ by cell or seed, so they are not common to all runs.
 constexpr std::string_view kOfCell[] = {"sparsifier", "downlink", "lr", "seed"};
