@@ -1,4 +1,5 @@
-// The files of a finished study, and the table that is printed.
+// The files of a study, and the table that is printed. docs/study.md explains every column and field. A study that is
+// not finished has them too, of the runs that are there.
 #pragma once
 
 #include <string>
@@ -10,12 +11,19 @@
 
 namespace sparsewire::study {
 
-// All in plan order: pilots, probes, tuning runs, judging runs. They do not depend on the order of finishing.
+// The files have the records in plan order: pilots, tuning runs, judging runs; each by cell and seed. They do not
+// depend on the order here, nor on that of finishing.
 struct Results {
   const Plan& plan;
   std::vector<Record> records;
   std::vector<Choice> choices;
 };
+
+// What every summary says of its intervals.
+inline constexpr const char* kIntervals =
+    "95 % intervals of the t distribution over the judging seeds. They cover the start, the batches and the split; "
+    "they do "
+    "not cover the choice of the data set.";
 
 // The contents of the files. No times, names of hosts or folders, except timings.csv.
 std::string runs_csv(const Results& results);
