@@ -17,8 +17,6 @@ namespace sparsewire::study {
 namespace {
 
 constexpr int kSchema = 1;
-// Tuning seeds come so far behind the first judging seed that both can be told apart at a glance.
-constexpr std::uint64_t kTuneSeedsFrom = 1000;
 
 // Options that say where and how something is written, or how long to wait, and options of checkpoints.
 constexpr std::string_view kNotOfResult[] = {"data",
