@@ -57,12 +57,29 @@ bool takes_ratio_in(const std::string& spec) {
 }
 
 // A threshold that is to be measured: it has a ratio, and no rule.
-bool is_to_be_measured(const std::string& spec_text, bool takes_ratio) {
+bool is_to_be_measured(const std::string& spec_text) {
+  if (spec_text.empty()) return false;
   const Spec spec(spec_text);
-  return spec.name() == "threshold" && !spec.has("rule") && (takes_ratio || spec.has("ratio"));
+  return spec.name() == "threshold" && spec.has("ratio") && !spec.has("rule");
+}
+
+// Nine digits are a float exactly. What else the spec has stays.
+std::string with_lambda(const std::string& spec, double lambda) {
+  std::string text = fmt::format("threshold:lambda={:.9g}", lambda);
+  for (const std::string& pair : split_at(spec.substr(spec.find(':') + 1), ',')) {
+    if (!pair.starts_with("ratio=") && !pair.starts_with("calibrate=")) text += "," + pair;
+  }
+  return text;
 }
 
 }  // namespace
+
+void set_thresholds(train::TrainConfig& config, std::optional<double> lambda, std::optional<double> downlink_lambda) {
+  if (lambda && is_to_be_measured(config.sparsifier)) config.sparsifier = with_lambda(config.sparsifier, *lambda);
+  if (downlink_lambda && is_to_be_measured(config.downlink)) {
+    config.downlink = with_lambda(config.downlink, *downlink_lambda);
+  }
+}
 
 Method::Method(std::string_view text) {
   const std::size_t bar = std::min(text.find('|'), text.size());
@@ -133,6 +150,12 @@ void Method::read_setting(const std::string& option, const std::string& value) {
     }
   }
   for (const SettingPart& part : setting.parts) {
+    if (part.values.size() > 1 && (part.key == "ratio" || part.key == "k")) {
+      throw UsageError(
+          fmt::format("a list of {}= would be chosen from by the validation loss; to compare ratios, use "
+                      "--ratio or give several methods",
+                      part.key));
+    }
     if (part.values.size() > 1) own_.push_back({.name = own_name(setting, part), .values = part.values});
   }
   settings_.push_back(std::move(setting));
@@ -168,7 +191,7 @@ void Method::find_ratios() {
     const std::string text = text_of(setting, {});
     setting.takes_ratio = takes_ratio_in(text);
     takes_ratio_ = takes_ratio_ || setting.takes_ratio;
-    const bool is_measured = is_to_be_measured(text, setting.takes_ratio);
+    const bool is_measured = is_to_be_measured(setting.takes_ratio ? with_ratio(text, "0.5") : text);
     if (!is_downlink) has_ratio = setting.takes_ratio || Spec(text).has("ratio");
     if (is_downlink && is_measured && !has_ratio) {
       throw UsageError("a threshold as downlink is measured in a Top-k pilot, so the sparsifier needs a ratio");

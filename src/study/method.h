@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -38,6 +39,9 @@ struct OwnParameter {
   std::string name;
   std::vector<std::string> values;
 };
+
+// Puts measured thresholds in place of the ratios of thresholds that are to be measured.
+void set_thresholds(train::TrainConfig& config, std::optional<double> lambda, std::optional<double> downlink_lambda);
 
 class Method {
  public:

@@ -17,8 +17,6 @@ namespace sparsewire::study {
 namespace {
 
 constexpr int kSchema = 1;
-// Tuning seeds come so far behind the first judging seed that both can be told apart at a glance.
-constexpr std::uint64_t kTuneSeedsFrom = 1000;
 
 // Options that say where and how something is written, or how long to wait, and options of checkpoints.
 constexpr std::string_view kNotOfResult[] = {"data",
@@ -36,8 +34,7 @@ constexpr std::string_view kNotOfResult[] = {"data",
                                              "deadline",
                                              "transport",
                                              "quiet",
-                                             "metrics_every_step",
-                                             "eval_train"};
+                                             "metrics_every_step"};
 
 // Options that differ by cell or seed, so they are not common to all runs.
 constexpr std::string_view kOfCell[] = {"sparsifier", "downlink", "lr", "seed"};

@@ -23,6 +23,9 @@ inline constexpr const char* kValLoss = "val_loss";
 inline constexpr const char* kTrainLoss = "train_loss";
 inline constexpr const char* kMetric = "metric";
 
+// Tuning seeds come so far behind the first judging seed, so that both can be told apart at a glance.
+inline constexpr std::uint64_t kTuneSeedsFrom = 1000;
+
 // What a user asks for.
 struct Request {
   std::vector<std::string> methods;

@@ -34,6 +34,7 @@ inline constexpr const char* kTune = "tune";
 inline constexpr const char* kJudge = "judge";
 inline constexpr const char* kFinished = "finished";
 inline constexpr const char* kDiverged = "diverged";
+inline constexpr const char* kNoThreshold = "no_threshold";  // of a pilot: all gradients were zero
 
 struct Record {
   std::string id;
