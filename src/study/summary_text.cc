@@ -65,7 +65,8 @@ std::string interval_text(double middle, const std::optional<Interval>& interval
 std::string summary_cell(const Summary* numbers) {
   if (numbers == nullptr) return kNothing;
   if (numbers->mean) return interval_text(*numbers->mean, numbers->ci95);
-  return numbers->median ? fmt::format("median {:.5g}", *numbers->median) : kNothing;
+  if (numbers->median) return fmt::format("median {:.5g}", *numbers->median);
+  return numbers->by_seed.empty() ? kNothing : "diverged";
 }
 
 std::string p_text(const std::optional<double>& p) {
@@ -133,7 +134,9 @@ std::string target_cell(const std::optional<ToTarget>& result) {
 }
 
 Sheet sheet_of_bytes(const Plan& plan, const Judgement& judgement) {
-  const std::string of_baseline = "of " + plan.methods[plan.baseline].name();
+  constexpr std::size_t kLongestTitle = 9;
+  const std::string& baseline = plan.methods[plan.baseline].name();
+  const std::string of_baseline = "of " + (width_of(baseline) > kLongestTitle ? "baseline" : baseline);
   Sheet sheet{.heading = "Bytes of all workers, up and down, and as papers count them (64 bits for an entry).",
               .titles = {"method", "ratio", "bytes", "as papers", of_baseline, "to target", of_baseline},
               .rows = {}};
@@ -142,14 +145,14 @@ Sheet sheet_of_bytes(const Plan& plan, const Judgement& judgement) {
                                  words_for(plan, plan.tuned_by), *judgement.target);
   }
   for (const Judged& one : judgement.groups) {
-    const Judged* const baseline = baseline_among(plan, judgement, one);
+    const Judged* const other = baseline_among(plan, judgement, one);
     const std::optional<double> bytes = typical(one.find(kBytes));
     const std::optional<double> bits = typical(one.find(kPaperBits));
     const bool has_ratio = one.to_target && one.to_target->log_ratio;
     sheet.rows.push_back(
         {plan.methods[one.choice.group.method_index].name(), ratio_text(one.choice.group),
          bytes ? bytes_text(*bytes) : kNothing, bits ? bytes_text(*bits / 8) : kNothing,
-         baseline == nullptr || baseline == &one ? kNothing : quotient_text(bytes, typical(baseline->find(kBytes))),
+         other == nullptr || other == &one ? kNothing : quotient_text(bytes, typical(other->find(kBytes))),
          target_cell(one.to_target), has_ratio ? quotient_text(exponential(*one.to_target->log_ratio), 1) : kNothing});
   }
   return sheet;
