@@ -1,7 +1,6 @@
 #include "progress.h"
 
 #include <fmt/core.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 
 #include "message.h"
 #include "settings.h"
+#include "terminal.h"
 
 namespace sparsewire::cli {
 namespace {
@@ -17,30 +17,6 @@ namespace {
 constexpr auto kBetweenBars = std::chrono::milliseconds(100);
 constexpr auto kBetweenLines = std::chrono::seconds(10);
 constexpr auto kBetweenEvaluations = std::chrono::seconds(1);
-constexpr std::uint64_t kBarWidth = 24;
-
-std::string bar(std::uint64_t done, std::uint64_t all) {
-  const auto filled = static_cast<std::size_t>(all == 0 ? 0 : done * kBarWidth / all);
-  return '[' + std::string(filled, '#') + std::string(kBarWidth - filled, '.') + ']';
-}
-
-// Width of the terminal: a line that wraps could not be written over.
-std::size_t columns() {
-  winsize size{};
-  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
-}
-
-// 1234567 as "1.2 MB".
-std::string in_units(double bytes) {
-  constexpr std::string_view kUnits[] = {"B", "kB", "MB", "GB", "TB", "PB"};
-  std::size_t unit = 0;
-  while (bytes >= 1000 && unit + 1 < std::size(kUnits)) {
-    bytes /= 1000;
-    ++unit;
-  }
-  return fmt::format("{:.{}f} {}", bytes, unit == 0 || bytes >= 100 ? 0 : 1, kUnits[unit]);
-}
-
 // "topk" of "topk:ratio=0.01".
 std::string name_of(const std::string& spec) { return spec.substr(0, spec.find(':')); }
 

@@ -54,6 +54,15 @@ void add_settings(CLI::App& command, const train::TrainConfig& defaults,
   }
 }
 
+void add_config(CLI::App& command, GivenSettings& given) {
+  command
+      .add_option("--config", given.config_file,
+                  "Read options from a JSON file, {\"lr\": 0.1, ...}, or from a report; those on the command line "
+                  "override them")
+      ->type_name("FILE")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+}
+
 std::string one_line(const train::TrainConfig& config) {
   std::string line;
   for (const train::Setting& setting : train::settings()) {

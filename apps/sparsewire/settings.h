@@ -28,6 +28,9 @@ struct GivenSettings {
 void add_settings(CLI::App& command, const train::TrainConfig& defaults,
                   std::initializer_list<std::string_view> without, GivenSettings& given);
 
+// Adds --config FILE.
+void add_config(CLI::App& command, GivenSettings& given);
+
 // "problem=mlp workers=4 ...", without options that are empty or off.
 std::string one_line(const train::TrainConfig& config);
 

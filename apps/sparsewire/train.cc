@@ -201,11 +201,7 @@ void add_train(CLI::App& program) {
       "  sparsewire train --problem logreg --data a9a --test-data a9a.t --lr 0.5\n"
       "  mpirun -n 4 sparsewire train --transport mpi --json result.json");
   const auto given = std::make_shared<GivenSettings>();
-  command
-      ->add_option("--config", given->config_file,
-                   "Read options from a JSON file, {\"lr\": 0.1, ...}; those on the command line override them")
-      ->type_name("FILE")
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  add_config(*command, *given);
   add_settings(*command, TrainConfig{}, {}, *given);
   command->callback([given] { train(*given); });
 }

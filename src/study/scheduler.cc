@@ -68,6 +68,13 @@ std::string Scheduler::path_of(const std::string& id) const { return options_.fo
 
 bool Scheduler::is_too_late() const { return options_.last_start && Clock::now() > *options_.last_start; }
 
+// Two methods may have the same configuration in a cell, and so share a run: it is that of the task here.
+Record Scheduler::read(const Job& job) const {
+  Record record = read_record(path_of(job.id));
+  record.cell = job.task->cell;
+  return record;
+}
+
 std::vector<Record> Scheduler::run(const std::vector<Task>& tasks) {
   std::vector<std::string> ids;
   std::vector<Job> jobs;
@@ -81,7 +88,7 @@ std::vector<Record> Scheduler::run(const std::vector<Task>& tasks) {
                    [](const Job& a, const Job& b) { return a.task->config.seed < b.task->config.seed; });
   for (Job& job : jobs) {
     if (!fs::exists(path_of(job.id))) continue;
-    job.record = read_record(path_of(job.id));
+    job.record = read(job);
     job.is_taken = true;
     watcher_.on_record(*job.record, /*was_there=*/true);
   }
@@ -96,7 +103,6 @@ std::vector<Record> Scheduler::run(const std::vector<Task>& tasks) {
     if (!job->record) throw Stopped(options_.stop_requested());
     records.push_back(*job->record);
     records.back().cell = tasks[i].cell;
-    records.back().phase = tasks[i].phase;
   }
   return records;
 }
@@ -135,7 +141,7 @@ void Scheduler::do_job(Job& job) {
   write_record(aside, record, metric);
   fs::rename(aside, path_of(job.id));
   files::sync_folder(options_.folder + "/runs");
-  Record kept = read_record(path_of(job.id));
+  Record kept = read(job);
   const std::lock_guard lock(mutex_);
   watcher_.on_record(kept, /*was_there=*/false);
   job.record = std::move(kept);

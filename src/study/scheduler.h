@@ -80,6 +80,7 @@ class Scheduler {
   void work(std::vector<Job>& jobs);
   Job* next(std::vector<Job>& jobs);
   void do_job(Job& job);
+  Record read(const Job& job) const;
   Record run_task(const Task& task, const std::string& id, LoadedProblem& loaded, const std::string& folder);
   void run_pilot(const Task& task, const train::Run& run, Record& record);
   void run_training(const Task& task, const train::Run& run, Record& record, std::vector<float>& weights);
