@@ -6,6 +6,7 @@ Reads plan.json and runs/*/{config.json,result.json,metrics.jsonl}. Written from
 C++ code, and has its own t distribution, by integration.
 """
 
+import copy
 import csv
 import functools
 import glob
@@ -168,6 +169,11 @@ def number_or_none(text):
     return None if text in ("", None) else float(text)
 
 
+def cell_of(entry):
+    """Of the grid."""
+    return (entry["spec"], entry["ratio"], entry["lr"], own(entry["own"]))
+
+
 def own(parameters):
     return tuple(sorted(parameters.items()))
 
@@ -185,10 +191,23 @@ class Check:
         with open(os.path.join(folder, "runs.csv"), encoding="utf-8", newline="") as file:
             self.rows = list(csv.DictReader(file))
         self.runs = [Run(path) for path in sorted(glob.glob(os.path.join(folder, "runs", "*", "")))]
+        self.add_shared()
         self.primary = self.plan["primary"]
         self.higher_is_better = {"metric": self.plan["metric"] == "accuracy"}
         spec_of = {method["name"]: method["spec"] for method in self.plan["methods"]}
         self.baseline = spec_of[self.plan["baseline"]]
+
+    def add_shared(self):
+        """Two methods may have the same settings and share a run, which is of the first: runs.csv says whose else."""
+        by_id = {run.id: run for run in self.runs}
+        for row in self.rows:
+            run = by_id.get(row["id"])
+            cell = {"method": row["method"], "ratio": row["ratio"], "lr": float(row["lr"] or "nan")}
+            cell["own"] = dict(word.split("=", 1) for word in row["own"].split())
+            if run and {key: run.result[key] for key in cell} != cell:
+                shared = copy.copy(run)
+                shared.result = {**run.result, **cell}
+                self.runs.append(shared)
 
     def same(self, where, theirs, mine, tolerance=1e-9, scale=0.0):
         """`scale`: of the numbers that a difference was taken of."""
@@ -220,7 +239,8 @@ class Check:
     def check(self):
         for run in self.runs:
             self.same(f"runs/{run.id}: id", run.result["id"], run.id)
-            self.same(f"runs/{run.id}: status", run.result["status"], "diverged" if run.diverged else "finished")
+            if run.phase in ("tune", "judge"):
+                self.same(f"runs/{run.id}: status", run.result["status"], "diverged" if run.diverged else "finished")
         self.same("plan", self.summary["plan"], self.plan)
         self.same("environment", self.summary["environment"], self.plan["environment"])
         self.check_grid()
@@ -234,7 +254,7 @@ class Check:
         tuned_by = self.plan["tuned_by"]
         seeds = self.plan["tune_seeds"]
         grid = self.summary["grid"]
-        cells = [(one["spec"], one["ratio"], one["lr"], own(one["own"])) for one in grid]
+        cells = [cell_of(one) for one in grid]
         for run in self.runs:
             if run.cell() not in cells:
                 self.problems.append(f"grid: no cell {run.cell()}, which runs/{run.id} has")
@@ -422,7 +442,7 @@ class Check:
         if cell is None:
             self.same(where + "chosen", one["chosen"], None)
         else:
-            k = next(entry["k"] for entry in self.summary["grid"] if (entry["spec"], entry["ratio"]) == group)
+            k = next(entry["k"] for entry in self.summary["grid"] if cell_of(entry) == cell)
             self.same(where + "chosen", one["chosen"], {"lr": cell[2], "own": dict(cell[3]), "k": k})
 
         names_of = ["test_loss", "val_loss", "train_loss", "metric", "bytes", "bytes_up", "bytes_down", "paper_bits"]
@@ -494,18 +514,20 @@ class Check:
         self.same(where, theirs, mine)
 
     def check_rows(self):
-        by_id = {run.id: run for run in self.runs}
+        by_key = {(run.id, run.result["method"], run.result["ratio"]): run for run in self.runs}
         ids = [row["id"] for row in self.rows]
-        self.same("runs.csv: ids", sorted(ids), sorted(by_id))
+        self.same("runs.csv: ids", sorted(ids), sorted(run.id for run in self.runs))
         phases = ["pilot", "probe", "tune", "judge"]
-        cells = [(one["spec"], one["ratio"], one["lr"], own(one["own"])) for one in self.summary["grid"]]
+        cells = [cell_of(one) for one in self.summary["grid"]]
         place = lambda run: (phases.index(run.phase), cells.index(run.cell()), run.seed)
-        ordered = [run.id for run in sorted(by_id.values(), key=place)]
+        ordered = [run.id for run in sorted(self.runs, key=place)]
         self.same("runs.csv: order", ids, ordered)
         for row in self.rows:
-            run = by_id.get(row["id"])
+            run = by_key.get((row["id"], row["method"], row["ratio"]))
             if run:
                 self.check_row(f"runs.csv {row['id']} ", row, run)
+            else:
+                self.problems.append(f"runs.csv: no run {row['id']} of {row['method']}")
 
     def check_row(self, where, row, run):
         result, totals = run.result, run.result["totals"]
