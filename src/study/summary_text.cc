@@ -239,7 +239,7 @@ Page page_of(const Results& results) {
                                    plan.seeds.size() == 1 ? "" : "s"),
             .sheets = {sheet_of_measures(plan, judgement), sheet_of_bytes(plan, judgement),
                        sheet_of_settings(plan, judgement)},
-            .notes = {kIntervals}};
+            .notes = {about_intervals(plan)}};
   if (plan.budget_bytes) {
     page.heading = fmt::format("{}, {} a run", page.heading, bytes_text(static_cast<double>(*plan.budget_bytes)));
   }
@@ -329,6 +329,13 @@ std::string sheet_markdown(const Sheet& sheet) {
 }
 
 }  // namespace
+
+std::string about_intervals(const Plan& plan) {
+  const std::string text = "95 % intervals of the t distribution over the judging seeds. ";
+  return text + (plan.config.data.empty()
+                     ? "They cover the generated data, the start, the batches and the split: all that a seed decides."
+                     : "They cover the start, the batches and the split, which a seed decides; not the data set.");
+}
 
 std::string summary_text(const Results& results) {
   const Page page = page_of(results);
