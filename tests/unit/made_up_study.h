@@ -90,6 +90,8 @@ inline void diverge(Record& run, std::uint64_t step) {
   run.diverged_at = run.steps = step;
   while (run.curve.size() > 1 && run.curve.back().step >= step) run.curve.pop_back();
   run.final_train_loss = run.val_loss = run.test_loss = run.metric = kNotMeasured;
+  run.totals.bytes_up = run.curve.back().bytes / 4;
+  run.totals.bytes_down = run.curve.back().bytes - run.totals.bytes_up;
 }
 
 // All steps were done, and the loss is larger than at the start.
