@@ -7,11 +7,6 @@
 #include "sparsewire/spec.h"
 
 namespace sparsewire::study {
-namespace {
-
-constexpr std::uint64_t kProbeSteps = 200;  // what a step sends settles within them
-
-}  // namespace
 
 std::uint64_t pilot_seed(const Plan& plan) {
   return plan.tune_seeds.empty() ? plan.config.seed + kTuneSeedsFrom : plan.tune_seeds.front();
@@ -27,8 +22,6 @@ std::uint64_t pilot_steps(const train::TrainConfig& config) {
   Spec spec(config.sparsifier);
   return static_cast<std::uint64_t>(std::ceil(1 / spec.number("ratio", kRatioRange).value()));
 }
-
-std::uint64_t probe_steps(const Plan& plan) { return std::min(plan.config.steps, kProbeSteps); }
 
 std::uint64_t steps_within(std::uint64_t budget, std::uint64_t bytes, std::uint64_t steps) {
   if (bytes == 0) throw UsageError("--budget-bytes: a single worker sends nothing");

@@ -17,8 +17,8 @@ train::TrainConfig config_of(const Plan& plan, const Cell& cell, std::uint64_t s
 // How long a pilot takes. REQUIRES: the sparsifier has a ratio.
 std::uint64_t pilot_steps(const train::TrainConfig& config);
 
-// For --budget-bytes: how many steps are run to see how many bytes a step has.
-std::uint64_t probe_steps(const Plan& plan);
+// For --budget-bytes: how many steps are run to see how many bytes a step has. What a step sends settles within them.
+inline constexpr std::uint64_t kProbeSteps = 200;
 // How many steps stay within the budget, if `bytes` were moved in `steps` steps. At least one. Throws UsageError if
 // none were moved.
 std::uint64_t steps_within(std::uint64_t budget, std::uint64_t bytes, std::uint64_t steps);

@@ -124,12 +124,12 @@ Estimate estimate(const Plan& plan, const StudyOptions& options) {
     const std::uint64_t probes = plan.budget_bytes ? cells : 0;
     all.pilots.steps += pilots;
     all.probes.runs += probes;
-    all.probes.steps += probes * probe_steps(plan);
+    all.probes.steps += probes * kProbeSteps;
     all.tuning.runs += tuning;
     all.tuning.steps += tuning * steps;
     all.judging.runs += plan.seeds.size();
     all.judging.steps += plan.seeds.size() * steps;
-    seconds += (timing.step * static_cast<double>(pilots + probes * probe_steps(plan) + runs * steps) +
+    seconds += (timing.step * static_cast<double>(pilots + probes * kProbeSteps + runs * steps) +
                 timing.evaluation * static_cast<double>(runs * evaluations) +
                 timing.final_evaluation * static_cast<double>(runs)) /
                static_cast<double>(problems.size());

@@ -115,7 +115,8 @@ class Course {
       if (is_lost(i)) continue;
       train::TrainConfig config = config_with_thresholds(i, pilot_seed(plan_));
       config.eval_every = 0;
-      tasks.push_back({.phase = kProbe, .cell = plan_.cells[i], .config = config, .steps = probe_steps(plan_)});
+      config.steps = std::max(config.steps, kProbeSteps);
+      tasks.push_back({.phase = kProbe, .cell = plan_.cells[i], .config = config, .steps = kProbeSteps});
       cells.push_back(i);
     }
     take_prepared(run_phase("bytes of a step", tasks, later), cells);
