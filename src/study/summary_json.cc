@@ -156,7 +156,7 @@ Json summary_json(const Results& results) {
   return {{"schema", kSummarySchema},
           {"plan", to_json(plan)},
           {"environment", environment()},
-          {"intervals", kIntervals},
+          {"intervals", about_intervals(plan)},
           {"notes", plan.notes},
           {"target", target},
           {"equal_bytes", json_of(judgement.equal_bytes)},

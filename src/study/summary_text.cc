@@ -42,12 +42,12 @@ std::string bytes_text(double bytes) {
   return fmt::format("{:.{}f} {}", bytes, decimals, kUnits[unit]);
 }
 
-// So many decimals that the half width of an interval has two digits; nothing if that is too many, or none.
+// So many decimals that the half width of an interval has two digits; nothing if that is more than 6, or none.
 std::optional<int> decimals_for(double half) {
   if (!(half > 0)) return std::nullopt;
   const std::string text = fmt::format("{:.1e}", half);
   const int decimals = std::max(0, 1 - std::atoi(text.substr(text.find('e') + 1).c_str()));
-  return decimals <= 9 ? std::optional(decimals) : std::nullopt;
+  return decimals <= 6 ? std::optional(decimals) : std::nullopt;
 }
 
 enum class Sign : bool { if_negative, always };
@@ -56,16 +56,20 @@ enum class Sign : bool { if_negative, always };
 std::string interval_text(double middle, const std::optional<Interval>& interval, Sign sign = Sign::if_negative) {
   const double half = interval ? (interval->high - interval->low) / 2 : 0;
   const std::optional<int> decimals = decimals_for(half);
-  const std::string text = decimals ? fmt::format("{:.{}f}", middle, *decimals) : fmt::format("{:.5g}", middle);
+  // Where the interval is tiny, it is in the difference to something else that digits count.
+  const std::string text = decimals               ? fmt::format("{:.{}f}", middle, *decimals)
+                           : sign == Sign::always ? fmt::format("{:.2g}", middle)
+                                                  : fmt::format("{:.5g}", middle);
   const std::string with_sign = sign == Sign::always && middle >= 0 ? "+" + text : text;
   if (!interval) return with_sign;
   return with_sign + (decimals ? fmt::format(" +-{:.{}f}", half, *decimals) : fmt::format(" +-{:.1g}", half));
 }
 
-std::string summary_cell(const Summary* numbers) {
-  if (numbers == nullptr) return kNothing;
+std::string summary_cell(const Judged& one, const Summary* numbers) {
+  if (numbers == nullptr || one.n == 0) return kNothing;
   if (numbers->mean) return interval_text(*numbers->mean, numbers->ci95);
-  return numbers->median ? fmt::format("median {:.5g}", *numbers->median) : kNothing;
+  if (numbers->median) return fmt::format("median {:.5g}", *numbers->median);
+  return one.diverged > 0 ? "diverged" : kNothing;
 }
 
 std::string p_text(const std::optional<double>& p) {
@@ -101,19 +105,19 @@ std::string label_of(const Plan& plan, const Group& group) {
 Sheet sheet_of_measures(const Plan& plan, const Judgement& judgement) {
   const std::string measure = words_for(plan, plan.primary);
   const std::string& baseline = plan.methods[plan.baseline].name();
-  Sheet sheet{
-      .heading = fmt::format("{}: mean and 95 % interval, and the difference to {} on equal seeds; {} is better.",
-                             measure, baseline, plan.higher_is_better ? "positive" : "negative"),
-      .titles = {"method", "ratio", measure, "difference", "p (Holm)", "won"},
-      .rows = {}};
+  Sheet sheet{.heading = fmt::format(
+                  "Judged by {}: mean and 95 % interval, and the difference to {} on equal seeds; {} is better.",
+                  measure, baseline, plan.higher_is_better ? "positive" : "negative"),
+              .titles = {"method", "ratio", measure, "difference", "p (Holm)", "won"},
+              .rows = {}};
   for (const Judged& one : judgement.groups) {
     const std::optional<Comparison>& versus = one.vs_baseline;
     const bool has_diff = versus && versus->diff;
     sheet.rows.push_back({plan.methods[one.choice.group.method_index].name(), ratio_text(one.choice.group),
-                          summary_cell(one.find(plan.primary)),
+                          summary_cell(one, one.find(plan.primary)),
                           has_diff ? interval_text(*versus->diff, versus->ci95, Sign::always) : kNothing,
                           versus ? p_text(versus->p_holm) : kNothing,
-                          versus ? fmt::format("{} of {}", versus->wins, one.n) : kNothing});
+                          versus && one.n > 0 ? fmt::format("{} of {}", versus->wins, one.n) : kNothing});
   }
   return sheet;
 }
@@ -127,13 +131,15 @@ const Judged* baseline_among(const Plan& plan, const Judgement& judgement, const
   return found;
 }
 
-std::string target_cell(const std::optional<ToTarget>& result) {
-  if (!result || result->bytes_by_seed.empty()) return kNothing;
-  return result->median_bytes ? bytes_text(*result->median_bytes) : "not reached";
+std::string target_cell(const Judged& one) {
+  if (!one.to_target || one.n == 0) return kNothing;
+  return one.to_target->median_bytes ? bytes_text(*one.to_target->median_bytes) : "not reached";
 }
 
 Sheet sheet_of_bytes(const Plan& plan, const Judgement& judgement) {
-  const std::string of_baseline = "of " + plan.methods[plan.baseline].name();
+  constexpr std::size_t kLongestTitle = 9;
+  const std::string& baseline = plan.methods[plan.baseline].name();
+  const std::string of_baseline = "of " + (width_of(baseline) > kLongestTitle ? "baseline" : baseline);
   Sheet sheet{.heading = "Bytes of all workers, up and down, and as papers count them (64 bits for an entry).",
               .titles = {"method", "ratio", "bytes", "as papers", of_baseline, "to target", of_baseline},
               .rows = {}};
@@ -142,15 +148,15 @@ Sheet sheet_of_bytes(const Plan& plan, const Judgement& judgement) {
                                  words_for(plan, plan.tuned_by), *judgement.target);
   }
   for (const Judged& one : judgement.groups) {
-    const Judged* const baseline = baseline_among(plan, judgement, one);
+    const Judged* const other = baseline_among(plan, judgement, one);
     const std::optional<double> bytes = typical(one.find(kBytes));
     const std::optional<double> bits = typical(one.find(kPaperBits));
     const bool has_ratio = one.to_target && one.to_target->log_ratio;
     sheet.rows.push_back(
         {plan.methods[one.choice.group.method_index].name(), ratio_text(one.choice.group),
          bytes ? bytes_text(*bytes) : kNothing, bits ? bytes_text(*bits / 8) : kNothing,
-         baseline == nullptr || baseline == &one ? kNothing : quotient_text(bytes, typical(baseline->find(kBytes))),
-         target_cell(one.to_target), has_ratio ? quotient_text(exponential(*one.to_target->log_ratio), 1) : kNothing});
+         other == nullptr || other == &one ? kNothing : quotient_text(bytes, typical(other->find(kBytes))),
+         target_cell(one), has_ratio ? quotient_text(exponential(*one.to_target->log_ratio), 1) : kNothing});
   }
   return sheet;
 }
@@ -165,17 +171,27 @@ Sheet sheet_of_settings(const Plan& plan, const Judgement& judgement) {
     sheet.heading += fmt::format(" At equal bytes: {} after {}.", words_for(plan, plan.primary),
                                  bytes_text(static_cast<double>(*judgement.equal_bytes)));
   }
+  // Besides what methods are judged by: the metric, or the loss if that is it.
+  const char* const other = plan.primary == kMetric ? kTestLoss : kMetric;
+  const bool has_other = std::any_of(judgement.groups.begin(), judgement.groups.end(),
+                                     [&](const Judged& one) { return one.find(other) != nullptr; });
+  if (has_other) sheet.titles.insert(sheet.titles.begin() + 3, words_for(plan, other));
   for (const Judged& one : judgement.groups) {
     const Choice& choice = one.choice;
     const bool is_at_edge = choice.at_low_edge != choice.at_high_edge;
     const std::string lr = choice.cell ? fmt::format("{}", plan.cells[*choice.cell].lr) : kNothing;
-    const std::optional<double> error = typical(one.find(kTotalError));
-    const std::optional<double> peak2 = typical(one.find(kPeakMemory));
-    sheet.rows.push_back({plan.methods[choice.group.method_index].name(), ratio_text(choice.group),
-                          lr + (is_at_edge ? "*" : ""),
-                          one.equal_bytes ? summary_cell(&one.equal_bytes->numbers) : kNothing,
-                          error ? fmt::format("{:.3g}", *error) : kNothing,
-                          peak2 ? fmt::format("{:.3g}", std::sqrt(*peak2)) : kNothing});
+    const auto number = [](const std::optional<double>& value, int digits) {
+      return value ? fmt::format("{:.{}g}", *value, digits) : kNothing;
+    };
+    std::optional<double> peak = typical(one.find(kPeakMemory));
+    if (peak) peak = std::sqrt(*peak);
+    std::vector<std::string> row{plan.methods[choice.group.method_index].name(), ratio_text(choice.group),
+                                 lr + (is_at_edge ? "*" : "")};
+    if (has_other) row.push_back(number(typical(one.find(other)), 4));
+    row.push_back(one.equal_bytes ? summary_cell(one, &one.equal_bytes->numbers) : kNothing);
+    row.push_back(number(typical(one.find(kTotalError)), 3));
+    row.push_back(number(peak, 3));
+    sheet.rows.push_back(std::move(row));
   }
   return sheet;
 }
@@ -185,7 +201,8 @@ void add_notes(const Plan& plan, const Judged& one, std::vector<std::string>& no
   const Choice& choice = one.choice;
   const std::string label = label_of(plan, choice.group);
   if (!choice.cell) {
-    notes.push_back(fmt::format("{}: every setting diverged on a tuning seed, so none was judged.", label));
+    notes.push_back(
+        fmt::format("{}: no setting could be chosen: each diverged on a tuning seed, or is not run yet.", label));
     return;
   }
   std::string own;
@@ -222,7 +239,7 @@ Page page_of(const Results& results) {
                                    plan.seeds.size() == 1 ? "" : "s"),
             .sheets = {sheet_of_measures(plan, judgement), sheet_of_bytes(plan, judgement),
                        sheet_of_settings(plan, judgement)},
-            .notes = {kIntervals}};
+            .notes = {about_intervals(plan)}};
   if (plan.budget_bytes) {
     page.heading = fmt::format("{}, {} a run", page.heading, bytes_text(static_cast<double>(*plan.budget_bytes)));
   }
@@ -312,6 +329,13 @@ std::string sheet_markdown(const Sheet& sheet) {
 }
 
 }  // namespace
+
+std::string about_intervals(const Plan& plan) {
+  const std::string text = "95 % intervals of the t distribution over the judging seeds. ";
+  return text + (plan.config.data.empty()
+                     ? "They cover the generated data, the start, the batches and the split: all that a seed decides."
+                     : "They cover the start, the batches and the split, which a seed decides; not the data set.");
+}
 
 std::string summary_text(const Results& results) {
   const Page page = page_of(results);

@@ -20,10 +20,7 @@ struct Results {
 };
 
 // What every summary says of its intervals.
-inline constexpr const char* kIntervals =
-    "95 % intervals of the t distribution over the judging seeds. They cover the start, the batches and the split; "
-    "they do "
-    "not cover the choice of the data set.";
+std::string about_intervals(const Plan& plan);
 
 // The contents of the files. No times, names of hosts or folders, except timings.csv.
 std::string runs_csv(const Results& results);
