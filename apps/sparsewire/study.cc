@@ -22,6 +22,7 @@
 #include "settings.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/spec.h"
+#include "study/estimate.h"
 #include "study_progress.h"
 #include "terminal.h"
 #include "train/problem.h"

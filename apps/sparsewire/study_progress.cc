@@ -12,6 +12,7 @@ namespace sparsewire::cli {
 namespace {
 
 constexpr auto kBetweenStates = std::chrono::milliseconds(200);
+constexpr double kFirstEstimate = 0.3;  // seconds
 constexpr const char* kRow = "{:<5} {:<23} {:>6} {:>7} {:>5} {:>9} {:>8} {:>8}\n";
 
 std::string loss_text(const study::Plan& plan, const study::Record& record) {
@@ -86,7 +87,7 @@ void StudyProgress::show() {
   const std::uint64_t running = steps_ - std::min(steps_, finished_steps_);  // steps of runs that are not finished
   const std::uint64_t left = left_.steps - std::min(left_.steps, running);
   std::string time;
-  if (steps_ > 0 && seconds > 1) {
+  if (steps_ > 0 && seconds > kFirstEstimate) {
     time = fmt::format(", {} left", duration(seconds * static_cast<double>(left) / static_cast<double>(steps_)));
   }
   status_.show(fmt::format("{} {}, {} of {} runs done{}", bar(done_, done_ + left_.runs), phase_, done_,

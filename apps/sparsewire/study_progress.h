@@ -14,6 +14,9 @@ namespace sparsewire::cli {
 class StudyProgress : public study::StudyWatcher {
  public:
   StudyProgress(const study::Plan& plan, bool is_quiet);
+  ~StudyProgress() override { say_what_was_there(); }
+  StudyProgress(const StudyProgress&) = delete;
+  StudyProgress& operator=(const StudyProgress&) = delete;
 
   void on_phase(const std::string& name, const study::Work& left) override;
   void on_record(const study::Record& record, bool was_there) override;

@@ -8,17 +8,13 @@
 #include <filesystem>
 #include <map>
 #include <span>
-#include <thread>
 #include <utility>
 
 #include "files/folder.h"
 #include "files/input.h"
 #include "files/replace.h"
 #include "sparsewire/errors.h"
-#include "sparsewire/spec.h"
-#include "sparsewire/transport.h"
-#include "train/metrics.h"
-#include "train/run_or_fail.h"
+#include "study/cell_config.h"
 
 namespace sparsewire::study {
 namespace {
@@ -26,8 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::uint64_t kEstimateSteps = 20;
-constexpr std::uint64_t kProbeSteps = 200;  // for --budget-bytes: what a step sends settles within them
 constexpr int kMostGrowth = 2;
 constexpr double kGrowthOfOne = 3;  // the factor where there is one learning rate, and no distance to its neighbour
 
@@ -38,30 +32,6 @@ void write_text(const std::string& path, const std::string& text) {
 }
 
 std::string pretty(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n'; }
-
-// Pilots and probes must not see what judging sees.
-std::uint64_t pilot_seed(const Plan& plan) {
-  return plan.tune_seeds.empty() ? plan.config.seed + kTuneSeedsFrom : plan.tune_seeds.front();
-}
-
-train::TrainConfig config_of(const Plan& plan, const Cell& cell, std::uint64_t seed) {
-  train::TrainConfig config = plan.methods[cell.method_index].config(plan.config, cell);
-  config.seed = seed;
-  return config;
-}
-
-std::uint64_t pilot_steps(const train::TrainConfig& config) {
-  Spec spec(config.sparsifier);
-  return static_cast<std::uint64_t>(std::ceil(1 / spec.number("ratio", kRatioRange).value()));
-}
-
-std::uint64_t probe_steps(const Plan& plan) { return std::min(plan.config.steps, kProbeSteps); }
-
-// As many evaluations in a run of other length.
-std::uint64_t scaled_eval_every(const Plan& plan, std::uint64_t steps) {
-  const double share = static_cast<double>(plan.config.eval_every) / static_cast<double>(plan.config.steps);
-  return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::llround(share * static_cast<double>(steps))));
-}
 
 // What the study is made of, in the order in which it happens.
 class Course {
@@ -145,7 +115,8 @@ class Course {
       if (is_lost(i)) continue;
       train::TrainConfig config = config_with_thresholds(i, pilot_seed(plan_));
       config.eval_every = 0;
-      tasks.push_back({.phase = kProbe, .cell = plan_.cells[i], .config = config, .steps = probe_steps(plan_)});
+      config.steps = std::max(config.steps, kProbeSteps);
+      tasks.push_back({.phase = kProbe, .cell = plan_.cells[i], .config = config, .steps = kProbeSteps});
       cells.push_back(i);
     }
     take_prepared(run_phase("bytes of a step", tasks, later), cells);
@@ -165,9 +136,7 @@ class Course {
         continue;
       }
       if (record.bytes() == 0) throw UsageError("--budget-bytes: a single worker sends nothing");
-      const double per_step = static_cast<double>(record.bytes()) / static_cast<double>(record.steps);
-      prepared.steps = std::max<std::uint64_t>(
-          1, static_cast<std::uint64_t>(std::floor(static_cast<double>(*plan_.budget_bytes) / per_step)));
+      prepared.steps = steps_within(*plan_.budget_bytes, record.bytes(), record.steps);
     }
     prepared_.insert(prepared_.end(), std::make_move_iterator(records.begin()), std::make_move_iterator(records.end()));
   }
@@ -183,10 +152,7 @@ class Course {
     const auto found = prepared_cells_.find(cell);
     if (found == prepared_cells_.end()) return config;
     set_thresholds(config, found->second.lambda, found->second.downlink_lambda);
-    if (found->second.steps) {
-      config.steps = *found->second.steps;
-      if (config.eval_every != 0) config.eval_every = scaled_eval_every(plan_, config.steps);
-    }
+    if (found->second.steps) set_steps(config, *found->second.steps);
     return config;
   }
 
@@ -255,119 +221,7 @@ class Course {
   std::vector<Record> judged_;
 };
 
-// Steps of one group, as they go when as many runs as in the study go side by side.
-struct Timing {
-  double step = 0;               // seconds
-  double evaluation = 0;         // of those that are made in mid-training
-  double final_evaluation = 0;   // also on the training data
-  std::uint64_t line_bytes = 0;  // of metrics.jsonl, for an evaluation
-};
-
-Timing time_group(const train::TrainConfig& config, std::vector<std::unique_ptr<LoadedProblem>>& problems,
-                  const StudyOptions& options) {
-  Timing timing;
-  const auto seconds_since = [](Clock::time_point began) {
-    return std::chrono::duration<double>(Clock::now() - began).count();
-  };
-  const auto run_one = [&](LoadedProblem& loaded, bool is_first) {
-    run_on_threads(static_cast<int>(config.workers), [&](Transport& transport) {
-      std::uint64_t asked = 0;
-      train::Run run{.config = config, .problem = *loaded.problem, .transport = transport};
-      run.stop_requested = [&] { return ++asked >= kEstimateSteps || options.stop_requested(); };
-      if (is_first && transport.rank() == 0) {
-        run.on_step = [&](const train::StepReport& report) {
-          train::StepReport full = report;
-          full.evaluation = train::Evaluation{.numbers = {{"validation_loss", 1.0 / 3}, {"test_loss", 1.0 / 3}}};
-          full.totals = train::Totals{.bytes_up = 1'000'000'000, .bytes_down = 1'000'000'000};
-          timing.line_bytes = train::shown(train::step_json(full)).size() + 1;
-        };
-      }
-      train::train(run);
-    });
-  };
-  std::vector<std::exception_ptr> errors(problems.size());
-  const auto began = Clock::now();
-  std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < problems.size(); ++i) {
-    threads.emplace_back([&, i] {
-      try {
-        run_one(*problems[i], i == 0);
-      } catch (const train::SharedError& error) {  // what diverges in 20 steps takes less time than all
-        if (!error.diverged_at()) errors[i] = std::current_exception();
-      } catch (...) {
-        errors[i] = std::current_exception();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (const std::exception_ptr& error : errors) {
-    if (error) std::rethrow_exception(error);
-  }
-  if (options.stop_requested()) throw Stopped(/*by_signal=*/true);
-  timing.step = seconds_since(began) / static_cast<double>(kEstimateSteps);
-  train::Problem& problem = *problems[0]->problem;
-  std::vector<float> weights(problem.layout().dim());
-  problem.initial_weights(weights);
-  const auto evaluated = Clock::now();
-  train::evaluate(problem, weights, config.eval_train);
-  timing.evaluation = seconds_since(evaluated);
-  const auto trained = Clock::now();
-  problem.evaluate(train::Part::train, weights);
-  timing.final_evaluation = timing.evaluation + seconds_since(trained);
-  return timing;
-}
-
 }  // namespace
-
-Estimate estimate(const Plan& plan, const StudyOptions& options) {
-  constexpr std::uint64_t kFilesOfRun = 12'000;  // config.json and result.json, in whole blocks of a file system
-  const auto began = Clock::now();
-  std::vector<std::unique_ptr<LoadedProblem>> problems;
-  train::TrainConfig first = plan.config;
-  first.seed = pilot_seed(plan);
-  for (unsigned i = 0; i < std::max(1U, options.jobs); ++i) problems.push_back(std::make_unique<LoadedProblem>(first));
-  const double loading = std::chrono::duration<double>(Clock::now() - began).count();
-
-  Estimate all;
-  double seconds = loading * static_cast<double>(plan.seeds.size() + plan.tune_seeds.size());
-  for (const Group& group : groups(plan)) {
-    train::TrainConfig config;
-    std::uint64_t cells = 0;
-    std::uint64_t pilots = 0;  // steps
-    for (const Cell& cell : plan.cells) {
-      if (!is_of(cell, group)) continue;
-      if (cells++ == 0) config = config_of(plan, cell, pilot_seed(plan));
-      if (!plan.methods[cell.method_index].needs_pilot()) continue;
-      ++all.pilots.runs;
-      pilots += pilot_steps(config);
-    }
-    const std::uint64_t eval_every = config.eval_every;
-    config.eval_every = 0;
-    config.steps = std::max(config.steps, kEstimateSteps + 1);  // the last step would be evaluated
-    const Timing timing = time_group(config, problems, options);
-
-    const std::uint64_t steps = plan.config.steps;
-    const std::uint64_t evaluations = eval_every == 0 ? 1 : steps / eval_every + 1;
-    const std::uint64_t tuning = cells * plan.tune_seeds.size();
-    const std::uint64_t runs = tuning + plan.seeds.size();
-    const std::uint64_t probes = plan.budget_bytes ? cells : 0;
-    all.pilots.steps += pilots;
-    all.probes.runs += probes;
-    all.probes.steps += probes * probe_steps(plan);
-    all.tuning.runs += tuning;
-    all.tuning.steps += tuning * steps;
-    all.judging.runs += plan.seeds.size();
-    all.judging.steps += plan.seeds.size() * steps;
-    seconds += (timing.step * static_cast<double>(pilots + probes * probe_steps(plan) + runs * steps) +
-                timing.evaluation * static_cast<double>(runs * evaluations) +
-                timing.final_evaluation * static_cast<double>(runs)) /
-               static_cast<double>(problems.size());
-    all.disk_bytes += runs * (kFilesOfRun + evaluations * timing.line_bytes) + probes * kFilesOfRun;
-  }
-  all.disk_bytes += all.pilots.runs * kFilesOfRun;
-  all.hours = seconds / 3600;
-  return all;
-}
 
 void claim_folder(const std::string& folder, const Plan& plan) {
   files::make_folder(folder);

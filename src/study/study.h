@@ -52,18 +52,4 @@ Results run_study(Plan& plan, const StudyOptions& options, StudyWatcher& watcher
 // Writes the files that are made at the end.
 void write_results(const Results& results, const std::string& folder);
 
-// What a study will take, from 20 steps of each method.
-struct Estimate {
-  Work pilots;
-  Work probes;
-  Work tuning;
-  Work judging;
-  double hours = 0;
-  std::uint64_t disk_bytes = 0;
-
-  std::uint64_t runs() const noexcept { return pilots.runs + probes.runs + tuning.runs + judging.runs; }
-};
-// Nothing is written. Throws as a training; Stopped.
-Estimate estimate(const Plan& plan, const StudyOptions& options);
-
 }  // namespace sparsewire::study
