@@ -80,7 +80,7 @@ void write_all(const std::string& folder) {
   const auto write = [&](
                          const std::string& name, const Request& request, const LossOf& loss = usual_loss,
                          const Change& change = [](Record&) {}) {
-    const Plan plan = plan_of(request);
+    const Plan plan = made_up_plan(request);
     write_study(folder + "/" + name, made_up_study(plan, loss, change));
   };
   write("usual", usual_request());
@@ -141,7 +141,7 @@ void write_all(const std::string& folder) {
   write("baseline_with_ratios", by_ratio);
   Request pilots = small_request({"dense", "threshold"});
   write("pilots", pilots);
-  const Plan plan = plan_of(usual_request());
+  const Plan plan = made_up_plan(usual_request());
   Results unfinished = made_up_study(plan, usual_loss);
   std::erase_if(unfinished.records,
                 [](const Record& run) { return run.phase == kJudge && run.seed + run.cell.method_index > 3; });

@@ -37,7 +37,7 @@ inline Request small_request(std::vector<std::string> methods) {
   return request;
 }
 
-inline Plan plan_of(const Request& request) {
+inline Plan made_up_plan(const Request& request) {
   const auto problem = train::make_problem(request.config.problem, train::problem_place(request.config));
   return make_plan(request, *problem);
 }

@@ -27,7 +27,7 @@ const Cell& chosen(const Results& results, std::size_t group) {
 }
 
 TEST(Choice, IsTheSmallestMeanOnTheTuningSeeds) {
-  const Plan plan = plan_of(small_request({"dense", "topk"}));
+  const Plan plan = made_up_plan(small_request({"dense", "topk"}));
   const Results results = made_up_study(plan, best_at(0.3));
   ASSERT_EQ(results.choices.size(), 2u);
   for (std::size_t i = 0; i < 2; ++i) {
@@ -39,7 +39,7 @@ TEST(Choice, IsTheSmallestMeanOnTheTuningSeeds) {
 }
 
 TEST(Choice, DoesNotLookAtJudgingRuns) {
-  const Plan plan = plan_of(small_request({"topk"}));
+  const Plan plan = made_up_plan(small_request({"topk"}));
   Results results = made_up_study(plan, best_at(0.3));
   for (const Cell& cell : plan.cells) {
     for (const std::uint64_t seed : plan.seeds) {
@@ -50,13 +50,13 @@ TEST(Choice, DoesNotLookAtJudgingRuns) {
 }
 
 TEST(Choice, IsTheFirstOfEqualCells) {
-  const Plan plan = plan_of(small_request({"topk"}));
+  const Plan plan = made_up_plan(small_request({"topk"}));
   const Results results = made_up_study(plan, [](const Cell&, std::uint64_t) { return 0.5; });
   EXPECT_EQ(chosen(results, 0).lr, 0.1);
 }
 
 TEST(Choice, IsNeverACellThatDivergedOnOneSeed) {
-  const Plan plan = plan_of(small_request({"topk"}));
+  const Plan plan = made_up_plan(small_request({"topk"}));
   const auto change = [&](Record& run) {
     if (run.cell.lr == 0.3 && run.seed == plan.tune_seeds[1]) diverge(run, 50);
   };
@@ -76,7 +76,7 @@ TEST(Choice, IsNeverACellThatDivergedOnOneSeed) {
 }
 
 TEST(Choice, IsNothingIfAllDiverged) {
-  const Plan plan = plan_of(small_request({"dense", "topk"}));
+  const Plan plan = made_up_plan(small_request({"dense", "topk"}));
   const Results results = made_up_study(plan, best_at(0.3), [](Record& run) {
     if (run.cell.method == "topk") diverge(run, 20);
   });
@@ -86,7 +86,7 @@ TEST(Choice, IsNothingIfAllDiverged) {
 }
 
 TEST(Choice, NeedsAllSeedsOfACell) {
-  const Plan plan = plan_of(small_request({"topk"}));
+  const Plan plan = made_up_plan(small_request({"topk"}));
   Results results = made_up_study(plan, best_at(0.3));
   std::erase_if(results.records,
                 [&](const Record& run) { return run.cell.lr == 0.3 && run.seed == plan.tune_seeds[0]; });
@@ -97,7 +97,7 @@ TEST(Choice, IsTheOnlyCellWithoutTuningSeeds) {
   Request request = small_request({"dense", "topk"});
   request.tune_seeds = 0;
   request.lrs = {0.5};
-  const Plan plan = plan_of(request);
+  const Plan plan = made_up_plan(request);
   const std::vector<Choice> choices = choose(plan, {});
   ASSERT_EQ(choices.size(), 2u);
   EXPECT_THAT(choices[0].cell, Optional(0u));
@@ -106,7 +106,7 @@ TEST(Choice, IsTheOnlyCellWithoutTuningSeeds) {
 }
 
 TEST(Choice, FindsTheEdgesOfTheGrid) {
-  const Plan plan = plan_of(small_request({"topk"}));
+  const Plan plan = made_up_plan(small_request({"topk"}));
   const Choice low = made_up_study(plan, best_at(0)).choices[0];
   EXPECT_TRUE(low.at_low_edge && !low.at_high_edge);
   const Choice high = made_up_study(plan, best_at(2)).choices[0];
@@ -119,14 +119,14 @@ TEST(Choice, FindsTheEdgesOfTheGrid) {
 
   Request request = small_request({"topk"});
   request.lrs = {0.3};
-  const Choice only = made_up_study(plan_of(request), best_at(0.3)).choices[0];
+  const Choice only = made_up_study(made_up_plan(request), best_at(0.3)).choices[0];
   EXPECT_TRUE(only.at_low_edge && only.at_high_edge);
 }
 
 TEST(Choice, FindsTheEdgesOfAMethodsOwnParameters) {
   Request request = small_request({"regtopk:mu=1/4/16", "topk | feedback=ef/none lr=0.1/0.3/1"});
   request.lrs = {0.1, 0.3};
-  const Plan plan = plan_of(request);
+  const Plan plan = made_up_plan(request);
   const auto mu = [](double best) {
     return [best](const Cell& cell, std::uint64_t) {
       return cell.own.contains("mu") ? 0.25 + std::fabs(std::stod(cell.own.at("mu")) - best) / 64 : 0.5;

@@ -29,7 +29,7 @@ struct Case {
   }
 
   Judgement judged(const Change& change = [](Record&) {}) const {
-    const Plan plan = plan_of(request);
+    const Plan plan = made_up_plan(request);
     const Results results = made_up_study(
         plan,
         [&](const Cell& cell, std::uint64_t seed) {
@@ -151,7 +151,7 @@ TEST(Judge, AdjustsForAllMethodsAndRatios) {
   Request request = small_request({"dense", "topk", "randomk"});
   request.ratios = {"0.1", "0.2"};
   request.lrs = {0.1};
-  const Plan plan = plan_of(request);
+  const Plan plan = made_up_plan(request);
   const Results results = made_up_study(
       plan,
       [&](const Cell& cell, std::uint64_t seed) {
@@ -176,7 +176,7 @@ TEST(Judge, ComparesWithTheBaselineOfTheSameRatio) {
   request.ratios = {"0.1", "0.2"};
   request.lrs = {0.1};
   request.baseline = "topk";
-  const Plan plan = plan_of(request);
+  const Plan plan = made_up_plan(request);
   const Results results =
       made_up_study(plan, [](const Cell& cell, std::uint64_t) { return static_cast<double>(cell.k) / 1024; });
   const Judgement judgement = judge(plan, results.choices, results.records);
@@ -290,7 +290,7 @@ TEST(EqualBytes, NeedAConstantScheduleOrABudget) {
 TEST(Judge, ShowsWhatThePilotCost) {
   Request request = small_request({"dense", "threshold"});
   request.lrs = {0.1, 0.3};
-  const Plan plan = plan_of(request);
+  const Plan plan = made_up_plan(request);
   const Results results = made_up_study(plan, [](const Cell& cell, std::uint64_t) { return 1 - cell.lr; });
   const Judgement judgement = judge(plan, results.choices, results.records);
   EXPECT_FALSE(judgement.groups[0].pilot);
@@ -300,7 +300,7 @@ TEST(Judge, ShowsWhatThePilotCost) {
 
 TEST(Judge, WorksOnAStudyThatIsNotFinished) {
   Case one({0.5, 0.625, 0.75});
-  const Plan plan = plan_of(one.request);
+  const Plan plan = made_up_plan(one.request);
   Results results = made_up_study(plan, [](const Cell& cell, std::uint64_t) { return cell.lr; });
   std::erase_if(results.records, [](const Record& run) { return run.phase == kJudge && run.seed == 1; });
   const Judgement judgement = judge(plan, results.choices, results.records);
