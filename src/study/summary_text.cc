@@ -243,11 +243,11 @@ Page page_of(const Results& results) {
   if (plan.budget_bytes) {
     page.heading = fmt::format("{}, {} a run", page.heading, bytes_text(static_cast<double>(*plan.budget_bytes)));
   }
-  if (plan.tune_seeds.empty()) {
+  std::size_t most = 0;
+  for (const Judged& one : judgement.groups) most = std::max(most, one.choice.cells_tried);
+  if (most <= 1) {
     page.notes.emplace_back("Nothing was tuned: every method had one setting, which was given.");
   } else {
-    std::size_t most = 0;
-    for (const Judged& one : judgement.groups) most = std::max(most, one.choice.cells_tried);
     page.notes.push_back(
         fmt::format("Settings were chosen among at most {} a method by the mean {} on {} other seed{}.", most,
                     words_for(plan, plan.tuned_by), plan.tune_seeds.size(), plan.tune_seeds.size() == 1 ? "" : "s"));
