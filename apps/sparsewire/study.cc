@@ -216,7 +216,7 @@ void add_study(CLI::App& program) {
   const auto command = std::make_shared<StudyCommand>();
   app->add_option("--methods", command->methods,
                   "What is compared (default: dense, topk, rtopk, threshold, regtopk, and topk with a downlink)")
-      ->type_name("SPEC ...");
+      ->type_name("SPEC");
   const auto add = [&](const char* name, auto& value, const char* type, const char* help) {
     app->add_option(name, value, help)->type_name(type)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   };

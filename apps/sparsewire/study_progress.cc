@@ -12,7 +12,6 @@ namespace sparsewire::cli {
 namespace {
 
 constexpr auto kBetweenStates = std::chrono::milliseconds(200);
-constexpr double kFirstEstimate = 0.3;  // seconds
 constexpr const char* kRow = "{:<5} {:<23} {:>6} {:>7} {:>5} {:>9} {:>8} {:>8}\n";
 
 std::string loss_text(const study::Plan& plan, const study::Record& record) {

@@ -4,26 +4,22 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <iterator>
 #include <string_view>
 
 namespace sparsewire::cli {
-namespace {
-
-constexpr std::uint64_t kBarWidth = 24;
-
-}  // namespace
-
 std::size_t columns() {
   winsize size{};
-  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : kColumns;
 }
 
 std::string bar(std::uint64_t done, std::uint64_t all) {
-  const auto filled = static_cast<std::size_t>(all == 0 || done > all ? 0 : done * kBarWidth / all);
-  return '[' + std::string(filled, '#') + std::string(kBarWidth - filled, '.') + ']';
+  const std::uint64_t width = columns() < 100 ? 12 : 24;
+  const auto filled = static_cast<std::size_t>(all == 0 || done > all ? 0 : done * width / all);
+  return '[' + std::string(filled, '#') + std::string(width - filled, '.') + ']';
 }
 
 std::string in_units(double bytes) {
@@ -47,6 +43,25 @@ std::string duration(double seconds) {
   if (seconds < kDay)
     return fmt::format("{} h {} min", whole(seconds / kHour), whole(std::fmod(seconds, kHour) / kMinute));
   return fmt::format("{} d {} h", whole(seconds / kDay), whole(std::fmod(seconds, kDay) / kHour));
+}
+
+std::string wrapped(const std::string& text) {
+  std::string all;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    std::string rest = text.substr(at, end - at);
+    const std::size_t first = std::min(rest.find_first_not_of(' '), rest.size());
+    const std::string indent(first + (rest.compare(first, 2, "- ") == 0 ? 2 : 0), ' ');
+    while (rest.size() > kColumns) {
+      const std::size_t space = rest.rfind(' ', kColumns);
+      if (space == std::string::npos || space <= indent.size()) break;  // a word that is longer than a line
+      all += rest.substr(0, space) + '\n';
+      rest = indent + rest.substr(space + 1);
+    }
+    all += rest + (end < text.size() ? "\n" : "");
+    at = end + 1;
+  }
+  return all;
 }
 
 std::string shortened(const std::string& text, std::size_t most) {

@@ -14,6 +14,7 @@
 #include "settings.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/transport.h"
+#include "terminal.h"
 #include "train/config.h"
 #include "train/loop.h"
 #include "train/problem.h"
@@ -92,7 +93,7 @@ void conclude(const TrainConfig& config, const TrainOutcome& outcome, const Layo
                           : "without --checkpoint-dir there is no checkpoint to continue from"));
   }
   Report report(path_of(config.json), result_json(config, result, layout, outcome.seconds),
-                result_text(config, result));
+                wrapped(result_text(config, result)));
   report.print();
   report.commit();
 }
