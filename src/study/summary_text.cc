@@ -85,7 +85,7 @@ std::optional<double> typical(const Summary* numbers) {
 // "1/19.0", "1.25"
 std::string quotient_text(const std::optional<double>& mine, const std::optional<double>& others) {
   if (!mine || !others || *mine <= 0 || *others <= 0) return kNothing;
-  return *mine < *others ? fmt::format("1/{:.3g}", *others / *mine) : fmt::format("{:.3g}", *mine / *others);
+  return *mine < *others ? fmt::format("1/{:#.3g}", *others / *mine) : fmt::format("{:#.3g}", *mine / *others);
 }
 
 // "test_loss" as "test loss"; the metric by its own name.
@@ -180,17 +180,18 @@ Sheet sheet_of_settings(const Plan& plan, const Judgement& judgement) {
     const Choice& choice = one.choice;
     const bool is_at_edge = choice.at_low_edge != choice.at_high_edge;
     const std::string lr = choice.cell ? fmt::format("{}", plan.cells[*choice.cell].lr) : kNothing;
-    const auto number = [](const std::optional<double>& value, int digits) {
-      return value ? fmt::format("{:.{}g}", *value, digits) : kNothing;
+    const auto number = [](const std::optional<double>& value) {
+      return value ? fmt::format("{:.3g}", *value) : kNothing;
     };
     std::optional<double> peak = typical(one.find(kPeakMemory));
     if (peak) peak = std::sqrt(*peak);
     std::vector<std::string> row{plan.methods[choice.group.method_index].name(), ratio_text(choice.group),
                                  lr + (is_at_edge ? "*" : "")};
-    if (has_other) row.push_back(number(typical(one.find(other)), 4));
+    const std::optional<double> metric = has_other ? typical(one.find(other)) : std::nullopt;
+    if (has_other) row.push_back(metric ? fmt::format("{:#.4g}", *metric) : kNothing);
     row.push_back(one.equal_bytes ? summary_cell(one, &one.equal_bytes->numbers) : kNothing);
-    row.push_back(number(typical(one.find(kTotalError)), 3));
-    row.push_back(number(peak, 3));
+    row.push_back(number(typical(one.find(kTotalError))));
+    row.push_back(number(peak));
     sheet.rows.push_back(std::move(row));
   }
   return sheet;
