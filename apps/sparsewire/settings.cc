@@ -32,6 +32,15 @@ void GivenSettings::apply(train::TrainConfig& config) const {
   }
 }
 
+void clear_outputs(train::TrainConfig& config) {
+  config.metrics.clear();
+  config.checkpoint_dir.clear();
+  config.resume = false;
+  config.change.clear();
+  config.save_weights.clear();
+  config.transport = "threads";
+}
+
 void add_settings(CLI::App& command, const train::TrainConfig& defaults,
                   std::initializer_list<std::string_view> without, GivenSettings& given) {
   for (const train::Setting& setting : train::settings()) {

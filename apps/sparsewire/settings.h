@@ -23,6 +23,9 @@ struct GivenSettings {
   void apply(train::TrainConfig& config) const;
 };
 
+// For commands that run several trainings: what a config file says about files of one training does not apply.
+void clear_outputs(train::TrainConfig& config);
+
 // Adds every option of the table except those in `without`; the help shows `defaults`. `given` must live as long as the
 // command.
 void add_settings(CLI::App& command, const train::TrainConfig& defaults,

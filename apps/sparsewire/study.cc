@@ -52,6 +52,7 @@ struct StudyCommand {
 };
 
 constexpr std::uint64_t kEvaluations = 100;  // of a run
+constexpr std::uint64_t kNotGiven = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t kMost = std::uint64_t{1} << 50;
 
 train::TrainConfig study_defaults() {
@@ -87,19 +88,16 @@ study::Request request_of(const StudyCommand& command) {
   study::Request request;
   request.config = study_defaults();
   request.config.validation = -1;  // not given
+  request.config.eval_every = kNotGiven;
   command.given.apply(request.config);
   train::TrainConfig& config = request.config;
   if (config.validation < 0) config.validation = has_samples(config.problem) ? study_defaults().validation : 0;
   if (config.workers == 0) config.workers = study_defaults().workers;
   if (config.steps == 0) throw UsageError("--steps 0: a study needs at least one step");
-  config.eval_every = command.eval_every.value_or(std::max<std::uint64_t>(1, config.steps / kEvaluations));
-  config.metrics.clear();
-  config.checkpoint_dir.clear();
-  config.resume = false;
-  config.change.clear();
+  if (config.eval_every == kNotGiven) config.eval_every = std::max<std::uint64_t>(1, config.steps / kEvaluations);
+  if (command.eval_every) config.eval_every = *command.eval_every;
+  clear_outputs(config);
   config.init_weights.clear();
-  config.save_weights.clear();
-  config.transport = "threads";
   request.methods = command.methods.empty() ? default_methods() : command.methods;
   request.ratios = comma_list(command.ratios);
   request.lrs = command.lrs.value_or(std::vector<double>{config.lr});
