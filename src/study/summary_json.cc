@@ -23,15 +23,24 @@ Json json_of(const std::vector<std::optional<double>>& numbers) {
   for (const std::optional<double>& one : numbers) list.push_back(json_of(one));
   return list;
 }
+// Bytes, bits and steps: without ".0".
+Json counts_json(const std::vector<std::optional<double>>& counts) {
+  Json list = Json::array();
+  for (const std::optional<double>& one : counts) {
+    list.push_back(one ? Json(static_cast<std::uint64_t>(*one)) : Json(nullptr));
+  }
+  return list;
+}
+bool is_count(std::string_view measure) { return measure.starts_with("bytes") || measure == kPaperBits; }
 
 Json ratio_json(const std::string& ratio) { return json_of(parse_number<double>(ratio)); }
 
-Json summary_of(const Summary& numbers) {
+Json summary_of(const Summary& numbers, bool of_counts) {
   return {{"mean", json_of(numbers.mean)},
           {"sd", json_of(numbers.sd)},
           {"ci95", json_of(numbers.ci95)},
           {"median", json_of(numbers.median)},
-          {"by_seed", json_of(numbers.by_seed)}};
+          {"by_seed", of_counts ? counts_json(numbers.by_seed) : json_of(numbers.by_seed)}};
 }
 
 Json comparison_json(const Plan& plan, const std::optional<Comparison>& comparison, bool has_holm) {
@@ -62,8 +71,8 @@ Json target_json(const std::optional<ToTarget>& result) {
           {"median_bytes", json_of(result->median_bytes)},
           {"median_steps", json_of(result->median_steps)},
           {"censored_at", json_of(result->censored_at)},
-          {"bytes_by_seed", json_of(result->bytes_by_seed)},
-          {"steps_by_seed", json_of(result->steps_by_seed)},
+          {"bytes_by_seed", counts_json(result->bytes_by_seed)},
+          {"steps_by_seed", counts_json(result->steps_by_seed)},
           {"log_ratio", log_ratio}};
 }
 
@@ -91,7 +100,7 @@ Json chosen_json(const Plan& plan, const Choice& choice) {
 Json method_json(const Plan& plan, const Judged& judged) {
   const Group& group = judged.choice.group;
   Json measures = Json::object();
-  for (const Measure& one : judged.measures) measures[one.name] = summary_of(one.numbers);
+  for (const Measure& one : judged.measures) measures[one.name] = summary_of(one.numbers, is_count(one.name));
   Json json{{"spec", plan.methods[group.method_index].spec()},
             {"name", plan.methods[group.method_index].name()},
             {"ratio", ratio_json(group.ratio)},
@@ -105,7 +114,7 @@ Json method_json(const Plan& plan, const Judged& judged) {
             {"to_target", target_json(judged.to_target)}};
   json["equal_bytes"] = nullptr;
   if (judged.equal_bytes) {
-    json["equal_bytes"] = summary_of(judged.equal_bytes->numbers);
+    json["equal_bytes"] = summary_of(judged.equal_bytes->numbers, /*of_counts=*/false);
     json["equal_bytes"]["vs_baseline"] = comparison_json(plan, judged.equal_bytes->vs_baseline, /*has_holm=*/false);
   }
   json["pilot"] = nullptr;
