@@ -161,6 +161,8 @@ class Run:
                 return after[measure]
             if before["bytes"] < count < after["bytes"]:
                 part = (count - before["bytes"]) / (after["bytes"] - before["bytes"])
+                if None in (before[measure], after[measure]):
+                    return None
                 return (1 - part) * before[measure] + part * after[measure]
         return None
 

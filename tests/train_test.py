@@ -458,6 +458,26 @@ class Deterministic(Case):
 
 
 class Options(Case):
+    def test_a_report_is_a_config_file(self):
+        first = self.train(*SMALL, *THREADS, "--steps", "12", "--metrics", "m.jsonl", "--checkpoint-dir", "c")
+        lines = (self.folder / "m.jsonl").read_bytes()
+        os.rename(self.folder / "report.json", self.folder / "first.json")
+        again = self.train("--config", "first.json")
+        self.assertEqual(again["weights_crc32c"], first["weights_crc32c"])
+        self.assertEqual(again["config"]["metrics"], "")
+        self.assertEqual((self.folder / "m.jsonl").read_bytes(), lines)
+        done = self.run_train("--config", "first.json", "--methods", "topk", "--ratio", "0.05", "--json", "compared.json", command="compare")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        compared = json.loads((self.folder / "compared.json").read_text())
+        self.assertEqual(compared["config"]["steps"], 12)
+        alone = self.train("--config", "compared.json", "--sparsifier", "topk:ratio=0.05")
+        self.assertEqual(alone["weights_crc32c"], compared["methods"][0]["weights_crc32c"])
+
+    def test_metrics_never_replace_another_file(self):
+        (self.folder / "notes.txt").write_text("mine\n")
+        self.refuses(*SMALL, *THREADS, "--steps", "3", "--metrics", "notes.txt", says="'notes.txt' does not begin with a line of metrics")
+        self.assertEqual((self.folder / "notes.txt").read_text(), "mine\n")
+
     def test_come_from_a_file_and_the_command_line_counts_more(self):
         report = self.train(*SMALL, *THREADS, "--steps", "12", "--local-steps", "2")
         config = report["config"]

@@ -226,6 +226,8 @@ Plan make_plan(const Request& request, const train::Problem& problem) {
   plan.primary = choose_primary(problem, request.primary);
   plan.higher_is_better = plan.primary == kMetric && problem.is_metric_of_samples();  // an accuracy, not a distance
   plan.tuned_by = problem.has(train::Part::validation) ? kValLoss : kTrainLoss;
+  // The target and equal bytes need it at every evaluation.
+  if (plan.tuned_by == kTrainLoss || plan.primary == kTrainLoss) plan.config.eval_train = true;
   plan.target = request.target;
   plan.budget_bytes = request.budget_bytes;
   plan.grow = request.grow;
