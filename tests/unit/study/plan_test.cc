@@ -82,6 +82,16 @@ TEST(Plan, GivesEveryMethodEquallyManyCells) {
   EXPECT_EQ(plan.cells[0].lr, 0.05);
 }
 
+TEST(Plan, EvaluatesOnTrainingDataWhereThatIsNeededAtEveryEvaluation) {
+  Request request = small_request();
+  EXPECT_FALSE(plan_of(request).config.eval_train);
+  request.primary = "train_loss";
+  EXPECT_TRUE(plan_of(request).config.eval_train) << "for equal bytes";
+  request.primary = "metric";
+  request.config.validation = 0;
+  EXPECT_TRUE(plan_of(request).config.eval_train) << "for the target";
+}
+
 TEST(Plan, ChoosesThePrimaryMeasureByTheDataThereAre) {
   Request request = small_request();
   EXPECT_EQ(plan_of(request).primary, "val_loss");
