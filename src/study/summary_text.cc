@@ -92,6 +92,7 @@ std::string quotient_text(const std::optional<double>& mine, const std::optional
 std::string words_for(const Plan& plan, const std::string& measure) {
   if (measure == kMetric) return plan.metric;
   if (measure == kValLoss) return "validation loss";
+  if (measure == kTrainLoss) return "training loss";
   return train::in_words(measure);
 }
 
@@ -234,10 +235,10 @@ Page page_of(const Results& results) {
   const Plan& plan = results.plan;
   const train::TrainConfig& config = plan.config;
   const Judgement judgement = judge(plan, results.choices, results.records);
-  Page page{.heading = fmt::format("{}{}: {} weights, {} workers, {} steps, {} seed{}", config.problem,
+  Page page{.heading = fmt::format("{}{}: {} weights, {} worker{}, {} steps, {} seed{}", config.problem,
                                    config.data.empty() ? "" : " on " + config.data.substr(config.data.rfind('/') + 1),
-                                   plan.dim, config.workers, config.steps, plan.seeds.size(),
-                                   plan.seeds.size() == 1 ? "" : "s"),
+                                   plan.dim, config.workers, config.workers == 1 ? "" : "s", config.steps,
+                                   plan.seeds.size(), plan.seeds.size() == 1 ? "" : "s"),
             .sheets = {sheet_of_measures(plan, judgement), sheet_of_bytes(plan, judgement),
                        sheet_of_settings(plan, judgement)},
             .notes = {about_intervals(plan)}};
