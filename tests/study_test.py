@@ -270,7 +270,7 @@ class Terminal(Case):
         self.assertEqual(len([line for line in lines if re.match(r"(pilot|tune|judge) ", line)]), RUNS)
 
     def test_the_time_left_is_shown(self):
-        text = self.shown("study", *DATA, *STUDY, *METHODS, "--steps", "10000000", "--out", "s", until=b" left")
+        text = self.shown("study", *DATA, *STUDY, *METHODS, "--steps", "10000000", "--jobs", "1", "--out", "s", until=b" left")
         lines = re.split(r"\r\n|\r\x1b\[K", text)
         self.assertTrue(any(re.match(rf"\[[#.]{{12}}\] tuning, 4 of {RUNS} runs done, [\d hmind]+ left$", one) for one in lines), lines)
 
