@@ -238,31 +238,41 @@ class Plans(Case):
 
 
 class Terminal(Case):
-    def shown(self, *arguments, columns=80):
-        """What appears on a terminal, with its controls."""
+    def shown(self, *arguments, columns=80, until=None):
+        """What appears on a terminal, with its controls. `until`: Ctrl-C when it has appeared."""
         ours, theirs = os.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         process = processes.start(self, [PROGRAM, *arguments], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs)
         os.close(theirs)
         shown = b""
+        is_stopped = False
         try:
             while piece := os.read(ours, 10000):
                 shown += piece
+                if until and until in shown and not is_stopped:
+                    process.send_signal(signal.SIGINT)
+                    is_stopped = True
         except OSError:  # Linux's end of a terminal
             pass
         os.close(ours)
-        self.assertEqual(process.wait(), 0, shown)
+        self.assertEqual(process.wait(), 1 if until else 0, shown)
         return shown.decode()
 
     def test_a_study_fits_80_columns(self):
-        text = self.shown("study", *DATA, *STUDY, *METHODS, "--steps", "400", "--out", "s")
+        text = self.shown("study", *DATA, *STUDY, *METHODS, "--out", "s")
         lines = re.split(r"\r\n|\r\x1b\[K", text)
         self.fits("\n".join(lines))
         states = [line for line in lines if line.startswith("[")]
         self.assertTrue(states)
         self.assertLess(max(map(len, states)), 80, "a full line would wrap")
-        self.assertTrue(any(re.match(rf"\[[#.]{{24}}\] (pilots|tuning|judging), \d+ of {RUNS} runs done, \d+ s left$", one) for one in states))
+        for one in states:
+            self.assertRegex(one, rf"^\[[#.]{{12}}\] (pilots|tuning|judging), \d+ of {RUNS} runs done(, [\d hmins]+ left)?$")
         self.assertEqual(len([line for line in lines if re.match(r"(pilot|tune|judge) ", line)]), RUNS)
+
+    def test_the_time_left_is_shown(self):
+        text = self.shown("study", *DATA, *STUDY, *METHODS, "--steps", "10000000", "--jobs", "1", "--out", "s", until=b" left")
+        lines = re.split(r"\r\n|\r\x1b\[K", text)
+        self.assertTrue(any(re.match(rf"\[[#.]{{12}}\] tuning, 4 of {RUNS} runs done, [\d hmind]+ left$", one) for one in lines), lines)
 
     def test_help_fits_80_columns(self):
         text = self.shown("study", "--help")

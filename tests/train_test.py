@@ -775,20 +775,24 @@ class Compare(Case):
 class Columns(Case):
     """Everything that is printed fits a terminal of 80 columns."""
 
-    def shown(self, *arguments):
-        """What a terminal shows, line by line; lines that were written over too."""
+    def shown(self, *arguments, until=None):
+        """What a terminal shows, line by line; lines that were written over too. `until`: Ctrl-C when it has appeared."""
         ours, theirs = os.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         process = processes.start(self, [PROGRAM, *arguments], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs)
         os.close(theirs)
         shown = b""
+        is_stopped = False
         try:
             while piece := os.read(ours, 10000):
                 shown += piece
+                if until and until in shown and not is_stopped:
+                    process.send_signal(signal.SIGINT)
+                    is_stopped = True
         except OSError:  # Linux's end of a terminal
             pass
         os.close(ours)
-        self.assertEqual(process.wait(), 0, shown)
+        self.assertEqual(process.wait(), 1 if until else 0, shown)
         return [line.rstrip() for line in re.split(r"\r\n|\r\x1b\[K", shown.decode())]
 
     def fits(self, lines):
@@ -809,11 +813,12 @@ class Columns(Case):
         self.assertTrue(bars)
         self.assertLess(max(map(len, bars)), 80, "a full line would wrap")
         number = r"[-+.e\d]+"
-        piece = rf"\d+ s left|batch loss {number}|[a-z]+ (loss|accuracy) {number}|{number} steps/s|1/{number} of dense( \(.* less per worker\))?"
+        piece = rf"\d+ (s|min) left|batch loss {number}|[a-z]+ (loss|accuracy) {number}|{number} steps/s|1/{number} of dense( \(.* less per worker\))?"
         for one in bars:
             self.assertRegex(one, rf"^\[[#.]{{12}}\] step \d+/1200(  ({piece}))*$")
-        self.assertTrue(any("s left" in one for one in bars), bars)
         self.assertNotIn("left", bars[-1])
+        lines = self.shown("train", *SMALL, *THREADS, "--steps", "100000000", until=b" left")
+        self.assertTrue(any(re.match(r"\[\.{12}\] step \d+/100000000  [\d hmind]+ left  batch loss", one) for one in lines), lines)
 
     def test_hold_the_table_of_a_comparison(self):
         small = [*Compare.SMALL, "--validation", "0.2", "--data", "d", "--problem", "logreg"]

@@ -1,4 +1,4 @@
-// Runs side by side, kept when they are whole, and the phases of a study.
+// Runs side by side on threads, kept when they are whole, and the phases of a study.
 #include "study/scheduler.h"
 
 #include <gmock/gmock.h>
