@@ -279,6 +279,10 @@ class Check:
                 self.same(where + " k", one["k"], run.result["k"])
                 self.same(where + " grown", one["grown"], run.result["grown"])
             self.cells_of.setdefault(cell[:2], []).append(cell)
+        given = {cell: one["grown"] == 0 for one, cell in zip(grid, cells)}
+        numbers = {sum(given[cell] for cell in members) for members in self.cells_of.values()}
+        if len(numbers) != 1:
+            self.problems.append(f"grid: methods have different numbers of cells to choose from: {numbers}")
         for group, members in self.cells_of.items():
             possible = [cell for cell in members if means[cell] is not None]
             self.chosen[group] = min(possible, key=means.get) if possible else None
