@@ -78,6 +78,7 @@ fi
 for ((i = 0; i < ${#presets[@]}; ++i)); do
   preset=${presets[i]} next=${presets[i + 1]-}
   run_tests=(ctest --preset "$preset")
+  if $all && [[ $preset == release ]]; then run_tests=(ctest --preset release-all); fi
   # The thread sanitizer cannot place its shadow memory where a new kernel randomises addresses widely.
   if [[ $preset == tsan ]] && setarch -R true 2> /dev/null; then
     run_tests=(setarch -R "${run_tests[@]}")

@@ -60,10 +60,12 @@ class Case(unittest.TestCase):
         self.assertRegex(report["paper"], r"^arXiv:\d{4}\.\d{5}$")
         self.assertIn(report["verdict"], ["holds", "partly", "does not hold", "not judged"])
         self.assertIs(report["holds"], report["verdict"] == "holds")
-        self.assertIn(f"\n{report['verdict']}: {report['reason']}\n", text)
+        self.assertLessEqual(max(map(len, text.splitlines())), 80, text)
+        joined = " ".join(text.split())
+        self.assertIn(f" {report['verdict']}: {report['reason']}", joined)
         for condition in report["conditions"]:
-            self.assertIn(f"\n- {condition}\n", text)
-        self.assertIn(f"claim: {report['claim']}\n", text)
+            self.assertIn(f" - {condition}", joined)
+        self.assertIn(f"claim: {report['claim']} ", joined)
         self.assertTrue(report["measured"])
         for one in report["measured"]:
             self.assertEqual(list(one)[0], "method")

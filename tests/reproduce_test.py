@@ -23,7 +23,7 @@ class Command(Case):
         self.assertEqual([one["name"] for one in listed], NAMES)
         for one in listed:
             self.assertEqual(list(one), ["name", "paper", "claim", "options"])
-            self.assertIn(one["claim"], text)
+            self.assertIn(one["claim"], " ".join(text.split()))
 
     def test_refuses_unknown_names_and_lists_the_known(self):
         self.refuses("nosuch", says=["'nosuch'", *NAMES])

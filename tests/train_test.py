@@ -133,6 +133,26 @@ class Deterministic(Case):
 
 
 class Options(Case):
+    def test_a_report_is_a_config_file(self):
+        first = self.train(*SMALL, *THREADS, "--steps", "12", "--metrics", "m.jsonl", "--checkpoint-dir", "c")
+        lines = (self.folder / "m.jsonl").read_bytes()
+        os.rename(self.folder / "report.json", self.folder / "first.json")
+        again = self.train("--config", "first.json")
+        self.assertEqual(again["weights_crc32c"], first["weights_crc32c"])
+        self.assertEqual(again["config"]["metrics"], "")
+        self.assertEqual((self.folder / "m.jsonl").read_bytes(), lines)
+        done = self.run_train("--config", "first.json", "--methods", "topk", "--ratio", "0.05", "--json", "compared.json", command="compare")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        compared = json.loads((self.folder / "compared.json").read_text())
+        self.assertEqual(compared["config"]["steps"], 12)
+        alone = self.train("--config", "compared.json", "--sparsifier", "topk:ratio=0.05")
+        self.assertEqual(alone["weights_crc32c"], compared["methods"][0]["weights_crc32c"])
+
+    def test_metrics_never_replace_another_file(self):
+        (self.folder / "notes.txt").write_text("mine\n")
+        self.refuses(*SMALL, *THREADS, "--steps", "3", "--metrics", "notes.txt", says="'notes.txt' does not begin with a line of metrics")
+        self.assertEqual((self.folder / "notes.txt").read_text(), "mine\n")
+
     def test_come_from_a_file_and_the_command_line_counts_more(self):
         report = self.train(*SMALL, *THREADS, "--steps", "12", "--local-steps", "2")
         config = report["config"]
@@ -257,7 +277,7 @@ class Options(Case):
         self.assertIn("add --transport mpi", done.stderr)
 
     def test_show_a_bar_as_wide_as_the_terminal(self):
-        for columns in (30, 200):
+        for columns, width in ((30, 12), (200, 24)):
             ours, theirs = os.openpty()
             fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
             done = self.run_train(*SMALL, *THREADS, "--steps", "40", stderr=theirs)
@@ -270,7 +290,7 @@ class Options(Case):
                 pass
             os.close(ours)
             self.assertEqual(done.returncode, 0)
-            bars = re.findall(r"\r\x1b\[K(\[[#.]{24}\][^\r\n]*)", shown.decode())
+            bars = re.findall(rf"\r\x1b\[K(\[[#.]{{{width}}}\][^\r\n]*)", shown.decode())
             self.assertTrue(bars)
             self.assertLess(max(map(len, bars)), columns)
             if columns == 200:
@@ -394,10 +414,123 @@ class Compare(Case):
         self.assertEqual(os.listdir(self.folder / "z"), [])
 
     def test_shows_who_diverges_and_goes_on(self):
-        done = self.run_train("--problem", "downlink_toy", "--lr", "1e9", "--methods", "topk,dense", "--json", "r.json", command="compare")
+        toy = ["--problem", "downlink_toy", "--lr", "1e9", "--json", "r.json", "--methods", "topk"]
+        done = self.run_train(*toy, "dense | clip=1e-30 name=careful", command="compare")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stdout, r"(?m)^topk +diverged in step \d+")
-        self.assertIn("diverged", json.loads((self.folder / "r.json").read_text())["methods"][1]["failure"])
+        self.assertRegex(done.stdout, r"(?m)^topk +diverged ")
+        self.assertRegex(done.stdout, r"(?m)^- topk: diverged in step \d+")
+        self.assertRegex(done.stdout, r"(?m)^careful +\d")
+        rows = json.loads((self.folder / "r.json").read_text())["methods"]
+        self.assertIn("diverged", rows[0]["failure"])
+        self.assertNotIn("failure", rows[1])
+        done = self.run_train(*toy, "dense", command="compare")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("sparsewire: every method diverged", done.stderr)
+        self.assertEqual(len(json.loads((self.folder / "r.json").read_text())["methods"]), 2)
+
+    def test_leaves_nothing_of_an_earlier_comparison(self):
+        out = self.folder / "compare-out"
+        self.assertEqual(self.run_train(*self.SMALL, "--methods", "topk,dense", "rtopk:r=4", command="compare").returncode, 0)
+        self.assertEqual(sorted(os.listdir(out)), ["dense.jsonl", "rtopk_r=4.jsonl", "summary.json", "topk.jsonl"])
+        (out / "mine.jsonl").write_text("mine")
+        (out / "randomk.jsonl").write_text("not metrics")
+        self.assertEqual(self.run_train(*self.SMALL, "--methods", "regtopk", command="compare").returncode, 0)
+        self.assertEqual(sorted(os.listdir(out)), ["mine.jsonl", "randomk.jsonl", "regtopk.jsonl", "summary.json"])
+        self.refuses(*self.SMALL, "--methods", "randomk", command="compare", says="randomk.jsonl' does not begin with a line of metrics")
+        (out / "summary.json").write_text('{"methods": []}')
+        self.refuses(*self.SMALL, command="compare", says="summary.json' is not of a comparison")
+        self.assertEqual((out / "randomk.jsonl").read_text(), "not metrics")
+
+    def test_a_signal_keeps_the_methods_that_are_done(self):
+        long = [*self.SMALL, "--steps", "300", "--eval-every", "1", "--json", "r.json"]
+        process = processes.start(self, self.command(*long, command="compare"), cwd=self.folder, text=True, stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+        while not self.metrics("compare-out/randomk.jsonl"):
+            try:
+                process.wait(timeout=0.001)
+                break
+            except subprocess.TimeoutExpired:
+                pass
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate()
+        self.assertEqual(process.returncode, 1, stderr)
+        rows = json.loads((self.folder / "compare-out/summary.json").read_text())["methods"]
+        names = [row["method"] for row in rows]
+        self.assertEqual(names, self.NAMES[: len(names)])
+        self.assertGreaterEqual(len(names), 2)
+        self.assertLess(len(names), 7)
+        self.assertIn(f"sparsewire: stopped by a signal; {len(names)} of 7 methods are done and in 'compare-out'", stderr)
+        self.assertEqual(json.loads((self.folder / "r.json").read_text())["methods"], rows)
+        for name in names:
+            self.assertRegex(stdout, rf"(?m)^{name} +\d")
+        self.assertEqual(sorted(os.listdir(self.folder / "compare-out")), sorted([f"{name}.jsonl" for name in names] + ["summary.json"]))
+
+    def test_takes_methods_as_a_study_does(self):
+        specs = ["rtopk:r=4", "topk | codec=golomb:values=bf16 name=small"]
+        done = self.run_train(*self.SMALL, "--json", "-", "-q", "--methods", "dense", *specs, command="compare")
+        rows = json.loads(done.stdout)["methods"]
+        self.assertEqual([row["method"] for row in rows], ["dense", "rtopk:r=4", "small"])
+        self.assertEqual(rows[1]["sparsifier"], "rtopk:r=4,ratio=0.05")
+        self.assertEqual([row["metrics"] for row in rows], ["dense.jsonl", "rtopk_r=4.jsonl", "small.jsonl"])
+        self.refuses(*self.SMALL, "--methods", "regtopk:mu=1/4", command="compare", says="a list of values is for 'sparsewire study'")
+        self.refuses(*self.SMALL, "--methods", "topk", "topk", command="compare", says="'topk' is given twice")
+
+
+class Columns(Case):
+    """Everything that is printed fits a terminal of 80 columns."""
+
+    def shown(self, *arguments, until=None):
+        """What a terminal shows, line by line; lines that were written over too. `until`: Ctrl-C when it has appeared."""
+        ours, theirs = os.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        process = processes.start(self, [PROGRAM, *arguments], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+        shown = b""
+        is_stopped = False
+        try:
+            while piece := os.read(ours, 10000):
+                shown += piece
+                if until and until in shown and not is_stopped:
+                    process.send_signal(signal.SIGINT)
+                    is_stopped = True
+        except OSError:  # Linux's end of a terminal
+            pass
+        os.close(ours)
+        self.assertEqual(process.wait(), 1 if until else 0, shown)
+        return [line.rstrip() for line in re.split(r"\r\n|\r\x1b\[K", shown.decode())]
+
+    def fits(self, lines):
+        for line in lines:
+            self.assertLessEqual(len(line), 80, line)
+
+    def test_hold_help_and_lists(self):
+        for command in ("compare", "compress", "decompress", "inspect", "list", "pilot", "reproduce", "study", "train"):
+            self.fits(self.shown(command, "--help"))
+        self.fits(self.shown("--help"))
+        self.fits(self.shown("list"))
+        self.fits(self.shown("reproduce", "--list"))
+
+    def test_hold_the_progress_of_a_training_whole_words_only(self):
+        lines = self.shown("train", *SMALL, *THREADS, "--steps", "1200", "--validation", "0.2", "--eval-train")
+        self.fits(lines)
+        bars = [line for line in lines if line.startswith("[")]
+        self.assertTrue(bars)
+        self.assertLess(max(map(len, bars)), 80, "a full line would wrap")
+        number = r"[-+.e\d]+"
+        piece = rf"\d+ (s|min) left|batch loss {number}|[a-z]+ (loss|accuracy) {number}|{number} steps/s|1/{number} of dense( \(.* less per worker\))?"
+        for one in bars:
+            self.assertRegex(one, rf"^\[[#.]{{12}}\] step \d+/1200(  ({piece}))*$")
+        self.assertNotIn("left", bars[-1])
+        lines = self.shown("train", *SMALL, *THREADS, "--steps", "100000000", until=b" left")
+        self.assertTrue(any(re.match(r"\[\.{12}\] step \d+/100000000  [\d hmind]+ left  batch loss", one) for one in lines), lines)
+
+    def test_hold_the_table_of_a_comparison(self):
+        small = [*Compare.SMALL, "--validation", "0.2", "--data", "d", "--problem", "logreg"]
+        (self.folder / "d").write_text("+1 1:1 2:1\n-1 1:2\n+1 2:2\n-1 1:1\n" * 10)
+        lines = self.shown("compare", *small)
+        self.fits(lines)
+        self.assertTrue(any(re.match(r"topk_both_ways +\d", line) for line in lines), lines)
+        self.assertTrue(any("accuracy" in line for line in lines))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ void add_inspect(CLI::App& program);
 void add_list(CLI::App& program);
 void add_pilot(CLI::App& program);
 void add_reproduce(CLI::App& program);
+void add_study(CLI::App& program);
 void add_train(CLI::App& program);
 
 // Exit codes.

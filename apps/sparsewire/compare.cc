@@ -1,26 +1,34 @@
-// sparsewire compare: the same training with every method, and what each of them costs.
+// sparsewire compare: the same training with every method, and what each of them costs. The quick form of a study: one
+// seed, one learning rate, nothing tuned.
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cstdint>
-#include <functional>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "commands.h"
 #include "core/number.h"
 #include "files/folder.h"
+#include "files/input.h"
+#include "files/lock.h"
 #include "options.h"
 #include "progress.h"
+#include "reproduce/table.h"
 #include "settings.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/spec.h"
 #include "sparsewire/transport.h"
 #include "sparsewire/worker.h"
+#include "study/method.h"
+#include "terminal.h"
 #include "train/config.h"
 #include "train/loop.h"
 #include "train/problem.h"
@@ -30,35 +38,25 @@
 namespace sparsewire::cli {
 namespace {
 
+using study::Method;
 using train::TrainConfig;
 
-struct Method {
-  std::string_view name;
-  std::string_view sparsifier;  // "{}" stands for the ratio
-  std::string_view downlink;
-};
-
-constexpr Method kMethods[] = {{"dense", "dense", ""},
-                               {"topk", "topk:ratio={}", ""},
-                               {"randomk", "randomk:ratio={}", ""},
-                               {"rtopk", "rtopk:ratio={}", ""},
-                               {"threshold", "threshold:ratio={}", ""},
-                               {"regtopk", "regtopk:ratio={}", ""},
-                               {"topk_both_ways", "topk:ratio={}", "topk:ratio={}"}};
+constexpr std::string_view kMethods[] = {
+    "dense", "topk", "randomk", "rtopk", "threshold", "regtopk", "topk | downlink=topk name=topk_both_ways"};
 
 struct CompareOptions {
   GivenSettings given;
   std::string ratio = "0.01";
-  std::string methods;
+  std::vector<std::string> methods;
   std::string out = "compare-out";
 };
 
 struct Row {
-  Method method;
+  const Method* method = nullptr;
   TrainConfig config;
   train::Result result;
   double seconds = 0;
-  std::string failure;  // why there is no result; empty if there is one
+  std::string failure;  // why it diverged; empty if it did not
 };
 
 // A small network on synthetic data: half a minute on two cores.
@@ -70,37 +68,53 @@ TrainConfig default_config() {
   return config;
 }
 
-std::vector<Method> chosen_methods(const std::string& names) {
-  if (names.empty()) return {std::begin(kMethods), std::end(kMethods)};
+std::vector<Method> all_methods() { return {std::begin(kMethods), std::end(kMethods)}; }
+
+// Names, also several with commas between them; or methods as a study takes them.
+std::vector<Method> chosen_methods(const std::vector<std::string>& given) {
+  const std::vector<Method> all = all_methods();
+  if (given.empty()) return all;
+  std::string known;
+  for (const Method& method : all) known += fmt::format("{}{}", known.empty() ? "" : ", ", method.name());
   std::vector<Method> chosen;
-  for (std::size_t at = 0; at <= names.size();) {
-    const std::size_t end = std::min(names.find(',', at), names.size());
-    const std::string name = names.substr(at, end - at);
-    std::string known;
-    for (const Method& method : kMethods) {
-      if (method.name == name) chosen.push_back(method);
-      known += fmt::format("{}{}", known.empty() ? "" : ", ", method.name);
+  const auto add = [&](const Method& method) {
+    for (const Method& other : chosen) {
+      if (other.name() == method.name()) throw UsageError(fmt::format("--methods: '{}' is given twice", other.name()));
     }
-    if (chosen.empty() || chosen.back().name != name) {
-      throw UsageError(fmt::format("--methods: '{}' is not a method; there are {}", name, known));
+    chosen.push_back(method);
+  };
+  for (const std::string& text : given) {
+    if (text.find_first_of(":|") != std::string::npos) {
+      add(Method(text));
+      continue;
     }
-    at = end + 1;
+    for (std::size_t at = 0; at <= text.size();) {
+      const std::size_t end = std::min(text.find(',', at), text.size());
+      const std::string name = text.substr(at, end - at);
+      const auto found = std::find_if(all.begin(), all.end(), [&](const Method& one) { return one.name() == name; });
+      if (found == all.end()) {
+        throw UsageError(fmt::format("--methods: '{}' is not a method; there are {}", name, known));
+      }
+      add(*found);
+      at = end + 1;
+    }
   }
   return chosen;
 }
 
-std::string with_ratio(std::string_view spec, const std::string& ratio) {
-  std::string text(spec);
-  const std::size_t hole = text.find("{}");
-  return hole == std::string::npos ? text : text.replace(hole, 2, ratio);
+// "topk.jsonl"
+std::string metrics_name(const Method& method) {
+  std::string name = method.name();
+  for (char& letter : name) {
+    const bool is_plain = std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter == '_' || letter == '=' ||
+                          letter == '.' || letter == '-';
+    if (!is_plain) letter = '_';
+  }
+  return name + ".jsonl";
 }
 
-std::string metrics_name(const Method& method) { return fmt::format("{}.jsonl", method.name); }
-
-TrainConfig config_for(const Method& method, TrainConfig config, const CompareOptions& options) {
-  config.sparsifier = with_ratio(method.sparsifier, options.ratio);
-  config.downlink = with_ratio(method.downlink, options.ratio);
-  if (method.name == "dense") config.exchange = "dense";
+TrainConfig config_for(const Method& method, const TrainConfig& common, const CompareOptions& options) {
+  TrainConfig config = method.config(common, {.ratio = options.ratio, .lr = common.lr});
   config.metrics = options.out + "/" + metrics_name(method);
   return config;
 }
@@ -109,12 +123,15 @@ TrainConfig config_for(const Method& method, TrainConfig config, const CompareOp
 void check_methods(const std::vector<Method>& methods, const TrainConfig& config, const CompareOptions& options,
                    const Layout& layout) {
   for (const Method& method : methods) {
-    const TrainConfig one = config_for(method, config, options);
     try {
+      if (method.combinations().size() > 1 || !method.lrs().empty()) {
+        throw UsageError("a list of values is for 'sparsewire study', which chooses among them");
+      }
+      const TrainConfig one = config_for(method, config, options);
       train::check(one);
       run_on_threads(1, [&](Transport& transport) { Worker worker(train::worker_config(one), layout, transport); });
     } catch (const UsageError& error) {
-      throw UsageError(fmt::format("{}: {}; to leave a method out, use --methods", method.name, error.what()));
+      throw UsageError(fmt::format("{}: {}; to leave a method out, use --methods", method.name(), error.what()));
     }
   }
 }
@@ -125,10 +142,37 @@ double checked_ratio(const std::string& given) {
   throw UsageError(fmt::format("--ratio {} is not a number in (0, 1]", given));
 }
 
+// What an earlier comparison left in the folder: it would look like a part of this one. Only files that its summary
+// names, and those of the usual methods; and only metrics.
+void remove_earlier(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> names;
+  for (const Method& method : all_methods()) names.push_back(metrics_name(method));
+  const std::string summary = folder + "/summary.json";
+  if (fs::is_regular_file(summary)) {
+    bool is_ours = false;
+    try {
+      const Json earlier = train::parse_json(files::read_file(summary).text());
+      for (const Json& row : earlier.at("methods")) names.push_back(row.at("metrics").get<std::string>());
+      is_ours = earlier.contains("ratio");
+    } catch (const std::exception&) {  // of something else
+    }
+    if (!is_ours) {
+      throw UsageError(
+          fmt::format("'{}' is not of a comparison, so it was not changed: choose another folder for --out", summary));
+    }
+    fs::remove(summary);
+  }
+  for (const std::string& name : names) {
+    const bool is_plain = name.find('/') == std::string::npos;
+    if (is_plain && train::is_metrics_file(folder + "/" + name)) fs::remove(folder + "/" + name);
+  }
+}
+
 Row run_method(const Method& method, const TrainConfig& config, train::Problem& problem) {
-  Row row{.method = method, .config = config, .result = {}, .failure = {}};
+  Row row{.method = &method, .config = config, .result = {}, .failure = {}};
   const auto began = std::chrono::steady_clock::now();
-  Progress progress(row.config, fmt::format("{:<15}", method.name));
+  Progress progress(row.config, fmt::format("{:<15}", shortened(method.name(), 14)));
   try {
     run_on_threads(
         static_cast<int>(config.workers),
@@ -143,9 +187,9 @@ Row run_method(const Method& method, const TrainConfig& config, train::Problem& 
         deadline_of(config));
   } catch (const train::SharedError& error) {
     if (error.is_usage()) throw UsageError(error.what());
+    if (!error.diverged_at()) throw;
     row.failure = error.what();  // that a method diverges is a result too
   }
-  if (row.failure.empty() && !row.result.finished) throw std::runtime_error("stopped by a signal");
   row.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return row;
 }
@@ -160,13 +204,10 @@ double dense_bytes(const TrainConfig& config, std::uint64_t dim) {
          static_cast<double>(config.steps);
 }
 
-// Of the column for that number.
-std::size_t width_of(const std::string& name) { return std::max<std::size_t>(10, name.size()); }
-
 Json row_json(const Row& row, double dense) {
-  Json json{{"method", row.method.name}, {"sparsifier", row.config.sparsifier}, {"exchange", row.config.exchange}};
+  Json json{{"method", row.method->name()}, {"sparsifier", row.config.sparsifier}, {"exchange", row.config.exchange}};
   if (!row.config.downlink.empty()) json["downlink"] = row.config.downlink;
-  json["metrics"] = metrics_name(row.method);
+  json["metrics"] = metrics_name(*row.method);
   json["seconds"] = row.seconds;
   if (!row.failure.empty()) {
     json["failure"] = row.failure;
@@ -181,76 +222,129 @@ Json row_json(const Row& row, double dense) {
   return json;
 }
 
-std::string row_text(const Row& row, const train::Headline& headline, double dense) {
-  if (!row.failure.empty()) return fmt::format("{:<15} {}\n", row.method.name, row.failure);
-  const train::Totals& totals = row.result.totals;
-  const double moved = bytes_moved(row);
-  const auto number = [&](const std::string& name) { return row.result.evaluation->find(name).value(); };
-  std::string text = fmt::format("{:<15} {:>{}.5g}", row.method.name, number(headline.loss), width_of(headline.loss));
-  if (!headline.metric.empty()) {
-    text += fmt::format(" {:>{}.4g}", number(headline.metric), width_of(headline.metric));
-  }
-  text += fmt::format(" {:>14} {:>14}", grouped(totals.bytes_up), grouped(totals.bytes_down));
-  const bool is_more = moved > 1.05 * dense;  // than rounds to 1.0
-  text += fmt::format(" {:>9}", moved == 0 || dense == 0 ? "-"
-                                : is_more                ? fmt::format("{:.1f} x", moved / dense)
-                                                         : fmt::format("1/{:.1f}", dense / moved));
-  return text + fmt::format(" {:>11.4g} {:>8.2f}\n", totals.total_error, row.seconds);
-}
+// What is known so far, as a table and as JSON.
+class Comparison {
+ public:
+  Comparison(const TrainConfig& config, const train::Problem& problem, const CompareOptions& options)
+      : config_(config),
+        headline_(train::headline_of(problem)),
+        dense_(dense_bytes(config, problem.layout().dim())),
+        dim_(problem.layout().dim()),
+        options_(options) {}
 
-std::string header(const train::Headline& headline) {
-  std::string text = fmt::format("{:<15} {:>{}}", "method", train::in_words(headline.loss), width_of(headline.loss));
-  if (!headline.metric.empty()) {
-    text += fmt::format(" {:>{}}", train::in_words(headline.metric), width_of(headline.metric));
+  void add(Row row) {
+    rows_.push_back(std::move(row));
+    Report(options_.out + "/summary.json", json(), "").commit();  // a kill must not lose it
   }
-  return text + fmt::format(" {:>14} {:>14} {:>9} {:>11} {:>8}\n", "bytes up", "bytes down", "of dense", "total error",
-                            "seconds");
-}
+
+  std::size_t size() const { return rows_.size(); }
+  bool has_result() const {
+    return std::any_of(rows_.begin(), rows_.end(), [](const Row& row) { return row.failure.empty(); });
+  }
+
+  Json json() const {
+    Json common = train::to_json(config_);
+    for (const char* key : {"sparsifier", "downlink", "metrics"}) common.erase(key);
+    Json rows = Json::array();
+    for (const Row& row : rows_) rows.push_back(row_json(row, dense_));
+    return {{"config", common}, {"ratio", checked_ratio(options_.ratio)}, {"methods", rows}};
+  }
+
+  std::string text() const {
+    std::vector<std::string> titles{"method", train::in_words(headline_.loss)};
+    if (!headline_.metric.empty()) titles.push_back(train::in_words(headline_.metric));
+    for (const char* title : {"bytes up", "bytes down", "of dense", "total error", "seconds"})
+      titles.emplace_back(title);
+    reproduce::Table table(titles);
+    std::string failures;
+    for (const Row& row : rows_) {
+      table.add(cells(row, titles.size()));
+      if (!row.failure.empty()) failures += fmt::format("- {}: {}\n", row.method->name(), row.failure);
+    }
+    return wrapped(fmt::format(
+               "{}: {} weights, {} workers, {} steps, ratio {}, {}, learning rate {}\n"
+               "The settings are the same for all methods and tuned for none: 'sparsewire study' tunes them.\n\n",
+               config_.problem, grouped(dim_), config_.workers, config_.steps, options_.ratio, config_.optimiser,
+               config_.lr)) +
+           table.text() + wrapped(failures) +
+           wrapped(fmt::format(
+               "\nBytes are those of all workers; 'of dense' compares them with a dense exchange. Total error: "
+               "||memory||^2 summed over the steps, a mean over the workers, and that of the servers.\n"
+               "Metrics of every evaluation: {}/\n",
+               options_.out));
+  }
+
+ private:
+  std::vector<std::string> cells(const Row& row, std::size_t count) const {
+    std::vector<std::string> all{shortened(row.method->name(), 20)};
+    if (!row.failure.empty()) {
+      all.emplace_back("diverged");
+      all.resize(count - 1, "-");
+    } else {
+      const train::Totals& totals = row.result.totals;
+      const auto number = [&](const std::string& name) { return row.result.evaluation->find(name).value(); };
+      const double moved = bytes_moved(row);
+      all.push_back(fmt::format("{:.5g}", number(headline_.loss)));
+      if (!headline_.metric.empty()) all.push_back(fmt::format("{:.4g}", number(headline_.metric)));
+      all.push_back(in_units(static_cast<double>(totals.bytes_up)));
+      all.push_back(in_units(static_cast<double>(totals.bytes_down)));
+      const bool is_more = moved > 1.05 * dense_;  // than rounds to 1.0
+      all.push_back(moved == 0 || dense_ == 0 ? "-"
+                    : is_more                 ? fmt::format("{:.1f} x", moved / dense_)
+                                              : fmt::format("1/{:.1f}", dense_ / moved));
+      all.push_back(fmt::format("{:.4g}", totals.total_error));
+    }
+    all.push_back(fmt::format("{:.2f}", row.seconds));
+    return all;
+  }
+
+  const TrainConfig& config_;
+  train::Headline headline_;
+  double dense_;
+  std::uint64_t dim_;
+  const CompareOptions& options_;
+  std::vector<Row> rows_;
+};
 
 void compare(const CompareOptions& options) {
   ignore_broken_outputs();
   check_alone("compare runs its workers as threads, so start it without mpirun");
   TrainConfig config = default_config();
   options.given.apply(config);
+  clear_outputs(config);
   if (config.workers == 0) config.workers = default_config().workers;
   const std::vector<Method> methods = chosen_methods(options.methods);
-  const double ratio = checked_ratio(options.ratio);
+  checked_ratio(options.ratio);
   const auto problem = train::make_problem(config.problem, train::problem_place(config));
   check_methods(methods, config, options, problem->layout());
   files::make_folder(options.out);
+  const files::FolderLock lock(options.out);
   if (!config.json.empty()) check_place(config.json);
+  remove_earlier(options.out);
 
-  const double dense = dense_bytes(config, problem->layout().dim());
-  std::string text = fmt::format(
-      "{}: {} weights, {} workers, {} steps, ratio {}, {}, learning rate {}\n"
-      "The settings are the same for all methods and tuned for none.\n\n",
-      config.problem, grouped(problem->layout().dim()), config.workers, config.steps, options.ratio, config.optimiser,
-      config.lr);
-  const train::Headline headline = train::headline_of(*problem);
-  text += header(headline);
-  Json rows = Json::array();
+  Comparison all(config, *problem, options);
   {
     const train::StopSignals signals;
     for (const Method& method : methods) {
-      const Row row = run_method(method, config_for(method, config, options), *problem);
-      text += row_text(row, headline, dense);
-      rows.push_back(row_json(row, dense));
+      Row row = run_method(method, config_for(method, config, options), *problem);
+      if (row.failure.empty() && !row.result.finished) {
+        std::filesystem::remove(row.config.metrics);
+        break;
+      }
+      all.add(std::move(row));
     }
   }
-  Json common = train::to_json(config);
-  for (const char* key : {"sparsifier", "downlink", "metrics"}) common.erase(key);
-  const Json summary{{"config", common}, {"ratio", ratio}, {"methods", rows}};
-  text += fmt::format(
-      "\nBytes are those of all workers; 'of dense' compares them with a dense exchange.\n"
-      "Total error: ||memory||^2 summed over the steps, a mean over the workers, and\n"
-      "that of the servers.\n"
-      "Metrics of every evaluation: {}/\n",
-      options.out);
-
-  Report(options.out + "/summary.json", summary, "").commit();
-  Report report(config.json.empty() ? std::nullopt : std::optional(config.json), summary, text);
-  report.print();
-  report.commit();
+  const bool is_whole = all.size() == methods.size();
+  if (all.size() > 0) {
+    Report report(config.json.empty() ? std::nullopt : std::optional(config.json), all.json(), all.text());
+    report.print();
+    report.commit();
+  }
+  if (!is_whole) {
+    throw std::runtime_error(fmt::format("stopped by a signal; {} of {} methods are done{}", all.size(), methods.size(),
+                                         all.size() > 0 ? fmt::format(" and in '{}'", options.out) : ""));
+  }
+  if (!all.has_result()) throw std::runtime_error("every method diverged: try a smaller --lr");
 }
 
 }  // namespace
@@ -259,24 +353,39 @@ void add_compare(CLI::App& program) {
   CLI::App* const command =
       program.add_subcommand("compare", "Run the same training with every method and compare them");
   command->footer(
-      "Every method has the same problem, seed, learning rate and number of steps.\n"
+      "Every method has the same problem, seed, learning rate and number of steps. To\n"
+      "rank methods, use 'sparsewire study'.\n"
       "regtopk differs from topk only in entries that the worker sent in the last step.\n"
       "If few are sent, these are rarely large again, and both choose the same entries.\n"
+      "Ctrl-C ends the comparison; methods that are done are printed and kept.\n"
       "Examples:\n"
       "  sparsewire compare\n"
-      "  sparsewire compare --ratio 0.001 --methods dense,topk --steps 2000");
+      "  sparsewire compare --ratio 0.001 --methods dense,topk --steps 2000\n"
+      "  sparsewire compare --methods dense topk rtopk:r=4 'topk | downlink=topk'");
   const auto options = std::make_shared<CompareOptions>();
   const auto add = [&](const char* name, std::string& value, const char* type, const char* help) {
     command->add_option(name, value, help)->type_name(type)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   };
   add("--ratio", options->ratio, "X", "Share of the entries that are sent (default 0.01)");
-  add("--methods", options->methods, "NAMES", "Methods to run, separated by commas (default: all)");
+  command
+      ->add_option("--methods", options->methods,
+                   "Methods to run: names, or specs as in 'sparsewire study' (default: dense, topk, randomk, rtopk, "
+                   "threshold, regtopk, topk_both_ways)")
+      ->type_name("NAME");
   add("--out", options->out, "DIR", "Folder for metrics and summary.json (default compare-out)");
+  add_config(*command, options->given);
   add_settings(*command, default_config(),
                {"sparsifier", "downlink", "downlink_codec", "checkpoint_dir", "checkpoint_every", "keep", "resume",
                 "change", "save_weights", "metrics", "transport"},
                options->given);
-  command->callback([options] { compare(*options); });
+  command->callback([options] {
+    try {
+      compare(*options);
+    } catch (const train::SharedError& error) {
+      if (error.is_usage()) throw UsageError(error.what());
+      throw;
+    }
+  });
 }
 
 }  // namespace sparsewire::cli

@@ -3,13 +3,9 @@
 #include <algorithm>
 #include <sstream>
 
+#include "terminal.h"
+
 namespace sparsewire::cli {
-namespace {
-
-constexpr std::size_t kColumns = 80;
-
-}  // namespace
-
 std::string WrappedHelp::make_option_desc(const CLI::Option* option) const {
   return wrapped(CLI::Formatter::make_option_desc(option));
 }

@@ -2,6 +2,8 @@
 // each.
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +14,7 @@
 #include "sparsewire/codec.h"
 #include "sparsewire/sparsifier.h"
 #include "sparsewire/worker.h"
+#include "terminal.h"
 #include "train/optimiser.h"
 #include "train/problem.h"
 #include "train/schedule.h"
@@ -42,12 +45,20 @@ constexpr const char* kProblemNotes =
     "  smoothness of the loss, l2 is L/10000 unless given, and 1/(L + l2) is a good\n"
     "  learning rate. With more than two labels it is softmax regression.\n";
 
+// An example that does not fit 80 columns stands in a line of its own.
+std::string row(std::string_view name, std::string_view summary, std::string_view example, std::size_t width) {
+  const std::string text = fmt::format("{:<12} {:<{}}  {}\n", name, summary, width, example);
+  return text.size() <= kColumns + 1 ? text : fmt::format("{:<12} {}\n{:<12} {}\n", name, summary, "", example);
+}
+
 template <class Infos>
 Choices choices(std::string_view title, const char* summary, const Infos& infos, const char* notes = "") {
   Choices all;
-  all.text = fmt::format("{:<12} {:<55} {}\n", title, summary, "example");
+  std::size_t width = std::string_view(summary).size();
+  for (const auto& info : infos) width = std::max(width, info.summary.size());
+  all.text = row(title, summary, "example", width);
   for (const auto& info : infos) {
-    all.text += fmt::format("{:<12} {:<55} {}\n", info.name, info.summary, info.example);
+    all.text += row(info.name, info.summary, info.example, width);
     all.rows.push_back({{"name", info.name}, {summary, info.summary}, {"example", info.example}});
   }
   all.text += notes;

@@ -39,7 +39,9 @@ std::vector<Number> read_list(const std::string& given, const Read& read) {
 void add_number(CLI::App& command, const std::string& name, std::optional<double>& value, Range range,
                 const std::string& help) {
   const auto read = [&value, name, range](const std::string& given) { value = read_number(name, given, range); };
-  command.add_option_function<std::string>(name, read, help)->type_name("X");
+  command.add_option_function<std::string>(name, read, help)
+      ->type_name("X")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
 
 void add_numbers(CLI::App& command, const std::string& name, std::optional<std::vector<double>>& values, Range range,
@@ -47,7 +49,9 @@ void add_numbers(CLI::App& command, const std::string& name, std::optional<std::
   const auto read = [&values, name, range](const std::string& given) {
     values = read_list<double>(given, [&](const std::string& one) { return read_number(name, one, range); });
   };
-  command.add_option_function<std::string>(name, read, help)->type_name("X,X,...");
+  command.add_option_function<std::string>(name, read, help)
+      ->type_name("X,X,...")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
 
 void add_integers(CLI::App& command, const std::string& name, std::optional<std::vector<std::uint64_t>>& values,
@@ -55,7 +59,9 @@ void add_integers(CLI::App& command, const std::string& name, std::optional<std:
   const auto read = [&values, name, min, max](const std::string& given) {
     values = read_list<std::uint64_t>(given, [&](const std::string& one) { return read_integer(name, one, min, max); });
   };
-  command.add_option_function<std::string>(name, read, help)->type_name("N,N,...");
+  command.add_option_function<std::string>(name, read, help)
+      ->type_name("N,N,...")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
 
 }  // namespace sparsewire::cli

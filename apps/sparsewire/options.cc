@@ -36,7 +36,9 @@ void add_integer(CLI::App& command, const std::string& name, std::optional<std::
     if (!value)
       throw CLI::ValidationError(name, fmt::format("'{}' is not a whole number in [{}, {}]", given, min, max));
   };
-  command.add_option_function<std::string>(name, read, help)->type_name("N");
+  command.add_option_function<std::string>(name, read, help)
+      ->type_name("N")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
 
 void add_float(CLI::App& command, const std::string& name, std::optional<float>& value, const std::string& help) {
@@ -45,7 +47,9 @@ void add_float(CLI::App& command, const std::string& name, std::optional<float>&
     value = parse(given, -kLargest, kLargest);
     if (!value) throw CLI::ValidationError(name, fmt::format("'{}' is not a finite number", given));
   };
-  command.add_option_function<std::string>(name, read, help)->type_name("X");
+  command.add_option_function<std::string>(name, read, help)
+      ->type_name("X")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
 
 std::string input_path(const std::string& given) { return given == "-" ? "/dev/stdin" : given; }

@@ -131,8 +131,7 @@ void add_pilot(CLI::App& program) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_integer(*command, "--pilot-steps", options->steps, 1, std::uint64_t{1} << 32,
               "Steps of the pilot (default: 1/ratio; with fewer the threshold does not last)");
-  add_config_file(*command, "Read options from a JSON file, as train does; what a pilot does not have is ignored",
-                  options->given);
+  add_config(*command, options->given);
   add_settings(*command, train::TrainConfig{}, not_of_a_pilot(), options->given);
   command->callback([options] { pilot(*options); });
 }

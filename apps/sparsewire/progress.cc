@@ -1,82 +1,93 @@
 #include "progress.h"
 
 #include <fmt/core.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
+#include <numeric>
+#include <utility>
 
 #include "message.h"
 #include "settings.h"
+#include "terminal.h"
 
 namespace sparsewire::cli {
 namespace {
 
 constexpr auto kBetweenBars = std::chrono::milliseconds(100);
 constexpr auto kBetweenLines = std::chrono::seconds(10);
+constexpr std::size_t kAnyLength = 1000;
 constexpr auto kBetweenEvaluations = std::chrono::seconds(1);
-constexpr std::uint64_t kBarWidth = 24;
-
-std::string bar(std::uint64_t done, std::uint64_t all) {
-  const auto filled = static_cast<std::size_t>(all == 0 ? 0 : done * kBarWidth / all);
-  return '[' + std::string(filled, '#') + std::string(kBarWidth - filled, '.') + ']';
-}
-
-// Width of the terminal: a line that wraps could not be written over.
-std::size_t columns() {
-  winsize size{};
-  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
-}
-
-// 1234567 as "1.2 MB".
-std::string in_units(double bytes) {
-  constexpr std::string_view kUnits[] = {"B", "kB", "MB", "GB", "TB", "PB"};
-  std::size_t unit = 0;
-  while (bytes >= 1000 && unit + 1 < std::size(kUnits)) {
-    bytes /= 1000;
-    ++unit;
-  }
-  return fmt::format("{:.{}f} {}", bytes, unit == 0 || bytes >= 100 ? 0 : 1, kUnits[unit]);
-}
-
 // "topk" of "topk:ratio=0.01".
 std::string name_of(const std::string& spec) { return spec.substr(0, spec.find(':')); }
-
-// "1/8.6 of dense (546 kB less per worker)": bytes compared with a dense exchange.
-std::string savings(double moved, double dense) {
-  constexpr double kSame = 0.02;
-  if (std::abs(moved / dense - 1) < kSame) return "as many bytes as dense";
-  if (moved > dense) return fmt::format("{:.1f} times dense", moved / dense);
-  return fmt::format("1/{:.1f} of dense ({} less per worker)", dense / moved, in_units(dense - moved));
-}
 
 }  // namespace
 
 Progress::Progress(const train::TrainConfig& config, std::string_view title)
-    : config_(config), title_(title), is_terminal_(::isatty(STDERR_FILENO) == 1), shown_(began_) {}
+    : config_(config),
+      title_(title),
+      is_terminal_(::isatty(STDERR_FILENO) == 1),
+      status_(is_terminal_),
+      shown_(began_) {}
 
-Progress::~Progress() { end_bar(); }
+// "1/8.6 of dense (546 kB less per worker)": bytes compared with a dense exchange.
+Progress::Piece Progress::savings(double moved, double dense) {
+  constexpr double kSame = 0.02;
+  constexpr int kRank = 4;
+  if (std::abs(moved / dense - 1) < kSame) return {"as many bytes as dense", kRank, "as dense"};
+  if (moved > dense) return {fmt::format("{:.1f} times dense", moved / dense), kRank};
+  const std::string share = fmt::format("1/{:.1f} of dense", dense / moved);
+  return {fmt::format("{} ({} less per worker)", share, in_units(dense - moved)), kRank, share};
+}
 
-// Steps, loss of the last batches and of an evaluation; then speed and bytes.
-std::string Progress::line(const train::StepReport& report) const {
-  std::string text = fmt::format("{}step {}/{}  batch loss {:.5g}", title_, report.step, config_.steps, report.loss);
+// Steps, time left, loss of the last batches and of an evaluation; then speed and bytes.
+std::vector<Progress::Piece> Progress::pieces(const train::StepReport& report) const {
+  std::vector<Piece> all{{fmt::format("{}step {}/{}", title_, report.step, config_.steps), 0}};
+  const double seconds = std::chrono::duration<double>(Clock::now() - began_).count();
+  if (report.step < config_.steps && seconds > kFirstEstimate) {
+    const double left = seconds / static_cast<double>(steps_) * static_cast<double>(config_.steps - report.step);
+    all.push_back({duration(left) + " left", 1});
+  }
+  all.push_back({fmt::format("batch loss {:.5g}", report.loss), 2});
   if (report.evaluation) {
     for (const train::Measurement& one : report.evaluation->numbers) {
-      text += fmt::format("  {} {:.4g}", train::in_words(one.name), one.value);
+      all.push_back({fmt::format("{} {:.4g}", train::in_words(one.name), one.value), 3});
     }
   }
-  const double seconds = std::chrono::duration<double>(Clock::now() - began_).count();
-  if (seconds > 0) text += fmt::format("  {:.3g} steps/s", static_cast<double>(steps_) / seconds);
-  if (dense_ > 0 && moved_ > 0) text += "  " + savings(moved_, dense_);
+  if (seconds > 0) all.push_back({fmt::format("{:.3g} steps/s", static_cast<double>(steps_) / seconds), 5});
+  if (dense_ > 0 && moved_ > 0) all.push_back(savings(moved_, dense_));
+  return all;
+}
+
+// The most important pieces that fit into so many letters, in their order.
+std::string Progress::line(std::vector<Piece> pieces, std::size_t most) {
+  const auto length = [&] {
+    return std::accumulate(pieces.begin(), pieces.end(), std::size_t{0},
+                           [](std::size_t sum, const Piece& one) { return sum + one.text.size() + 2; });
+  };
+  while (pieces.size() > 1 && length() > most + 2) {
+    // Of equal ones the last.
+    const auto least = std::max_element(pieces.rbegin(), pieces.rend(),
+                                        [](const Piece& a, const Piece& b) { return a.rank < b.rank; });
+    if (least->shorter.empty()) {
+      pieces.erase(std::next(least).base());
+    } else {
+      least->text = std::exchange(least->shorter, {});
+    }
+  }
+  std::string text;
+  for (const Piece& one : pieces) text += (text.empty() ? "" : "  ") + one.text;
   return text;
 }
 
 // Not before all options have turned out to be right.
 void Progress::show_config() {
   if (!config_.quiet && title_.empty() && !is_config_shown_) {
-    std::fprintf(stderr, "%s\n", printable(one_line(config_)).c_str());
+    const std::string line = printable(one_line(config_));
+    std::fprintf(stderr, "%s\n", (is_terminal_ ? wrapped(line) : line).c_str());
     if (name_of(config_.exchange) == "dense" && name_of(config_.sparsifier) != "dense") {
       complain(
           fmt::format("--exchange dense moves whole vectors, so --sparsifier {} saves no bytes; for training without "
@@ -103,26 +114,22 @@ void Progress::on_step(const train::StepReport& report) {
   const bool is_last = report.step == config_.steps;
   if (is_terminal_) {
     if (now - shown_ < kBetweenBars && !is_last) return;
-    const std::string text = bar(report.step, config_.steps) + ' ' + line(report);
-    std::fprintf(stderr, "\r\x1b[K%s", text.substr(0, columns() - 1).c_str());
-    is_bar_shown_ = true;
+    const std::string filled = bar(report.step, config_.steps);
+    const std::size_t room = columns() - 1;
+    const std::size_t rest = room > filled.size() ? room - filled.size() - 1 : 0;
+    status_.show(filled + ' ' + line(pieces(report), rest));
   } else {
     if (now - shown_ < (report.evaluation ? kBetweenEvaluations : kBetweenLines) && !is_last) return;
-    std::fprintf(stderr, "%s\n", line(report).c_str());
+    std::fprintf(stderr, "%s\n", line(pieces(report), kAnyLength).c_str());
+    std::fflush(stderr);
   }
-  std::fflush(stderr);
   shown_ = now;
 }
 
 void Progress::log(const std::string& message) {
   show_config();
-  end_bar();
+  status_.end();
   complain(message);
-}
-
-void Progress::end_bar() {
-  if (is_bar_shown_) std::fprintf(stderr, "\n");
-  is_bar_shown_ = false;
 }
 
 }  // namespace sparsewire::cli

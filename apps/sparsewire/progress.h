@@ -2,10 +2,13 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "terminal.h"
 #include "train/config.h"
 #include "train/metrics.h"
 
@@ -17,7 +20,7 @@ class Progress {
  public:
   // `title` stands before each line of steps.
   Progress(const train::TrainConfig& config, std::string_view title);
-  ~Progress();
+  ~Progress() = default;
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
@@ -27,14 +30,21 @@ class Progress {
 
  private:
   using Clock = std::chrono::steady_clock;
-  std::string line(const train::StepReport& report) const;
+  // A part of a line. If not all fit, those with the largest rank become shorter first, then are left out.
+  struct Piece {
+    std::string text;
+    int rank = 0;
+    std::string shorter = {};
+  };
+  static Piece savings(double moved, double dense);
+  std::vector<Piece> pieces(const train::StepReport& report) const;
+  static std::string line(std::vector<Piece> pieces, std::size_t most);
   void show_config();
-  void end_bar();
 
   const train::TrainConfig& config_;
   std::string title_;
   bool is_terminal_;
-  bool is_bar_shown_ = false;
+  StatusLine status_;
   bool is_config_shown_ = false;
   Clock::time_point began_ = Clock::now();
   Clock::time_point shown_;  // when a line was printed last

@@ -15,6 +15,7 @@
 #include "options.h"
 #include "reproduce/reproduction.h"
 #include "sparsewire/errors.h"
+#include "terminal.h"
 
 namespace sparsewire::cli {
 namespace {
@@ -82,7 +83,7 @@ std::string text_of(const Reproduction& reproduction, const Result& result) {
   std::string text = fmt::format("{} ({})\nclaim: {}\n\n{}\n{}: {}\n", reproduction.name, reproduction.paper,
                                  reproduction.claim, result.table, name_of(result.verdict), result.reason);
   for (const std::string& condition : result.conditions) text += fmt::format("- {}\n", condition);
-  return text;
+  return wrapped(text);
 }
 
 std::vector<std::string> options_of(const Reproduction& reproduction) {
@@ -148,7 +149,7 @@ void list(const Command& command) {
                         joined(options));
     rows.push_back({{"name", one.name}, {"paper", one.paper}, {"claim", one.claim}, {"options", options}});
   }
-  print(command.json, {{"reproductions", rows}}, text);
+  print(command.json, {{"reproductions", rows}}, wrapped(text));
 }
 
 std::string all_names() {

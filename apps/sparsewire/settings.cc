@@ -46,6 +46,15 @@ void GivenSettings::check_needs(const train::TrainConfig& config) const {
   }
 }
 
+void clear_outputs(train::TrainConfig& config) {
+  config.metrics.clear();
+  config.checkpoint_dir.clear();
+  config.resume = false;
+  config.change.clear();
+  config.save_weights.clear();
+  config.transport = "threads";
+}
+
 void add_settings(CLI::App& command, const train::TrainConfig& defaults, const std::vector<std::string_view>& without,
                   GivenSettings& given) {
   for (const train::Setting& setting : train::settings()) {
@@ -68,8 +77,11 @@ void add_settings(CLI::App& command, const train::TrainConfig& defaults, const s
   }
 }
 
-void add_config_file(CLI::App& command, const std::string& help, GivenSettings& given) {
-  command.add_option("--config", given.config_file, help)
+void add_config(CLI::App& command, GivenSettings& given) {
+  command
+      .add_option("--config", given.config_file,
+                  "Read options from a JSON file, {\"lr\": 0.1, ...}, or from a report; those on the command line "
+                  "override them")
       ->type_name("FILE")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
@@ -92,6 +104,7 @@ void add_totals(const train::Totals& totals, Json& json) {
   json["paper_bits_down"] = totals.paper_bits_down;
   json["total_error"] = totals.total_error;
   json["server_error"] = totals.server_error;
+  json["peak_memory_norm2"] = totals.peak_memory_norm2;
 }
 
 std::chrono::milliseconds deadline_of(const train::TrainConfig& config) {

@@ -26,13 +26,16 @@ struct GivenSettings {
   void check_needs(const train::TrainConfig& config) const;
 };
 
+// For commands that run several trainings: what a config file says about files of one training does not apply.
+void clear_outputs(train::TrainConfig& config);
+
 // Adds every option of the table except those in `without`; the help shows `defaults`. `given` must live as long as the
 // command.
 void add_settings(CLI::App& command, const train::TrainConfig& defaults, const std::vector<std::string_view>& without,
                   GivenSettings& given);
 
 // Adds --config FILE.
-void add_config_file(CLI::App& command, const std::string& help, GivenSettings& given);
+void add_config(CLI::App& command, GivenSettings& given);
 
 // "problem=mlp workers=4 ...", without options that are empty or off.
 std::string one_line(const train::TrainConfig& config);

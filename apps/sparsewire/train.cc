@@ -14,6 +14,7 @@
 #include "settings.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/transport.h"
+#include "terminal.h"
 #include "train/config.h"
 #include "train/loop.h"
 #include "train/problem.h"
@@ -94,7 +95,7 @@ void conclude(const TrainConfig& config, const TrainOutcome& outcome, const Layo
                           : "without --checkpoint-dir there is no checkpoint to continue from"));
   }
   Report report(path_of(config.json), result_json(config, result, layout, outcome.seconds),
-                result_text(config, result));
+                wrapped(result_text(config, result)));
   report.print();
   report.commit();
 }
@@ -205,8 +206,7 @@ void add_train(CLI::App& program) {
       "  sparsewire train --problem logreg --data a9a --test-data a9a.t --lr 0.5\n"
       "  mpirun -n 4 sparsewire train --transport mpi --json result.json");
   const auto given = std::make_shared<GivenSettings>();
-  add_config_file(*command,
-                  "Read options from a JSON file, {\"lr\": 0.1, ...}; those on the command line override them", *given);
+  add_config(*command, *given);
   add_settings(*command, TrainConfig{}, {}, *given);
   command->callback([given] { train(*given); });
 }

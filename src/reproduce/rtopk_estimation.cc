@@ -360,14 +360,14 @@ void add_numbers(const Row& row, std::uint64_t seed, std::vector<Measured>& meas
 }
 
 std::string tables_of(const std::vector<Row>& rows, const std::vector<Slope>& slopes) {
-  Table table({"means", "d", "n", "s", "k", "indices", "risk", "exact", "risk/exact", "4 s.e.", "order", "risk/order",
-               "Random-k", "exact"});
+  Table table(
+      {"means", "d", "n", "s", "k", "fit", "risk", "exact", "risk/exact", "4 s.e.", "risk/order", "Random-k", "exact"});
   for (const Row& row : rows) {
     table.add({row.setting.means, fmt::format("{}", row.setting.dim), fmt::format("{}", row.setting.nodes),
                fmt::format("{}", row.setting.s), fmt::format("{}", row.k), fmt::format("{}", row.indices),
                digits(row.risk, 4), digits(row.exact, 4), fixed(row.risk / row.exact, 3),
-               fixed(kStandardErrors * row.standard_error / row.exact, 3), digits(row.order, 4),
-               fixed(row.over_order(), 3), digits(row.randomk, 4), digits(exact_randomk(row.setting, row.indices), 4)});
+               fixed(kStandardErrors * row.standard_error / row.exact, 3), fixed(row.over_order(), 3),
+               digits(row.randomk, 3), digits(exact_randomk(row.setting, row.indices), 3)});
   }
   Table growth({"where", "slope in", "predicted", "measured", "exact"});
   for (const Slope& slope : slopes) {

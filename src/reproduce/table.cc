@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 namespace sparsewire::reproduce {
 namespace {
+
+constexpr std::size_t kColumns = 80;
 
 std::string printed(const char* format, int count, double number) {
   char room[64];
@@ -12,20 +15,62 @@ std::string printed(const char* format, int count, double number) {
   return {room, static_cast<std::size_t>(std::clamp<int>(length, 0, sizeof room - 1))};
 }
 
-}  // namespace
+using Rows = std::vector<std::vector<std::string>>;
 
-std::string Table::text() const {
-  std::vector<std::size_t> widths(rows_.front().size());
-  for (const auto& row : rows_) {
+std::string text_of(const Rows& rows, std::size_t gap) {
+  std::vector<std::size_t> widths(rows.front().size());
+  for (const auto& row : rows) {
     for (std::size_t i = 0; i < widths.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   }
   std::string all;
-  for (const auto& row : rows_) {
+  for (const auto& row : rows) {
     std::string line = row[0] + std::string(widths[0] - row[0].size(), ' ');
-    for (std::size_t i = 1; i < widths.size(); ++i) line += std::string(2 + widths[i] - row[i].size(), ' ') + row[i];
+    for (std::size_t i = 1; i < widths.size(); ++i) line += std::string(gap + widths[i] - row[i].size(), ' ') + row[i];
     all += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
   }
   return all;
+}
+
+std::size_t longest_line(const std::string& text) {
+  std::size_t longest = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = text.find('\n', at);
+    longest = std::max(longest, end - at);
+    at = end + 1;
+  }
+  return longest;
+}
+
+// Titles of several words, or with a slash, in several lines: the last one stands right above the numbers.
+Rows with_stacked_titles(const Rows& rows) {
+  std::vector<std::vector<std::string>> titles;
+  std::size_t height = 0;
+  for (const std::string& title : rows.front()) {
+    std::vector<std::string> words(1);
+    for (const char letter : title) {
+      if (letter != ' ') words.back() += letter;
+      if (letter == ' ' || letter == '/') words.emplace_back();
+    }
+    height = std::max(height, words.size());
+    titles.push_back(std::move(words));
+  }
+  Rows stacked(height, std::vector<std::string>(titles.size()));
+  for (std::size_t i = 0; i < titles.size(); ++i) {
+    const std::size_t above = height - titles[i].size();
+    for (std::size_t line = 0; line < titles[i].size(); ++line) stacked[above + line][i] = titles[i][line];
+  }
+  stacked.insert(stacked.end(), rows.begin() + 1, rows.end());
+  return stacked;
+}
+
+}  // namespace
+
+std::string Table::text() const {
+  const std::string plain = text_of(rows_, 2);
+  if (longest_line(plain) <= kColumns) return plain;
+  const auto stacked = with_stacked_titles(rows_);
+  const std::string narrow = text_of(stacked, 2);
+  return longest_line(narrow) <= kColumns ? narrow : text_of(stacked, 1);
 }
 
 std::string fixed(std::optional<double> number, int decimals) {

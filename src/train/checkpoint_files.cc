@@ -68,6 +68,7 @@ void serialize_rank(State& state, RankState& mine) {
   // Since 0.4.0. Before it the bytes were those of frames, without trailers.
   state.optional_value("paper_bits_up", mine.totals.paper_bits_up);
   state.optional_value("paper_bits_down", mine.totals.paper_bits_down);
+  state.optional_value("peak_memory_norm2", mine.totals.peak_memory_norm2);  // since 0.5.0
 }
 
 // A pipe is refused: nobody might ever write to it. A file that is there and cannot be read is not damaged, so that is

@@ -233,6 +233,20 @@ bool is_same(const TrainConfig& before, const TrainConfig& now, const Setting& s
   return shown(value_of(before, setting)) == shown(value_of(now, setting));
 }
 
+bool is_report(const Json& json) {
+  return json.is_object() && json.contains("config") && json.at("config").is_object();
+}
+
+// What the report says about its run stays as it is: another run must not write over it.
+void set_from_report(TrainConfig& config, const Json& report) {
+  Json given = report.at("config");
+  for (const char* name : {"json", "metrics", "save_weights", "checkpoint_dir", "resume", "change"}) given.erase(name);
+  for (const char* name : {"sparsifier", "downlink"}) {
+    if (report.contains(name)) given[name] = report.at(name);
+  }
+  set_from_object(config, given);
+}
+
 }  // namespace
 
 const std::vector<Setting>& settings() {
@@ -282,7 +296,8 @@ void set_from_file(TrainConfig& config, const std::string& path) {
         fmt::format("'{}' is longer than {} MiB: a config file holds a few lines of JSON", path, kLongestFile >> 20));
   }
   try {
-    set_from_object(config, parse_json(bytes.text(), JsonComments::allowed));
+    const Json json = parse_json(bytes.text(), JsonComments::allowed);
+    is_report(json) ? set_from_report(config, json) : set_from_object(config, json);
   } catch (const UsageError& error) {
     throw UsageError(fmt::format("'{}': {}", path, error.what()));
   }

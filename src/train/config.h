@@ -97,7 +97,9 @@ void set_from_json(TrainConfig& config, const Setting& setting, const Json& valu
 // Sets all options that a JSON object has: by their long names, without the dashes in front; dashes inside may be
 // underscores. Throws UsageError for anything else.
 void set_from_object(TrainConfig& config, const Json& object);
-// The same from a file of at most 1 MiB, which may have comments. Throws UsageError, with its name.
+// The same from a file of at most 1 MiB, which may have comments. The file may also be a report: an object whose
+// `config` is such an object. Then options that say where the earlier run wrote, and which checkpoint it resumed, are
+// left out; of a pilot's report, the measured sparsifier and downlink are taken too. Throws UsageError, with its name.
 void set_from_file(TrainConfig& config, const std::string& path);
 
 Json to_json(const TrainConfig& config);

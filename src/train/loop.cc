@@ -106,13 +106,12 @@ void Training::compare_losses() {
   give_up(fmt::format("the loss of rank {} is {}", bad - losses.begin(), bad == losses.end() ? 0 : *bad));
 }
 
-void Training::give_up(const std::string& why) const { throw SharedError(divergence(why), /*is_usage=*/false); }
-
-std::string Training::divergence(const std::string& why) const {
+void Training::give_up(const std::string& why) const {
   const std::string from = checkpoints_ && checkpoints_->last()
                                ? fmt::format("the last checkpoint is '{}'", checkpoints_->last_path())
                                : std::string("there is no checkpoint");
-  return fmt::format("diverged in step {}: {}; {}; try a smaller --lr", number_, why, from);
+  throw SharedError(fmt::format("diverged in step {}: {}; {}; try a smaller --lr", number_, why, from),
+                    /*is_usage=*/false, number_);
 }
 
 void Training::change_weights() {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "sparsewire/transport.h"
 #include "train/checkpoint.h"
@@ -34,6 +35,7 @@ struct Result {
   std::uint64_t first_step = 0;          // how many of them the training did that was resumed
   std::optional<Evaluation> evaluation;  // on rank 0, if finished
   Totals totals;                         // of all workers
+  std::vector<float> weights = {};       // on rank 0
   std::uint32_t weights_crc32c = 0;
   std::optional<std::string> checkpoint;  // the newest
   Json changes = Json::array();           // Manifest::changes

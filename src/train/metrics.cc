@@ -78,6 +78,16 @@ std::optional<std::uint64_t> kept_from(std::string_view text) {
 
 }  // namespace
 
+// A line that was cut short may be the only one.
+bool is_metrics_file(const std::string& path) {
+  constexpr std::uint64_t kLongestLine = 1 << 16;
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return false;
+  const files::Bytes bytes = files::Input(path).read(kLongestLine);
+  const std::string_view first = bytes.text().substr(0, bytes.text().find('\n'));
+  return bytes.size == 0 || kept_from(first) || (first.size() == bytes.size && first.starts_with(kLineBegin));
+}
+
 std::size_t bytes_until(std::string_view lines, std::uint64_t keep_until) {
   std::size_t kept = 0;
   for (std::size_t end = 0; (end = lines.find('\n', kept)) != std::string_view::npos; kept = end + 1) {
@@ -106,20 +116,13 @@ void MetricsFile::cut_back(std::uint64_t keep_until) {
   struct stat status {};
   if (::fstat(file_, &status) != 0) fail(errno);
   if (!S_ISREG(status.st_mode)) return;  // a pipe or a device cannot be cut
-  std::size_t kept = 0;
-  if (keep_until > 0) {
-    const files::Bytes bytes = files::read_file(path_);
-    kept = bytes_until(bytes.text(), keep_until);
-    // Lines of later steps are ours too. A line that was cut short may be the only one.
-    const std::string_view first = bytes.text().substr(0, bytes.text().find('\n'));
-    const bool is_ours = kept_from(first) || (first.size() == bytes.size && first.starts_with(kLineBegin));
-    if (kept == 0 && bytes.size > 0 && !is_ours) {
-      throw UsageError(
-          fmt::format("'{}' does not begin with a line of metrics, so it was not changed: choose another file for "
-                      "--metrics",
-                      path_));
-    }
+  if (!is_metrics_file(path_)) {
+    throw UsageError(
+        fmt::format("'{}' does not begin with a line of metrics, so it was not changed: choose another file for "
+                    "--metrics",
+                    path_));
   }
+  const std::size_t kept = keep_until > 0 ? bytes_until(files::read_file(path_).text(), keep_until) : 0;
   if (::ftruncate(file_, static_cast<off_t>(kept)) != 0) fail(errno);
 }
 

@@ -32,6 +32,7 @@ class MetricsFile {
  public:
   // Keeps the lines of steps 1 ... `keep_until`, and removes all others, also incomplete ones; with 0 it removes all. A
   // change after step `keep_until` is removed too: the checkpoint of that step is older.
+  // Throws UsageError if the file has something that does not begin with a line of metrics; then it is unchanged.
   // All functions throw std::runtime_error: "cannot write 'm.jsonl': No space left on device".
   MetricsFile(std::string path, std::uint64_t keep_until);
   ~MetricsFile();
@@ -49,6 +50,9 @@ class MetricsFile {
   std::string path_;
   int file_ = -1;
 };
+
+// Whether the file is a regular one, and empty or begins with a line of metrics.
+bool is_metrics_file(const std::string& path);
 
 // How many bytes of `lines` are complete lines of steps 1 ... `keep_until`, without changes after the last of them.
 std::size_t bytes_until(std::string_view lines, std::uint64_t keep_until);

@@ -1,5 +1,7 @@
 #include "train/totals.h"
 
+#include <algorithm>
+
 namespace sparsewire::train {
 namespace {
 
@@ -20,6 +22,7 @@ void Totals::add(const StepStats& stats, std::uint64_t dim, double share) {
   paper_bits_down += paper_bits(stats.entries_total, dim);
   total_error += share * stats.memory_norm2;
   server_error += stats.server_memory_norm2;
+  peak_memory_norm2 = std::max(peak_memory_norm2, stats.memory_norm2);
   loss = stats.loss;
 }
 
@@ -33,6 +36,7 @@ Totals sum(const std::vector<Totals>& all) {
     total.paper_bits_down += one.paper_bits_down;
     total.total_error += one.total_error / static_cast<double>(all.size());
     total.server_error += one.server_error;
+    total.peak_memory_norm2 = std::max(total.peak_memory_norm2, one.peak_memory_norm2);
   }
   total.total_error += total.server_error;
   return total;

@@ -20,6 +20,7 @@ struct Totals {
   // ranks: the total error (sparsewire/worker.h), the servers' included.
   double total_error = 0;
   double server_error = 0;                                 // sum of StepStats::server_memory_norm2
+  double peak_memory_norm2 = 0;                            // the largest StepStats::memory_norm2; of all ranks: of any
   double loss = std::numeric_limits<double>::quiet_NaN();  // of the last step
 
   // `share`: the weight of the worker times the number of workers.

@@ -247,6 +247,7 @@ void Training::load(const Manifest& manifest) {
   const Totals all = sum(totals);                            // rank 0 keeps the totals of workers that no longer exist
   totals_.total_error = all.total_error - all.server_error;  // a mean
   totals_.server_error = is_root() ? all.server_error : 0;
+  totals_.peak_memory_norm2 = all.peak_memory_norm2;
   totals_.bytes_up = is_root() ? all.bytes_up : 0;
   totals_.bytes_down = is_root() ? all.bytes_down : 0;
   totals_.bytes_served = is_root() ? all.bytes_served : 0;
@@ -271,17 +272,28 @@ void Training::write_checkpoint() {
   checkpoints_->write(mine);
 }
 
+// Only rank 0 evaluates. Collective.
+void Training::check_evaluation() {
+  std::string bad;
+  if (is_root()) {
+    for (const Measurement& one : evaluation_->numbers) {
+      if (bad.empty() && !std::isfinite(one.value)) bad = fmt::format("the {} is {}", in_words(one.name), one.value);
+    }
+  }
+  const auto all = gather_and_broadcast_bytes(transport_, std::as_bytes(std::span(bad)));
+  if (!all[0].empty()) give_up(std::string(reinterpret_cast<const char*>(all[0].data()), all[0].size()));
+}
+
 Result Training::finish() {
   const bool is_finished = step_ == config_.steps;
   run_or_fail_on_all(transport_, [&] {
     if (!pending_error_.empty()) throw std::runtime_error(pending_error_);
     if (!is_root() || !is_finished) return;
     if (!evaluation_) evaluation_ = evaluate(problem_, weights_, config_.eval_train);
-    for (const Measurement& one : evaluation_->numbers) {
-      if (std::isfinite(one.value)) continue;
-      throw std::runtime_error(divergence(fmt::format("the {} is {}", in_words(one.name), one.value)));
-    }
-    if (!config_.save_weights.empty()) write_weights(config_.save_weights, weights_);
+  });
+  if (is_finished) check_evaluation();
+  run_or_fail_on_all(transport_, [&] {
+    if (is_root() && is_finished && !config_.save_weights.empty()) write_weights(config_.save_weights, weights_);
   });
   const std::uint32_t checksum = compare_weights();
   Result result{.finished = is_finished,
@@ -292,6 +304,7 @@ Result Training::finish() {
                 .weights_crc32c = checksum,
                 .checkpoint = std::nullopt};
   result.changes = changes_;
+  if (is_root()) result.weights = weights_;
   struct Thresholds {
     double up;
     double down;

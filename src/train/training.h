@@ -50,8 +50,8 @@ class Training {
   std::uint8_t flags() const;
   void compare_losses();
   void check_weights() const;
+  void check_evaluation();
   [[noreturn]] void give_up(const std::string& why) const;
-  std::string divergence(const std::string& why) const;
 
   bool is_root() const { return transport_.rank() == 0; }
   bool is_local() const { return config_.local_steps > 1; }

@@ -89,5 +89,18 @@ TEST(Table, IsAsWideAsItsLongestCells) {
   EXPECT_EQ(table.text(), "method     loss\na       0.12346\nbc        never\n");
 }
 
+TEST(Table, StacksItsTitlesWhereTheyWouldNotFit80Columns) {
+  const std::string wide(30, 'x');
+  Table table({"method", "up and down", "risk/order", "loss", wide});
+  table.add({"a", "12345678901", "2", "3", wide});
+  EXPECT_EQ(table.text(), "method  up and down  risk/order  loss  " + wide +
+                              "\na       12345678901           2     3  " + wide + "\n");
+  const std::string wider(52, 'x');
+  Table narrow({"method", "up and down", "risk/order", "loss", wider});
+  narrow.add({"a", "1", "2", "3", wider});
+  EXPECT_EQ(narrow.text(), "          up\n         and  risk/\nmethod  down  order  loss  " + wider +
+                               "\na          1      2     3  " + wider + "\n");
+}
+
 }  // namespace
 }  // namespace sparsewire::reproduce::rounds_test

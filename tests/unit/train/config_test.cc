@@ -105,6 +105,28 @@ TEST(Config, ReadsFilesWithDashesUnderscoresAndComments) {
   EXPECT_THAT(error_of([&] { set_from_file(config, folder / "none.json"); }), HasSubstr("No such file"));
 }
 
+TEST(Config, TakesAReportWholeButNotWhereItWasWritten) {
+  const Folder folder;
+  folder.write(
+      "r.json",
+      "{\"config\": {\"lr\": 0.5, \"data\": \"d\", \"json\": \"r.json\", \"metrics\": \"m\", \"save_weights\": \"w\", "
+      "\"checkpoint_dir\": \"c\", \"resume\": true, \"change\": \"lr\"}, \"step\": 10, \"test_loss\": 1}");
+  TrainConfig config;
+  set_from_file(config, folder / "r.json");
+  EXPECT_EQ(config.lr, 0.5);
+  EXPECT_EQ(config.data, "d");
+  EXPECT_EQ(config.json + config.metrics + config.save_weights + config.checkpoint_dir + config.change, "");
+  EXPECT_FALSE(config.resume);
+  folder.write("pilot.json", "{\"config\": {\"lr\": 0.2}, \"sparsifier\": \"threshold:lambda=3\", \"lambda\": 3}");
+  set_from_file(config, folder / "pilot.json");
+  EXPECT_EQ(config.lr, 0.2);
+  EXPECT_EQ(config.sparsifier, "threshold:lambda=3");
+  folder.write("r.json", "{\"config\": {\"ratio\": 1}}");
+  EXPECT_THAT(error_of([&] { set_from_file(config, folder / "r.json"); }), HasSubstr("r.json': 'ratio' is not"));
+  folder.write("r.json", "{\"config\": 1}");
+  EXPECT_THAT(error_of([&] { set_from_file(config, folder / "r.json"); }), HasSubstr("r.json': 'config' is not"));
+}
+
 TEST(Config, RefusesFilesThatAreNestedTooDeepOrTooLong) {
   const Folder folder;
   TrainConfig config;

@@ -340,6 +340,48 @@ TEST(Loop, StopsWhereItDivergesAndNamesStepAndRank) {
   EXPECT_THAT(error_of([&] { run(config, late); }), HasSubstr("diverged in step 25: the train loss is nan"));
 }
 
+// For studies: a run that diverged is a result, one that could not write its metrics is not.
+TEST(Loop, TellsDivergenceFromOtherErrors) {
+  const auto diverged_at = [](const TrainConfig& config, Problem& problem) -> std::optional<std::uint64_t> {
+    try {
+      run(config, problem);
+    } catch (const SharedError& error) {
+      return error.diverged_at();
+    }
+    return 0;
+  };
+  TrainConfig config = small();
+  config.sparsifier = "topk:k=1";
+  Breaks late(0, 99, 1, 1);
+  late.evaluated = kNan;
+  EXPECT_EQ(diverged_at(config, late), 25);
+  Breaks early(2, 6, kNan, 1);
+  EXPECT_EQ(diverged_at(config, early), 7);
+  config.metrics = "/no/such/folder/m.jsonl";
+  Breaks good(0, 99, 1, 1);
+  EXPECT_EQ(diverged_at(config, good), std::nullopt);
+}
+
+TEST(Loop, ReturnsItsWeightsAndTheLargestMemoryOfAnyWorker) {
+  const TrainConfig config = small();
+  std::mutex mutex;
+  double peak_of_rank_0 = 0;
+  const Result result = run(config, [&](auto& one) {
+    one.on_step = [&](const StepReport& report) {
+      const std::lock_guard lock(mutex);
+      peak_of_rank_0 = std::max(peak_of_rank_0, report.stats.memory_norm2);
+    };
+  });
+  EXPECT_EQ(checksum(result.weights), result.weights_crc32c);
+  EXPECT_GT(peak_of_rank_0, 0);
+  EXPECT_GE(result.totals.peak_memory_norm2, peak_of_rank_0);
+
+  std::vector<Totals> all(3);
+  all[1].peak_memory_norm2 = 7;
+  all[2].peak_memory_norm2 = 5;
+  EXPECT_EQ(sum(all).peak_memory_norm2, 7);
+}
+
 TEST(Loop, NamesTheLastCheckpointWhereItDiverges) {
   const Folder folder;
   TrainConfig config = small();

@@ -99,9 +99,25 @@ TEST(Metrics, BeginAnewWhereAllLinesAreOfLaterSteps) {
   }
   for (const std::string& content : {std::string("my notes\n"), std::string("{\"step"), "# x\n" + lines(1, 9)}) {
     folder.write("notes.txt", content);
-    EXPECT_THROW(MetricsFile(folder / "notes.txt", 50), UsageError) << content;
-    EXPECT_EQ(folder.read("notes.txt"), content);
+    EXPECT_FALSE(is_metrics_file(folder / "notes.txt"));
+    for (const std::uint64_t keep_until : {0U, 50U}) {
+      EXPECT_THROW(MetricsFile(folder / "notes.txt", keep_until), UsageError) << content;
+      EXPECT_EQ(folder.read("notes.txt"), content);
+    }
   }
+}
+
+// A new training writes over the metrics of an older one.
+TEST(Metrics, ReplaceOlderMetrics) {
+  const Folder folder;
+  for (const std::string& content : {lines(1, 2), std::string("{\"step\":10"), std::string()}) {
+    folder.write("m.jsonl", content);
+    EXPECT_TRUE(is_metrics_file(folder / "m.jsonl"));
+    MetricsFile(folder / "m.jsonl", 0);
+    EXPECT_EQ(folder.read("m.jsonl"), "") << content;
+  }
+  EXPECT_FALSE(is_metrics_file(folder / "none"));
+  EXPECT_FALSE(is_metrics_file(folder / "."));
 }
 
 }  // namespace

@@ -1,0 +1,258 @@
+// sparsewire study: methods compared with tuned settings, several seeds and intervals.
+#include "study/study.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "commands.h"
+#include "files/folder.h"
+#include "files/lock.h"
+#include "lists.h"
+#include "message.h"
+#include "options.h"
+#include "settings.h"
+#include "sparsewire/errors.h"
+#include "sparsewire/spec.h"
+#include "study/estimate.h"
+#include "study_progress.h"
+#include "terminal.h"
+#include "train/problem.h"
+#include "train/run_or_fail.h"
+#include "train/stop.h"
+
+namespace sparsewire::cli {
+namespace {
+
+struct StudyCommand {
+  GivenSettings given;
+  std::vector<std::string> methods;
+  std::string ratios = "0.01";
+  std::optional<std::vector<double>> lrs;
+  std::optional<std::uint64_t> seeds;
+  std::optional<std::uint64_t> tune_seeds;
+  std::optional<std::uint64_t> eval_every;
+  std::optional<std::uint64_t> jobs;
+  std::optional<std::uint64_t> budget_bytes;
+  std::optional<std::string> baseline;
+  std::optional<std::string> primary;
+  std::optional<double> target;
+  std::optional<double> max_hours;
+  bool grow = false;
+  bool dry_run = false;
+  std::string out = "study-out";
+};
+
+constexpr std::uint64_t kEvaluations = 100;  // of a run
+constexpr std::uint64_t kNotGiven = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t kMost = std::uint64_t{1} << 50;
+
+train::TrainConfig study_defaults() {
+  train::TrainConfig config;
+  config.workers = 8;
+  config.steps = 500;
+  config.validation = 0.1;
+  return config;
+}
+
+std::vector<std::string> default_methods() {
+  return {"dense", "topk", "rtopk", "threshold", "regtopk", "topk | downlink=topk name=both_ways"};
+}
+
+std::vector<std::string> comma_list(const std::string& text) {
+  std::vector<std::string> parts;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    parts.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return parts;
+}
+
+bool has_samples(const std::string& problem) {
+  const std::string name = Spec(problem).name();
+  const auto infos = train::problems();
+  const auto found = std::find_if(infos.begin(), infos.end(), [&](const auto& info) { return info.name == name; });
+  return found == infos.end() || found->has_samples;
+}
+
+study::Request request_of(const StudyCommand& command) {
+  study::Request request;
+  request.config = study_defaults();
+  request.config.validation = -1;  // not given
+  request.config.eval_every = kNotGiven;
+  command.given.apply(request.config);
+  train::TrainConfig& config = request.config;
+  if (config.validation < 0) config.validation = has_samples(config.problem) ? study_defaults().validation : 0;
+  if (config.workers == 0) config.workers = study_defaults().workers;
+  if (config.steps == 0) throw UsageError("--steps 0: a study needs at least one step");
+  if (config.eval_every == kNotGiven) config.eval_every = std::max<std::uint64_t>(1, config.steps / kEvaluations);
+  if (command.eval_every) config.eval_every = *command.eval_every;
+  clear_outputs(config);
+  config.init_weights.clear();
+  request.methods = command.methods.empty() ? default_methods() : command.methods;
+  request.ratios = comma_list(command.ratios);
+  request.lrs = command.lrs.value_or(std::vector<double>{config.lr});
+  request.seeds = command.seeds.value_or(request.seeds);
+  request.tune_seeds = command.tune_seeds.value_or(request.tune_seeds);
+  request.baseline = command.baseline;
+  request.primary = command.primary;
+  request.target = command.target;
+  request.budget_bytes = command.budget_bytes;
+  request.grow = command.grow;
+  return request;
+}
+
+std::string estimate_text(const study::Plan& plan, const study::Estimate& all, unsigned jobs) {
+  std::string text = fmt::format("{} methods, {} combinations of settings, {} weights, {} workers\n",
+                                 plan.methods.size(), plan.cells.size(), grouped(plan.dim), plan.config.workers);
+  const auto add = [&](const char* name, const study::Work& work) {
+    if (work.runs > 0)
+      text += fmt::format("{:<18} {:>8} runs {:>16} steps\n", name, grouped(work.runs), grouped(work.steps));
+  };
+  add("pilots", all.pilots);
+  add("bytes of a step", all.probes);
+  add("tuning", all.tuning);
+  add("judging", all.judging);
+  text += fmt::format("{:<18} {:>8} runs\n", "all", grouped(all.runs()));
+  text += fmt::format("time: about {}, {} run{} at a time (from 20 steps of each method)\n", duration(all.hours * 3600),
+                      jobs, jobs == 1 ? "" : "s");
+  return text + fmt::format("disk: about {}\n", in_units(static_cast<double>(all.disk_bytes)));
+}
+
+Json estimate_json(const study::Estimate& all, unsigned jobs) {
+  return {{"runs", all.runs()},
+          {"pilots", all.pilots.runs},
+          {"probes", all.probes.runs},
+          {"tuning", all.tuning.runs},
+          {"judging", all.judging.runs},
+          {"hours", all.hours},
+          {"jobs", jobs},
+          {"disk_bytes", all.disk_bytes}};
+}
+
+bool has_any_result(const study::Results& results) {
+  return std::any_of(results.records.begin(), results.records.end(), [](const study::Record& record) {
+    return record.phase == study::kJudge && record.status == study::kFinished;
+  });
+}
+
+study::Results run_and_keep(study::Plan& plan, const study::StudyOptions& options, bool is_quiet) {
+  StudyProgress progress(plan, is_quiet);
+  try {
+    const train::StopSignals signals;
+    return study::run_study(plan, options, progress);
+  } catch (const study::Stopped& stopped) {
+    throw std::runtime_error(fmt::format("{}; {} of {} runs are done and kept in '{}': the same command continues",
+                                         stopped.what(), progress.runs_done(), progress.runs(), options.folder));
+  }
+}
+
+void study_command(const StudyCommand& command) {
+  ignore_broken_outputs();
+  check_alone("a study runs its workers as threads, so start it without mpirun");
+  const study::Request request = request_of(command);
+  const auto json_path = request.config.json.empty() ? std::nullopt : std::optional(request.config.json);
+  check_place(json_path);
+  study::Plan plan;
+  {
+    const auto problem = train::make_problem(request.config.problem, train::problem_place(request.config));
+    plan = study::make_plan(request, *problem);
+  }
+  for (const std::string& note : plan.notes) complain("note: " + note);
+  study::StudyOptions options{.folder = command.out};
+  options.jobs = static_cast<unsigned>(command.jobs.value_or(std::max(1U, std::thread::hardware_concurrency())));
+  options.max_hours = command.max_hours;
+  options.stop_requested = train::stop_requested;
+  if (command.dry_run) {
+    const study::Estimate all = study::estimate(plan, options);
+    Report report(json_path, estimate_json(all, options.jobs), estimate_text(plan, all, options.jobs));
+    report.print();
+    report.commit();
+    return;
+  }
+  files::make_folder(command.out);
+  const files::FolderLock lock(command.out);
+  study::claim_folder(command.out, plan);
+  const study::Results results = run_and_keep(plan, options, request.config.quiet);
+  study::write_results(results, command.out);
+  std::string text = study::summary_text(results);
+  text += fmt::format("\nFiles in {}/: summary.md (these tables), summary.json, runs.csv, timings.csv\n",
+                      printable(command.out));
+  Report report(json_path, study::summary_json(results), text);
+  report.print();
+  report.commit();
+  if (!has_any_result(results)) throw std::runtime_error("every method diverged: try smaller learning rates (--lr)");
+}
+
+}  // namespace
+
+void add_study(CLI::App& program) {
+  CLI::App* const app =
+      program.add_subcommand("study", "Compare methods with tuned settings, several seeds and intervals");
+  app->footer(
+      "A method is a sparsifier, and behind a bar what else differs: downlink, codec,\n"
+      "feedback, exchange, schedule, optimiser, clip, lr, and a name for the tables.\n"
+      "The ratio is put in where a spec takes one. mu=1/4 tries two values; every\n"
+      "method must have equally many combinations of settings.\n"
+      "Settings are chosen by the validation loss on the tuning seeds, and judged on\n"
+      "the other seeds and the test data. All runs of a seed have the same data, start\n"
+      "and batches. Ctrl-C keeps what is done; the same command continues.\n"
+      "Examples:\n"
+      "  sparsewire study --methods dense topk regtopk:mu=4 --lr 0.03,0.1,0.3\n"
+      "  sparsewire study --problem logreg --data a9a --test-data a9a.t --workers 20 \\\n"
+      "    --methods dense topk threshold 'topk | downlink=topk' --ratio 0.02,0.1 \\\n"
+      "    --lr 0.03,0.1,0.3,1 --steps 2000 --out study1 --dry-run");
+  const auto command = std::make_shared<StudyCommand>();
+  app->add_option("--methods", command->methods,
+                  "What is compared (default: dense, topk, rtopk, threshold, regtopk, and topk with a downlink)")
+      ->type_name("SPEC");
+  const auto add = [&](const char* name, auto& value, const char* type, const char* help) {
+    app->add_option(name, value, help)->type_name(type)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  };
+  add("--ratio", command->ratios, "X,X,...", "Shares of the entries that are sent (default 0.01)");
+  add_numbers(*app, "--lr", command->lrs, {.min = 0, .max = 3e38, .above_min = true},
+              "Learning rates to choose from (default 0.1)");
+  add_integer(*app, "--tune-seeds", command->tune_seeds, 0, 1000, "Seeds to choose settings on (default 2)");
+  add_integer(*app, "--seeds", command->seeds, 1, 1000, "Seeds to judge on (default 5)");
+  add("--baseline", command->baseline, "NAME",
+      "The method that others are compared with (default dense, or the first)");
+  add("--primary", command->primary, "NAME",
+      "What methods are judged by: test_loss, val_loss, train_loss or metric (default: the first that there is)");
+  add_number(
+      *app, "--target", command->target, {},
+      "Loss on the validation data whose bytes are counted (default: that of the baseline, and 5 % of its drop)");
+  add_integer(*app, "--budget-bytes", command->budget_bytes, 1, kMost,
+              "Bytes of a run, of all workers, up and down: sets its steps, and schedules follow");
+  app->add_flag("--grow", command->grow, "Add learning rates where the best one is at the edge, twice at most");
+  add_integer(*app, "--jobs", command->jobs, 1, 1024, "Runs at a time (default: as many as there are cores)");
+  add_number(*app, "--max-hours", command->max_hours, {.min = 0, .max = 1e6},
+             "Start no run after so many hours; the same command continues");
+  app->add_flag("--dry-run", command->dry_run, "Print runs, hours and disk space, and write nothing");
+  add("--out", command->out, "DIR", "Folder for everything that is kept (default study-out)");
+  add_integer(*app, "--eval-every", command->eval_every, 0, kMost,
+              "Steps between two evaluations; 0: only at the end (default: a hundredth of the steps)");
+  add_config(*app, command->given);
+  add_settings(*app, study_defaults(),
+               {"sparsifier", "downlink", "lr", "eval_every", "init_weights", "save_weights", "metrics",
+                "metrics_every_step", "checkpoint_dir", "checkpoint_every", "keep", "resume", "change", "transport"},
+               command->given);
+  app->callback([command] {
+    try {
+      study_command(*command);
+    } catch (const train::SharedError& error) {
+      if (error.is_usage()) throw UsageError(error.what());
+      throw;
+    }
+  });
+}
+
+}  // namespace sparsewire::cli

@@ -1,0 +1,43 @@
+// Which cell of each group is judged: the one with the smallest mean validation loss on the tuning seeds.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "study/plan.h"
+#include "study/record.h"
+
+namespace sparsewire::study {
+
+// A cell on the tuning seeds.
+struct TunedCell {
+  std::size_t cell = 0;  // index in Plan::cells
+  std::vector<std::optional<double>>
+      by_seed;  // Plan::tuned_by, for each of Plan::tune_seeds; nothing where it diverged
+  std::size_t runs = 0;
+  std::size_t diverged = 0;
+  std::optional<double> mean;  // only if all runs are there and none diverged: then it can be chosen
+};
+
+struct Choice {
+  Group group;
+  std::optional<std::size_t> cell;  // index in Plan::cells; nothing if every cell diverged on some tuning seed
+  std::size_t cells_tried = 0;
+  bool at_low_edge = false;   // no cell of the group, also none that diverged, has a smaller learning rate
+  bool at_high_edge = false;  // the same for a larger one. Both if there is one learning rate only
+  // Its own parameters that are lists of numbers and have their smallest or largest value: "low", "high".
+  std::map<std::string, std::string> own_at_edge = {};
+};
+
+// One for each of plan.cells, in that order.
+std::vector<TunedCell> tuned_cells(const Plan& plan, const std::vector<Record>& records);
+
+// One for each of groups(plan), in that order. `records`: of the tuning seeds, in any order. A cell whose pilot
+// diverged has none, and cannot be chosen. Of equally good cells the first is chosen. If there are no tuning seeds,
+// each group has one cell, which is chosen.
+std::vector<Choice> choose(const Plan& plan, const std::vector<Record>& records);
+
+}  // namespace sparsewire::study

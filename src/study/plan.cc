@@ -1,0 +1,322 @@
+#include "study/plan.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <utility>
+
+#include "core/number.h"
+#include "sparsewire/errors.h"
+#include "sparsewire/sifter.h"
+#include "sparsewire/transport.h"
+#include "sparsewire/worker.h"
+
+namespace sparsewire::study {
+namespace {
+
+constexpr int kSchema = 1;
+
+// Options that say where and how something is written, or how long to wait, and options of checkpoints.
+constexpr std::string_view kNotOfResult[] = {"data",
+                                             "test_data",
+                                             "init_weights",
+                                             "save_weights",
+                                             "check_every",
+                                             "checkpoint_dir",
+                                             "checkpoint_every",
+                                             "keep",
+                                             "resume",
+                                             "change",
+                                             "metrics",
+                                             "json",
+                                             "deadline",
+                                             "transport",
+                                             "quiet",
+                                             "metrics_every_step"};
+
+// Options that differ by cell or seed, so they are not common to all runs.
+constexpr std::string_view kOfCell[] = {"sparsifier", "downlink", "lr", "seed"};
+
+template <class Words>
+bool is_among(std::string_view word, const Words& words) noexcept {
+  return std::find(std::begin(words), std::end(words), word) != std::end(words);
+}
+
+std::vector<Method> parse_methods(const Request& request) {
+  std::vector<Method> methods;
+  for (const std::string& text : request.methods) {
+    Method method(text);
+    for (const Method& other : methods) {
+      if (other.name() != method.name() && other.spec() != method.spec()) continue;
+      throw UsageError(
+          fmt::format("--methods: '{}' and '{}' are the same, or have the same name", other.spec(), method.spec()));
+    }
+    methods.push_back(std::move(method));
+  }
+  if (methods.empty()) throw UsageError("--methods: at least one method is needed");
+  return methods;
+}
+
+Scope scope_of(const Plan& plan) { return plan.config.scope == "layer" ? Scope::layer : Scope::model; }
+
+std::uint64_t entries_of(const std::string& sparsifier, const Plan& plan, const Layout& layout) {
+  const Sifter sifter(sparsifier, "ef", {.layout = layout, .scope = scope_of(plan)});
+  return static_cast<std::uint64_t>(std::llround(sifter.expected_entries()));
+}
+
+// In ascending order. Those that send as many entries as a smaller one are left out, with a note.
+std::vector<std::string> distinct_ratios(const Request& request, Plan& plan, const Layout& layout) {
+  std::vector<std::pair<double, std::string>> sorted;
+  for (const std::string& given : request.ratios) {
+    const auto ratio = parse_number<double>(given);
+    if (!ratio || !kRatioRange.holds(*ratio)) {
+      throw UsageError(fmt::format("--ratio {} is not a number in {}", given, kRatioRange.text()));
+    }
+    sorted.emplace_back(*ratio, given);
+  }
+  std::sort(sorted.begin(), sorted.end());
+  std::vector<std::string> kept;
+  std::uint64_t last = 0;
+  for (const auto& [ratio, given] : sorted) {
+    const std::uint64_t k = entries_of("topk:ratio=" + given, plan, layout);
+    if (k != last) {
+      kept.push_back(given);
+    } else if (given != kept.back()) {
+      plan.notes.push_back(
+          fmt::format("ratio {} is left out: like {} it sends {} of {} entries", given, kept.back(), k, layout.dim()));
+    }
+    last = k;
+  }
+  return kept;
+}
+
+std::vector<double> distinct(std::vector<double> numbers) {
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  return numbers;
+}
+
+// Every method with a ratio gets equally many cells: more to choose from is an advantage.
+void check_numbers_of_cells(const Plan& plan) {
+  const auto count = [&](const Method& method) {
+    return method.combinations().size() * (method.lrs().empty() ? plan.lrs : method.lrs()).size();
+  };
+  const auto most = std::max_element(plan.methods.begin(), plan.methods.end(),
+                                     [&](const Method& a, const Method& b) { return count(a) < count(b); });
+  for (const Method& method : plan.methods) {
+    if (count(method) == count(*most)) continue;
+    throw UsageError(
+        fmt::format("'{}' has {} combinations of settings and '{}' has {}: every method needs equally many. Give a "
+                    "method learning rates of its own: '{}{} lr=0.1/0.2/...'",
+                    most->spec(), count(*most), method.spec(), count(method), method.spec(),
+                    method.spec().find('|') == std::string::npos ? " |" : ""));
+  }
+  if (plan.tune_seeds.empty() && count(*most) > 1) {
+    throw UsageError(
+        fmt::format("with --tune-seeds 0 nothing can be chosen, but there are {} combinations of settings for "
+                    "each method: give one --lr",
+                    count(*most)));
+  }
+}
+
+void add_cells(Plan& plan, const Layout& layout) {
+  for (std::size_t i = 0; i < plan.methods.size(); ++i) {
+    const Method& method = plan.methods[i];
+    if (method.takes_ratio() && plan.ratios.empty()) {
+      throw UsageError(fmt::format("--methods: '{}' needs a ratio: add --ratio", method.spec()));
+    }
+    for (const std::string& ratio : method.takes_ratio() ? plan.ratios : std::vector<std::string>{""}) {
+      for (const auto& own : method.combinations()) {
+        Cell cell{.method = method.spec(), .method_index = i, .ratio = ratio, .lr = 0, .own = own};
+        bool is_checked = false;
+        for (const double lr : method.lrs().empty() ? plan.lrs : method.lrs()) {
+          cell.lr = lr;
+          const train::TrainConfig config = method.config(plan.config, cell);
+          try {
+            train::check(config);
+            if (!is_checked) {
+              run_on_threads(1, [&](Transport& one) { Worker worker(train::worker_config(config), layout, one); });
+              cell.k = entries_of(config.sparsifier, plan, layout);
+            }
+          } catch (const UsageError& error) {
+            throw UsageError(fmt::format("--methods: '{}': {}", method.spec(), error.what()));
+          }
+          is_checked = true;
+          plan.cells.push_back(cell);
+        }
+      }
+    }
+  }
+}
+
+std::size_t find_baseline(const Plan& plan, const std::optional<std::string>& given) {
+  const std::string wanted = given.value_or("dense");
+  std::string names;
+  for (std::size_t i = 0; i < plan.methods.size(); ++i) {
+    if (plan.methods[i].name() == wanted || plan.methods[i].spec() == wanted) return i;
+    names += fmt::format("{}{}", i == 0 ? "" : ", ", plan.methods[i].name());
+  }
+  if (given) throw UsageError(fmt::format("--baseline '{}' is not one of the methods; there are {}", *given, names));
+  return 0;
+}
+
+// The measures of this problem; the first is the default.
+std::vector<std::string> measures_of(const train::Problem& problem) {
+  std::vector<std::string> names;
+  if (problem.has(train::Part::test)) names.emplace_back(kTestLoss);
+  if (problem.has(train::Part::validation)) names.emplace_back(kValLoss);
+  names.emplace_back(kTrainLoss);
+  if (!problem.metric().empty()) names.emplace_back(kMetric);
+  return names;
+}
+
+std::string choose_primary(const train::Problem& problem, const std::optional<std::string>& given) {
+  const std::vector<std::string> names = measures_of(problem);
+  if (!given) return names.front();
+  if (is_among(*given, names)) return *given;
+  std::string all;
+  for (const std::string& name : names) all += fmt::format("{}{}", all.empty() ? "" : ", ", name);
+  throw UsageError(fmt::format("--primary '{}' is not measured here; there are {}", *given, all));
+}
+
+std::vector<std::uint64_t> seeds_from(std::uint64_t first, std::uint64_t count) {
+  std::vector<std::uint64_t> seeds;
+  for (std::uint64_t i = 0; i < count; ++i) seeds.push_back(first + i);
+  return seeds;
+}
+
+std::string brief(const Json& value) {
+  constexpr std::size_t kLongest = 60;
+  std::string text = value.is_string() ? value.get<std::string>() : train::shown(value);
+  if (value.is_null()) return "nothing";
+  return text.size() > kLongest ? text.substr(0, kLongest - 3) + "..." : text;
+}
+
+}  // namespace
+
+bool is_of_result(std::string_view option) noexcept { return !is_among(option, kNotOfResult); }
+
+std::vector<Group> groups(const Plan& plan) {
+  std::vector<Group> all;
+  for (const Cell& cell : plan.cells) {
+    const Group group{.method_index = cell.method_index, .ratio = cell.ratio};
+    if (std::find(all.begin(), all.end(), group) == all.end()) all.push_back(group);
+  }
+  return all;
+}
+
+Plan make_plan(const Request& request, const train::Problem& problem) {
+  Plan plan;
+  plan.config = request.config;
+  plan.methods = parse_methods(request);
+  plan.dim = problem.layout().dim();
+  plan.data = problem.data_fingerprint();
+  plan.test_data = problem.test_fingerprint();
+  plan.metric = problem.metric();
+  plan.ratios = distinct_ratios(request, plan, problem.layout());
+  plan.lrs = distinct(request.lrs);
+  if (request.seeds == 0 || request.seeds > kTuneSeedsFrom) {
+    throw UsageError(fmt::format("--seeds {} is not in [1, {}]", request.seeds, kTuneSeedsFrom));
+  }
+  plan.seeds = seeds_from(request.config.seed, request.seeds);
+  plan.tune_seeds = seeds_from(request.config.seed + kTuneSeedsFrom, request.tune_seeds);
+  plan.baseline = find_baseline(plan, request.baseline);
+  plan.primary = choose_primary(problem, request.primary);
+  plan.higher_is_better = plan.primary == kMetric && problem.is_metric_of_samples();  // an accuracy, not a distance
+  plan.tuned_by = problem.has(train::Part::validation) ? kValLoss : kTrainLoss;
+  // The target and equal bytes need it at every evaluation.
+  if (plan.tuned_by == kTrainLoss || plan.primary == kTrainLoss) plan.config.eval_train = true;
+  plan.target = request.target;
+  plan.budget_bytes = request.budget_bytes;
+  plan.grow = request.grow;
+  if (plan.grow && plan.tune_seeds.empty()) throw UsageError("--grow needs --tune-seeds: it follows what they show");
+  check_numbers_of_cells(plan);
+  add_cells(plan, problem.layout());
+  return plan;
+}
+
+Json environment() {
+#if defined(__clang__)
+  const std::string compiler = "clang " __clang_version__;
+#else
+  const std::string compiler = "gcc " __VERSION__;
+#endif
+#if defined(__x86_64__)
+  const std::string architecture = "x86_64";
+#elif defined(__aarch64__)
+  const std::string architecture = "aarch64";
+#else
+  const std::string architecture = "other";
+#endif
+  return {{"sparsewire", SPARSEWIRE_VERSION}, {"compiler", compiler}, {"architecture", architecture}};
+}
+
+Json to_json(const Plan& plan) {
+  Json methods = Json::array();
+  for (const Method& method : plan.methods) methods.push_back({{"name", method.name()}, {"spec", method.spec()}});
+  Json config = Json::object();
+  for (const train::Setting& setting : train::settings()) {
+    const std::string name(setting.option.name);
+    if (is_of_result(name) && !is_among(name, kOfCell)) config[name] = train::value_of(plan.config, setting);
+  }
+  const auto file = [](const std::string& path, const std::string& fingerprint) {
+    if (path.empty()) return Json(nullptr);
+    return Json{{"name", std::filesystem::path(path).filename().string()}, {"contents", fingerprint}};
+  };
+  return {{"schema", kSchema},
+          {"methods", methods},
+          {"ratio", plan.ratios},
+          {"lr", plan.lrs},
+          {"seeds", plan.seeds},
+          {"tune_seeds", plan.tune_seeds},
+          {"baseline", plan.methods[plan.baseline].name()},
+          {"primary", plan.primary},
+          {"tuned_by", plan.tuned_by},
+          {"target", plan.target ? Json(*plan.target) : Json(nullptr)},
+          {"budget_bytes", plan.budget_bytes ? Json(*plan.budget_bytes) : Json(nullptr)},
+          {"grow", plan.grow},
+          {"data", file(plan.config.data, plan.data)},
+          {"test_data", file(plan.config.test_data, plan.test_data)},
+          {"weights", plan.dim},
+          {"metric", plan.metric.empty() ? Json(nullptr) : Json(plan.metric)},
+          {"config", config},
+          {"environment", environment()}};
+}
+
+std::string difference(const Json& before, const Json& now) {
+  std::string all;
+  const auto add = [&](const std::string& name, const Json& a, const Json& b) {
+    if (a != b) all += fmt::format("{}{} was {} and is {}", all.empty() ? "" : "; ", name, brief(a), brief(b));
+  };
+  const auto value = [](const Json& json, const std::string& key) {
+    return json.is_object() && json.contains(key) ? json.at(key) : Json(nullptr);
+  };
+  const auto specs = [](const Json& methods) {
+    std::string text;
+    for (const Json& one : methods) {
+      if (one.is_object() && one.contains("spec"))
+        text += fmt::format("{}'{}'", text.empty() ? "" : " ", brief(one["spec"]));
+    }
+    return Json(text);
+  };
+  if (!before.is_object()) return "it is not a JSON object";
+  for (const auto& [key, mine] : now.items()) {
+    const Json theirs = value(before, key);
+    if (key == "methods") {
+      add("--methods", specs(theirs), specs(mine));
+    } else if (key == "data" || key == "test_data") {
+      add(train::long_name(key), value(theirs, "contents"), value(mine, "contents"));
+    } else if (key == "config" || key == "environment") {
+      for (const auto& [name, one] : mine.items()) {
+        add(key == "config" ? train::long_name(name) : name, value(theirs, name), one);
+      }
+    } else {
+      add(train::long_name(key), theirs, mine);
+    }
+  }
+  return all;
+}
+
+}  // namespace sparsewire::study

@@ -1,0 +1,286 @@
+#!/usr/bin/env python3
+"""Studies as a user runs them: whole, killed, stopped and continued; in a terminal of 80 columns.
+
+    study_test.py PROGRAM [SUITE]...     SUITE: some of the classes below
+"""
+
+import csv
+import fcntl
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import unittest
+from pathlib import Path
+
+import check_study
+import processes
+
+PROGRAM = ""
+DATA = ["--problem", "logreg", "--data", "train.txt", "--test-data", "test.txt", "--workers", "2", "--split", "dirichlet:alpha=1"]
+METHODS = ["--methods", "dense", "topk", "threshold", "topk | downlink=topk name=both_ways"]
+STUDY = ["--ratio", "0.1,0.3", "--lr", "0.1,1", "--tune-seeds", "1", "--seeds", "2", "--steps", "40", "--jobs", "2"]
+RUNS = 4 + 14 + 14  # pilots, tuning, judging
+SAME = ["summary.json", "runs.csv", "summary.md", "plan.json"]  # whatever happened on the way
+
+
+def write_samples(path, count, seed):
+    draw = random.Random(seed)
+    truth = [draw.gauss(0, 1) for _ in range(20)]
+    draw = random.Random(seed + path.name)
+    lines = []
+    for _ in range(count):
+        chosen = sorted(draw.sample(range(20), 6))
+        values = [round(draw.gauss(0, 1), 3) for _ in chosen]
+        label = sum(truth[i] * x for i, x in zip(chosen, values)) + draw.gauss(0, 0.5) > 0
+        lines.append(f"{'+1' if label else '-1'} " + " ".join(f"{i + 1}:{x}" for i, x in zip(chosen, values)))
+    path.write_text("\n".join(lines) + "\n")
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="sparsewire_study_"))
+        self.addCleanup(shutil.rmtree, self.folder)
+        write_samples(self.folder / "train.txt", 200, "data")
+        write_samples(self.folder / "test.txt", 100, "data")
+
+    def run_program(self, *arguments, **more):
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return processes.run([PROGRAM, *arguments], cwd=self.folder, text=True, **{**pipes, **more})
+
+    def study(self, *arguments, **more):
+        methods = [] if "--methods" in arguments else METHODS
+        return self.run_program("study", *DATA, *STUDY, *methods, *arguments, **more)
+
+    def start(self, *arguments):
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return processes.start(self, [PROGRAM, "study", *DATA, *STUDY, *METHODS, *arguments], cwd=self.folder, text=True, **pipes)
+
+    def runs(self, name):
+        """Those that are whole."""
+        folder = self.folder / name / "runs"
+        return [one for one in os.listdir(folder) if not one.startswith(".")] if folder.exists() else []
+
+    def wait_for_runs(self, process, name, count):
+        while len(self.runs(name)) < count:
+            try:
+                process.wait(timeout=0.001)
+                return
+            except subprocess.TimeoutExpired:
+                pass
+
+    def refuses(self, *arguments, says, code=2):
+        done = self.study(*arguments)
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertIn(says, done.stderr)
+
+    def contents(self, name):
+        return {file: (self.folder / name / file).read_bytes() for file in SAME}
+
+    def fits(self, text):
+        for line in text.splitlines():
+            self.assertLessEqual(len(line), 80, line)
+
+
+class Whole(Case):
+    def test_ends_with_tables_that_a_script_of_its_own_agrees_with(self):
+        done = self.study("--out", "s", "--json", "r.json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(check_study.check(str(self.folder / "s")), [])
+        self.assertEqual(len(self.runs("s")), RUNS)
+        self.assertEqual(sorted(os.listdir(self.folder / "s")),
+                         ["plan.json", "runs", "runs.csv", "summary.json", "summary.md", "timings.csv"])  # fmt: skip
+        self.fits(done.stdout)
+        self.fits(done.stderr)
+        self.assertEqual(len(re.findall(r"(?m)^(pilot|tune|judge) ", done.stderr)), RUNS, "a line for each run")
+        summary = json.loads((self.folder / "s/summary.json").read_text())
+        self.assertEqual(json.loads((self.folder / "r.json").read_text()), summary)
+        self.assertEqual(len(summary["methods"]), 1 + 3 * 2)
+        with open(self.folder / "s/runs.csv", newline="") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual(len(rows), RUNS)
+        for row in rows:
+            if row["phase"] != "pilot" and row["method"] == "threshold":
+                self.assertIn("threshold:lambda=", json.loads((self.folder / f"s/runs/{row['id']}/config.json").read_text())["sparsifier"])
+        for file in SAME[:3]:
+            self.assertNotIn(str(self.folder), (self.folder / "s" / file).read_text(), "no names of folders")
+
+        # The same again takes what is there.
+        before = self.contents("s")
+        again = self.study("--out", "s")
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertNotRegex(again.stderr, r"(?m)^(pilot|tune|judge) ")
+        self.assertIn("judging: 14 runs are there already", again.stderr)
+        self.assertEqual(self.contents("s"), before)
+
+        # A run can be trained again by itself.
+        judged = [row for row in rows if row["phase"] == "judge"][-1]
+        alone = self.run_program("train", "--config", f"s/runs/{judged['id']}/config.json", "--json", "-")
+        self.assertEqual(alone.returncode, 0, alone.stderr)
+        self.assertEqual(json.loads(alone.stdout)["weights_crc32c"], judged["weights_crc32c"])
+        self.assertEqual(json.loads(alone.stdout)["test_loss"], float(judged["test_loss"]))
+
+    def test_says_beforehand_what_it_takes(self):
+        done = self.study("--dry-run", "--json", "r.json", "--out", "s")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertFalse((self.folder / "s").exists())
+        report = json.loads((self.folder / "r.json").read_text())
+        self.assertEqual([report[key] for key in ("runs", "pilots", "tuning", "judging")], [RUNS, 4, 14, 14])
+        self.assertGreater(report["hours"], 0)
+        self.assertGreater(report["disk_bytes"], 1000 * RUNS)
+        text = self.study("--dry-run").stdout
+        self.assertRegex(text, r"(?m)^all +32 runs$")
+        self.assertRegex(text, r"(?m)^time: about .*, 2 runs at a time")
+        self.fits(text)
+
+    def test_fails_if_every_method_diverges(self):
+        done = self.run_program("study", "--problem", "linreg:dim=10,samples=20", "--methods", "dense", "topk", "--ratio", "0.5", "--lr",
+                                "1e9", "--seeds", "2", "--tune-seeds", "1", "--steps", "20", "--workers", "2")  # fmt: skip
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("every method diverged", done.stderr)
+        self.assertTrue((self.folder / "study-out/summary.json").exists())
+
+
+class Interrupted(Case):
+    def test_killed_at_any_moment_ends_with_the_same_bytes(self):
+        whole = self.study("--out", "whole")
+        self.assertEqual(whole.returncode, 0, whole.stderr)
+        for count in (0, 2, 9, 21):
+            process = self.start("--out", "s")
+            self.wait_for_runs(process, "s", count)
+            process.kill()
+            process.wait()
+        self.assertLess(len(self.runs("s")), RUNS)
+        done = self.study("--out", "s", "--jobs", "1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("there already", done.stderr)
+        self.assertEqual(self.contents("s"), self.contents("whole"))
+        self.assertEqual(sorted(self.runs("s")), sorted(self.runs("whole")))
+
+    def test_a_signal_keeps_what_is_done(self):
+        process = self.start("--out", "s")
+        self.wait_for_runs(process, "s", 5)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate()
+        self.assertEqual(process.returncode, 1, stderr)
+        kept = len(self.runs("s"))
+        self.assertIn(f"stopped by a signal; {kept} of {RUNS} runs are done and kept in 's': the same command continues", stderr)
+        self.assertGreaterEqual(kept, 5)
+        self.assertEqual(len(os.listdir(self.folder / "s/runs")), kept, "no unfinished run is left")
+        self.assertFalse((self.folder / "s/summary.json").exists())
+        done = self.study("--out", "s")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(re.findall(r"(?m)^(pilot|tune|judge) ", done.stderr)), RUNS - kept)
+
+    def test_no_run_starts_after_the_time(self):
+        self.refuses("--out", "s", "--max-hours", "0", says=f"stopped after --max-hours; 0 of {RUNS} runs are done", code=1)
+        self.assertEqual(self.runs("s"), [])
+        self.assertEqual(self.study("--out", "s", "--max-hours", "1").returncode, 0)
+
+    def test_one_study_at_a_time(self):
+        process = self.start("--out", "s")
+        self.wait_for_runs(process, "s", 1)
+        process.send_signal(signal.SIGSTOP)
+        if process.poll() is None:
+            self.refuses("--out", "s", says="'s'")
+        process.send_signal(signal.SIGCONT)
+        process.communicate()
+        self.assertEqual(process.returncode, 0)
+
+
+class Plans(Case):
+    def test_a_folder_of_another_study_is_refused(self):
+        self.assertEqual(self.study("--out", "s", "--max-hours", "0").returncode, 1)
+        self.refuses("--out", "s", "--steps", "41", says="'s' is of another study: --steps was 40 and is 41.")
+        self.refuses("--out", "s", "--seeds", "3", says="--seeds was [0,1] and is [0,1,2]")
+        self.refuses("--out", "s", "--primary", "metric", says="--primary was test_loss and is metric")
+        with open(self.folder / "test.txt", "a") as file:
+            file.write("+1 1:1\n")
+        self.refuses("--out", "s", says="--test-data was ")
+        self.refuses("--out", ".", says="'.' is not empty and has no plan.json")
+
+    def test_the_name_of_the_data_may_change(self):
+        self.assertEqual(self.study("--out", "s", "--max-hours", "0").returncode, 1)
+        self.refuses("--out", "s", "--max-hours", "0", "--data", "./train.txt", says="stopped after --max-hours", code=1)
+
+    def test_unequal_numbers_of_combinations_are_refused(self):
+        self.refuses("--methods", "dense", "regtopk:mu=1/4", says="every method needs equally many")
+
+    def test_ratios_that_send_equally_many_are_merged(self):
+        done = self.study("--ratio", "0.1,0.101,0.3", "--dry-run")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("ratio 0.101 is left out: like 0.1 it sends 2 of 20 entries", done.stderr)
+
+    def test_a_budget_sets_the_steps(self):
+        arguments = ["--methods", "dense", "topk", "--ratio", "0.1", "--lr", "0.3", "--schedule", "cosine", "--budget-bytes", "20000"]
+        done = self.study(*arguments, "--out", "s")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(check_study.check(str(self.folder / "s")), [])
+        with open(self.folder / "s/runs.csv", newline="") as file:
+            rows = [row for row in csv.DictReader(file) if row["phase"] == "judge"]
+        for row in rows:
+            self.assertAlmostEqual((int(row["bytes_up"]) + int(row["bytes_down"])) / 20000, 1, delta=0.03)
+
+    def test_the_grid_grows_at_its_edge(self):
+        arguments = ["--methods", "dense", "topk", "--ratio", "0.3", "--lr", "1e-5,1e-4", "--grow"]
+        done = self.study(*arguments, "--out", "s")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(check_study.check(str(self.folder / "s")), [])
+        methods = json.loads((self.folder / "s/summary.json").read_text())["methods"]
+        self.assertEqual([one["cells_tried"] for one in methods], [4, 4])
+
+
+class Terminal(Case):
+    def shown(self, *arguments, columns=80, until=None):
+        """What appears on a terminal, with its controls. `until`: Ctrl-C when it has appeared."""
+        ours, theirs = os.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        process = processes.start(self, [PROGRAM, *arguments], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+        shown = b""
+        is_stopped = False
+        try:
+            while piece := os.read(ours, 10000):
+                shown += piece
+                if until and until in shown and not is_stopped:
+                    process.send_signal(signal.SIGINT)
+                    is_stopped = True
+        except OSError:  # Linux's end of a terminal
+            pass
+        os.close(ours)
+        self.assertEqual(process.wait(), 1 if until else 0, shown)
+        return shown.decode()
+
+    def test_a_study_fits_80_columns(self):
+        text = self.shown("study", *DATA, *STUDY, *METHODS, "--out", "s")
+        lines = re.split(r"\r\n|\r\x1b\[K", text)
+        self.fits("\n".join(lines))
+        states = [line for line in lines if line.startswith("[")]
+        self.assertTrue(states)
+        self.assertLess(max(map(len, states)), 80, "a full line would wrap")
+        for one in states:
+            self.assertRegex(one, rf"^\[[#.]{{12}}\] (pilots|tuning|judging), \d+ of {RUNS} runs done(, [\d hmins]+ left)?$")
+        self.assertEqual(len([line for line in lines if re.match(r"(pilot|tune|judge) ", line)]), RUNS)
+
+    def test_the_time_left_is_shown(self):
+        text = self.shown("study", *DATA, *STUDY, *METHODS, "--steps", "10000000", "--jobs", "1", "--out", "s", until=b" left")
+        lines = re.split(r"\r\n|\r\x1b\[K", text)
+        self.assertTrue(any(re.match(rf"\[[#.]{{12}}\] tuning, 4 of {RUNS} runs done, [\d hmind]+ left$", one) for one in lines), lines)
+
+    def test_help_fits_80_columns(self):
+        text = self.shown("study", "--help")
+        self.fits(text.replace("\r\n", "\n"))
+        for option in ("--methods", "--tune-seeds", "--max-hours", "--dry-run", "--grow", "--budget-bytes", "--config"):
+            self.assertIn(option, text)
+
+
+if __name__ == "__main__":
+    PROGRAM = sys.argv[1]
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])

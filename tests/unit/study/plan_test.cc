@@ -1,0 +1,190 @@
+// Which runs a plan consists of, and how it tells two studies apart.
+#include "study/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sparsewire/errors.h"
+#include "study/cell_config.h"
+
+namespace sparsewire::study::plan_test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::ThrowsMessage;
+
+Request small_request() {
+  Request request;
+  request.methods = {"dense", "topk", "regtopk:mu=4"};
+  request.ratios = {"0.1", "0.5"};
+  request.lrs = {0.3, 0.1};
+  request.config.problem = "logreg:dim=20,samples=60";
+  request.config.workers = 2;
+  request.config.validation = 0.2;
+  request.config.steps = 10;
+  request.config.seed = 7;
+  return request;
+}
+
+Plan plan_of(const Request& request) {
+  const auto problem = train::make_problem(request.config.problem, train::problem_place(request.config));
+  return make_plan(request, *problem);
+}
+
+TEST(Plan, HasACellForEachMethodRatioAndLearningRate) {
+  const Plan plan = plan_of(small_request());
+  ASSERT_EQ(plan.cells.size(), 2U + 4U + 4U);
+  EXPECT_EQ(plan.cells[0].method, "dense");
+  EXPECT_EQ(plan.cells[0].ratio, "");
+  EXPECT_EQ(plan.cells[0].k, 20U);
+  EXPECT_EQ(plan.cells[0].lr, 0.1);
+  EXPECT_EQ(plan.cells[1].lr, 0.3);
+  EXPECT_EQ(plan.cells[2].method, "topk");
+  EXPECT_EQ(plan.cells[2].ratio, "0.1");
+  EXPECT_EQ(plan.cells[2].k, 2U);
+  EXPECT_EQ(plan.cells[4].ratio, "0.5");
+  EXPECT_EQ(plan.cells[4].k, 10U);
+  EXPECT_EQ(plan.cells[9].method_index, 2U);
+  EXPECT_THAT(groups(plan),
+              ElementsAre(Group{0, ""}, Group{1, "0.1"}, Group{1, "0.5"}, Group{2, "0.1"}, Group{2, "0.5"}));
+}
+
+TEST(Plan, JudgesOnOtherSeedsThanItTunesOn) {
+  const Plan plan = plan_of(small_request());
+  EXPECT_THAT(plan.seeds, ElementsAre(7, 8, 9, 10, 11));
+  EXPECT_THAT(plan.tune_seeds, ElementsAre(1007, 1008));
+  EXPECT_EQ(pilot_seed(plan), 1007U);
+  Request request = small_request();
+  request.tune_seeds = 0;
+  request.lrs = {0.1};
+  EXPECT_EQ(pilot_seed(plan_of(request)), 1007U);
+}
+
+TEST(Plan, MergesRatiosThatSendEquallyMany) {
+  Request request = small_request();
+  request.ratios = {"0.5", "0.11", "0.1", "0.5"};
+  const Plan plan = plan_of(request);
+  EXPECT_THAT(plan.ratios, ElementsAre("0.1", "0.5"));
+  EXPECT_THAT(plan.notes, ElementsAre("ratio 0.11 is left out: like 0.1 it sends 2 of 20 entries"));
+}
+
+TEST(Plan, GivesEveryMethodEquallyManyCells) {
+  Request request = small_request();
+  request.methods = {"dense", "regtopk:mu=1/4"};
+  EXPECT_THAT(
+      [&] { plan_of(request); },
+      ThrowsMessage<UsageError>(HasSubstr("'regtopk:mu=1/4' has 4 combinations of settings and 'dense' has 2")));
+  request.methods = {"dense | lr=0.05/0.1/0.2/0.4", "regtopk:mu=1/4"};
+  const Plan plan = plan_of(request);
+  EXPECT_EQ(plan.cells.size(), 4U + 2U * 4U);
+  EXPECT_EQ(plan.cells[0].lr, 0.05);
+}
+
+TEST(Plan, EvaluatesOnTrainingDataWhereThatIsNeededAtEveryEvaluation) {
+  Request request = small_request();
+  EXPECT_FALSE(plan_of(request).config.eval_train);
+  request.primary = "train_loss";
+  EXPECT_TRUE(plan_of(request).config.eval_train) << "for equal bytes";
+  request.primary = "metric";
+  request.config.validation = 0;
+  EXPECT_TRUE(plan_of(request).config.eval_train) << "for the target";
+}
+
+TEST(Plan, ChoosesThePrimaryMeasureByTheDataThereAre) {
+  Request request = small_request();
+  EXPECT_EQ(plan_of(request).primary, "val_loss");
+  EXPECT_EQ(plan_of(request).tuned_by, "val_loss");
+  request.config.validation = 0;
+  EXPECT_EQ(plan_of(request).primary, "train_loss");
+  EXPECT_EQ(plan_of(request).tuned_by, "train_loss");
+  request.config.problem = "mlp:inputs=4,hidden=2,classes=2,samples=40";
+  EXPECT_EQ(plan_of(request).primary, "test_loss");
+  EXPECT_FALSE(plan_of(request).higher_is_better);
+  request.primary = "metric";
+  EXPECT_EQ(plan_of(request).primary, "metric");
+  EXPECT_TRUE(plan_of(request).higher_is_better);
+  request.primary = "beauty";
+  EXPECT_THAT([&] { plan_of(request); },
+              ThrowsMessage<UsageError>(HasSubstr("there are test_loss, train_loss, metric")));
+}
+
+TEST(Plan, ComparesWithDenseUnlessToldOtherwise) {
+  Request request = small_request();
+  request.methods = {"topk", "dense", "topk | codec=raw32 name=plain"};
+  EXPECT_EQ(plan_of(request).baseline, 1U);
+  request.baseline = "plain";
+  EXPECT_EQ(plan_of(request).baseline, 2U);
+  request.baseline = "nobody";
+  EXPECT_THAT([&] { plan_of(request); }, ThrowsMessage<UsageError>(HasSubstr("there are topk, dense, plain")));
+}
+
+TEST(Plan, FindsWrongMethodsBeforeTheFirstRun) {
+  const auto error = [](std::vector<std::string> methods, const char* why) {
+    Request request = small_request();
+    request.methods = std::move(methods);
+    EXPECT_THAT([&] { plan_of(request); }, ThrowsMessage<UsageError>(HasSubstr(why)));
+  };
+  error({}, "at least one method");
+  error({"topk", "topk"}, "are the same");
+  error({"topk", "regtopk | name=topk"}, "have the same name");
+  error({"tpok"}, "'tpok': ");
+  error({"topk:k=21"}, "'topk:k=21': ");
+  error({"topk | exchange=allgather downlink=topk"}, "downlink");
+  error({"topk | feedback=momentum optimiser=sgd:momentum=0.9"}, "momentum would be applied twice");
+}
+
+TEST(Plan, RefusesSettingsThatCannotBeChosenFrom) {
+  Request request = small_request();
+  request.tune_seeds = 0;
+  EXPECT_THAT([&] { plan_of(request); }, ThrowsMessage<UsageError>(HasSubstr("with --tune-seeds 0")));
+  request.lrs = {0.1};
+  EXPECT_THAT(plan_of(request).tune_seeds, IsEmpty());
+  request.grow = true;
+  EXPECT_THAT([&] { plan_of(request); }, ThrowsMessage<UsageError>(HasSubstr("--grow needs --tune-seeds")));
+}
+
+TEST(Plan, SaysHowItDiffersFromAnother) {
+  const Json before = to_json(plan_of(small_request()));
+  EXPECT_EQ(difference(before, before), "");
+  Request request = small_request();
+  request.config.steps = 11;
+  request.seeds = 3;
+  request.methods[1] = "rtopk";
+  const std::string text = difference(before, to_json(plan_of(request)));
+  EXPECT_THAT(text, HasSubstr("--methods was 'dense' 'topk' 'regtopk:mu=4' and is 'dense' 'rtopk' 'regtopk:mu=4'"));
+  EXPECT_THAT(text, HasSubstr("--seeds was [7,8,9,10,11] and is [7,8,9]"));
+  EXPECT_THAT(text, HasSubstr("--steps was 10 and is 11"));
+  EXPECT_EQ(difference(Json::array(), before), "it is not a JSON object");
+  Json older = before;
+  older["environment"]["sparsewire"] = "0.1.0";
+  EXPECT_THAT(difference(older, before), HasSubstr("sparsewire was 0.1.0 and is "));
+}
+
+// Names of folders and where reports go must not make two studies different.
+TEST(Plan, DoesNotDependOnWhereThingsAreWritten) {
+  Request request = small_request();
+  request.config.json = "report.json";
+  request.config.quiet = true;
+  request.config.deadline = 5;
+  EXPECT_EQ(to_json(plan_of(request)), to_json(plan_of(small_request())));
+}
+
+TEST(CellConfig, FitsStepsAndEvaluationsToABudget) {
+  EXPECT_EQ(steps_within(1000, 50, 10), 200U);
+  EXPECT_EQ(steps_within(1009, 50, 10), 201U);
+  EXPECT_EQ(steps_within(1, 50, 10), 1U);
+  EXPECT_THROW(steps_within(1000, 0, 10), UsageError);
+  train::TrainConfig config;
+  config.steps = 1000;
+  config.eval_every = 10;
+  set_steps(config, 2500);
+  EXPECT_EQ(config.steps, 2500U);
+  EXPECT_EQ(config.eval_every, 25U);
+  set_steps(config, 10);
+  EXPECT_EQ(config.eval_every, 1U);
+}
+
+}  // namespace
+}  // namespace sparsewire::study::plan_test
