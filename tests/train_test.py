@@ -13,6 +13,7 @@ import random
 import re
 import resource
 import struct
+import signal
 import subprocess
 import termios
 import unittest
