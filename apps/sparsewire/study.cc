@@ -160,7 +160,12 @@ void study_command(const StudyCommand& command) {
   ignore_broken_outputs();
   check_alone("a study runs its workers as threads, so start it without mpirun");
   const study::Request request = request_of(command);
-  const auto json_path = request.config.json.empty() ? std::nullopt : std::optional(request.config.json);
+  const auto path_or_none = [](const std::string& path) { return path.empty() ? std::nullopt : std::optional(path); };
+  const std::optional<std::string> json_path = path_or_none(request.config.json);
+  check_distinct({{"--config", command.given.config_file},
+                  {"--data", path_or_none(request.config.data)},
+                  {"--test-data", path_or_none(request.config.test_data)},
+                  {"--json", json_path}});
   check_place(json_path);
   study::Plan plan;
   {
@@ -185,8 +190,8 @@ void study_command(const StudyCommand& command) {
   const study::Results results = run_and_keep(plan, options, request.config.quiet);
   study::write_results(results, command.out);
   std::string text = study::summary_text(results);
-  text += fmt::format("\nFiles in {}/: summary.md (these tables), summary.json, runs.csv, timings.csv\n",
-                      printable(command.out));
+  text += wrapped(fmt::format("\nFiles in {}/: summary.md (these tables), summary.json, runs.csv, timings.csv\n",
+                              printable(command.out)));
   Report report(json_path, study::summary_json(results), text);
   report.print();
   report.commit();
