@@ -214,6 +214,11 @@ class Plans(Case):
     def test_unequal_numbers_of_combinations_are_refused(self):
         self.refuses("--methods", "dense", "regtopk:mu=1/4", says="every method needs equally many")
 
+    def test_plain_names_may_have_commas_between_them(self):
+        done = self.study("--methods", "dense,topk", "rtopk:r=4,ratio=0.2", "--dry-run")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("3 methods, 8 combinations", done.stdout)
+
     def test_ratios_that_send_equally_many_are_merged(self):
         done = self.study("--ratio", "0.1,0.101,0.3", "--dry-run")
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -77,6 +77,16 @@ std::vector<std::string> comma_list(const std::string& text) {
   return parts;
 }
 
+// Plain names may also have commas between them, as `compare` takes them.
+std::vector<std::string> methods_of(const std::vector<std::string>& given) {
+  std::vector<std::string> methods;
+  for (const std::string& text : given) {
+    const bool is_spec = text.find_first_of(":|") != std::string::npos;
+    for (const std::string& one : is_spec ? std::vector<std::string>{text} : comma_list(text)) methods.push_back(one);
+  }
+  return methods;
+}
+
 bool has_samples(const std::string& problem) {
   const std::string name = Spec(problem).name();
   const auto infos = train::problems();
@@ -98,7 +108,7 @@ study::Request request_of(const StudyCommand& command) {
   if (command.eval_every) config.eval_every = *command.eval_every;
   clear_outputs(config);
   config.init_weights.clear();
-  request.methods = command.methods.empty() ? default_methods() : command.methods;
+  request.methods = command.methods.empty() ? default_methods() : methods_of(command.methods);
   request.ratios = comma_list(command.ratios);
   request.lrs = command.lrs.value_or(std::vector<double>{config.lr});
   request.seeds = command.seeds.value_or(request.seeds);
