@@ -204,6 +204,7 @@ class Plans(Case):
         with open(self.folder / "test.txt", "a") as file:
             file.write("+1 1:1\n")
         self.refuses("--out", "s", says="--test-data was ")
+        self.refuses("--json", "train.txt", says="--data and --json are the same file")
         self.refuses("--out", ".", says="'.' is not empty and has no plan.json")
 
     def test_the_name_of_the_data_may_change(self):
@@ -212,6 +213,11 @@ class Plans(Case):
 
     def test_unequal_numbers_of_combinations_are_refused(self):
         self.refuses("--methods", "dense", "regtopk:mu=1/4", says="every method needs equally many")
+
+    def test_plain_names_may_have_commas_between_them(self):
+        done = self.study("--methods", "dense,topk", "rtopk:r=4,ratio=0.2", "--dry-run")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("3 methods, 8 combinations", done.stdout)
 
     def test_ratios_that_send_equally_many_are_merged(self):
         done = self.study("--ratio", "0.1,0.101,0.3", "--dry-run")
@@ -259,7 +265,7 @@ class Terminal(Case):
         return shown.decode()
 
     def test_a_study_fits_80_columns(self):
-        text = self.shown("study", *DATA, *STUDY, *METHODS, "--out", "s")
+        text = self.shown("study", *DATA, *STUDY, *METHODS, "--out", "a_folder_with_a_name")
         lines = re.split(r"\r\n|\r\x1b\[K", text)
         self.fits("\n".join(lines))
         states = [line for line in lines if line.startswith("[")]
@@ -270,7 +276,7 @@ class Terminal(Case):
         self.assertEqual(len([line for line in lines if re.match(r"(pilot|tune|judge) ", line)]), RUNS)
 
     def test_the_time_left_is_shown(self):
-        text = self.shown("study", *DATA, *STUDY, *METHODS, "--steps", "10000000", "--jobs", "1", "--out", "s", until=b" left")
+        text = self.shown("study", *DATA, *STUDY, *METHODS, "--steps", "200000", "--jobs", "1", "--out", "s", until=b" left")
         lines = re.split(r"\r\n|\r\x1b\[K", text)
         self.assertTrue(any(re.match(rf"\[[#.]{{12}}\] tuning, 4 of {RUNS} runs done, [\d hmind]+ left$", one) for one in lines), lines)
 

@@ -77,6 +77,16 @@ std::vector<std::string> comma_list(const std::string& text) {
   return parts;
 }
 
+// Plain names may also have commas between them, as `compare` takes them.
+std::vector<std::string> methods_of(const std::vector<std::string>& given) {
+  std::vector<std::string> methods;
+  for (const std::string& text : given) {
+    const bool is_spec = text.find_first_of(":|") != std::string::npos;
+    for (const std::string& one : is_spec ? std::vector<std::string>{text} : comma_list(text)) methods.push_back(one);
+  }
+  return methods;
+}
+
 bool has_samples(const std::string& problem) {
   const std::string name = Spec(problem).name();
   const auto infos = train::problems();
@@ -98,7 +108,7 @@ study::Request request_of(const StudyCommand& command) {
   if (command.eval_every) config.eval_every = *command.eval_every;
   clear_outputs(config);
   config.init_weights.clear();
-  request.methods = command.methods.empty() ? default_methods() : command.methods;
+  request.methods = command.methods.empty() ? default_methods() : methods_of(command.methods);
   request.ratios = comma_list(command.ratios);
   request.lrs = command.lrs.value_or(std::vector<double>{config.lr});
   request.seeds = command.seeds.value_or(request.seeds);
@@ -160,7 +170,12 @@ void study_command(const StudyCommand& command) {
   ignore_broken_outputs();
   check_alone("a study runs its workers as threads, so start it without mpirun");
   const study::Request request = request_of(command);
-  const auto json_path = request.config.json.empty() ? std::nullopt : std::optional(request.config.json);
+  const auto path_or_none = [](const std::string& path) { return path.empty() ? std::nullopt : std::optional(path); };
+  const std::optional<std::string> json_path = path_or_none(request.config.json);
+  check_distinct({{"--config", command.given.config_file},
+                  {"--data", path_or_none(request.config.data)},
+                  {"--test-data", path_or_none(request.config.test_data)},
+                  {"--json", json_path}});
   check_place(json_path);
   study::Plan plan;
   {
@@ -185,8 +200,8 @@ void study_command(const StudyCommand& command) {
   const study::Results results = run_and_keep(plan, options, request.config.quiet);
   study::write_results(results, command.out);
   std::string text = study::summary_text(results);
-  text += fmt::format("\nFiles in {}/: summary.md (these tables), summary.json, runs.csv, timings.csv\n",
-                      printable(command.out));
+  text += wrapped(fmt::format("\nFiles in {}/: summary.md (these tables), summary.json, runs.csv, timings.csv\n",
+                              printable(command.out)));
   Report report(json_path, study::summary_json(results), text);
   report.print();
   report.commit();

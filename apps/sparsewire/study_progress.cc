@@ -35,7 +35,7 @@ void StudyProgress::on_phase(const std::string& name, const study::Work& left) {
 }
 
 void StudyProgress::on_note(const std::string& note) {
-  if (!is_quiet_) status_.print(printable(note) + '\n');
+  if (!is_quiet_) status_.print(wrapped(printable(note) + '\n'));
 }
 
 void StudyProgress::say_what_was_there() {

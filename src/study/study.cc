@@ -34,9 +34,9 @@ void write_text(const std::string& path, const std::string& text) {
 std::string pretty(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n'; }
 
 // What the study is made of, in the order in which it happens.
-class Course {
+class Phases {
  public:
-  Course(Plan& plan, const StudyOptions& options, StudyWatcher& watcher)
+  Phases(Plan& plan, const StudyOptions& options, StudyWatcher& watcher)
       : plan_(plan),
         watcher_(watcher),
         scheduler_(plan,
@@ -128,6 +128,9 @@ class Course {
       const Record& record = records[i];
       if (record.status != kFinished) {
         prepared.is_lost = true;
+        watcher_.on_note(fmt::format("{}, lr {:.6g}: the {} {}, so these settings are left out", label(record.cell),
+                                     record.cell.lr, record.phase,
+                                     record.has_diverged() ? "diverged" : "could not measure a threshold"));
         continue;
       }
       if (record.phase == kPilot) {
@@ -135,7 +138,6 @@ class Course {
         prepared.downlink_lambda = record.downlink_lambda;
         continue;
       }
-      if (record.bytes() == 0) throw UsageError("--budget-bytes: a single worker sends nothing");
       prepared.steps = steps_within(*plan_.budget_bytes, record.bytes(), record.steps);
     }
     prepared_.insert(prepared_.end(), std::make_move_iterator(records.begin()), std::make_move_iterator(records.end()));
@@ -191,6 +193,8 @@ class Course {
       std::sort(lrs.begin(), lrs.end());
       lrs.erase(std::unique(lrs.begin(), lrs.end()), lrs.end());
       const auto add = [&](double lr) {
+        watcher_.on_note(
+            fmt::format("{}: lr {:.6g} is the best and at the edge, so {:.6g} is tried too", label(best), best.lr, lr));
         Cell cell = best;
         cell.lr = lr;
         cell.grown = times;
@@ -200,6 +204,12 @@ class Course {
       if (choice.at_low_edge) add(rounded(n > 1 ? lrs[0] * lrs[0] / lrs[1] : lrs[0] / kGrowthOfOne));
       if (choice.at_high_edge) add(rounded(n > 1 ? lrs[n - 1] * lrs[n - 1] / lrs[n - 2] : lrs[0] * kGrowthOfOne));
     }
+  }
+
+  // "topk, ratio 0.02"
+  std::string label(const Cell& cell) const {
+    const std::string& name = plan_.methods[cell.method_index].name();
+    return cell.ratio.empty() ? name : fmt::format("{}, ratio {}", name, cell.ratio);
   }
 
   // To three digits: 0.03, not 0.0299999.
@@ -249,7 +259,7 @@ void claim_folder(const std::string& folder, const Plan& plan) {
 }
 
 Results run_study(Plan& plan, const StudyOptions& options, StudyWatcher& watcher) {
-  return Course(plan, options, watcher).run();
+  return Phases(plan, options, watcher).run();
 }
 
 void write_results(const Results& results, const std::string& folder) {

@@ -31,6 +31,7 @@ class StudyWatcher : public Watcher {
  public:
   // Before each phase: its name for people, and what is to be done from now on, this phase included.
   virtual void on_phase(const std::string& name, const Work& left) = 0;
+  // What was decided on the way: cells that are left out or added.
   virtual void on_note(const std::string& note) = 0;
 };
 

@@ -30,13 +30,14 @@ struct Silent : StudyWatcher {
     phases.push_back(name);
     if (phases.size() == 1) all = left;
   }
-  void on_note(const std::string& /*note*/) override {}
+  void on_note(const std::string& note) override { notes.push_back(note); }
 
   int done = 0;
   int were_there = 0;
   std::uint64_t steps = 0;
   Cell last;
   std::vector<std::string> phases;
+  std::vector<std::string> notes;
   Work all;
 };
 
@@ -248,6 +249,9 @@ TEST(Study, GrowsTheGridWhereTheBestIsAtItsEdgeTwiceAtMost) {
   EXPECT_EQ(results.choices[0].cell, 3U);
   EXPECT_TRUE(results.choices[0].at_high_edge);
   EXPECT_EQ(results.choices[0].cells_tried, 4U);
+  EXPECT_THAT(watcher.notes,
+              ::testing::ElementsAre("dense: lr 2e-06 is the best and at the edge, so 4e-06 is tried too",
+                                     "dense: lr 4e-06 is the best and at the edge, so 8e-06 is tried too"));
 }
 
 TEST(Study, FitsTheStepsOfEachMethodToABudget) {
@@ -289,6 +293,8 @@ TEST(Study, LeavesOutACellWhosePilotDiverged) {
   EXPECT_EQ(results.records.size(), 2U + 1U + 2U);
   EXPECT_EQ(results.records[1].status, kDiverged);
   EXPECT_EQ(results.choices[0].cell, 0U);
+  EXPECT_THAT(watcher.notes, ::testing::ElementsAre(
+                                 "threshold, ratio 0.2, lr 1e+30: the pilot diverged, so these settings are left out"));
 }
 
 TEST(Estimate, CountsRunsAndStepsWithoutWritingAnything) {
