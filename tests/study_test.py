@@ -198,7 +198,9 @@ class Interrupted(Case):
 class Plans(Case):
     def test_a_folder_of_another_study_is_refused(self):
         self.assertEqual(self.study("--out", "s", "--max-hours", "0").returncode, 1)
-        self.refuses("--out", "s", "--steps", "41", says="'s' is of another study: --steps was 40 and is 41.")
+        for more in ([], ["--dry-run"]):
+            self.refuses("--out", "s", "--steps", "41", *more, says="'s' is of another study: --steps was 40 and is 41.")
+        self.refuses("--config", "s/plan.json", "--out", "t", says="'s/plan.json': is of a study")
         self.refuses("--out", "s", "--seeds", "3", says="--seeds was [0,1] and is [0,1,2]")
         self.refuses("--out", "s", "--primary", "metric", says="--primary was test_loss and is metric")
         with open(self.folder / "test.txt", "a") as file:

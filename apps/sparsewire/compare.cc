@@ -267,11 +267,11 @@ class Comparison {
                config_.problem, grouped(dim_), config_.workers, config_.steps, options_.ratio, config_.optimiser,
                config_.lr)) +
            table.text() + wrapped(failures) +
-           wrapped(fmt::format(
-               "\nBytes are those of all workers; 'of dense' compares them with a dense exchange. Total error: "
-               "||memory||^2 summed over the steps, a mean over the workers, and that of the servers.\n"
-               "Metrics of every evaluation: {}/\n",
-               options_.out));
+           wrapped(fmt::format("\nBytes are those of all workers; 'of dense' compares them with a dense exchange by "
+                               "rings, 4 bytes a weight without headers. Total error: "
+                               "||memory||^2 summed over the steps, a mean over the workers, and that of the servers.\n"
+                               "Metrics of every evaluation: {}/\n",
+                               options_.out));
   }
 
  private:

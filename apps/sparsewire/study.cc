@@ -188,6 +188,7 @@ void study_command(const StudyCommand& command) {
   options.max_hours = command.max_hours;
   options.stop_requested = train::stop_requested;
   if (command.dry_run) {
+    study::check_folder(command.out, plan);
     const study::Estimate all = study::estimate(plan, options);
     Report report(json_path, estimate_json(all, options.jobs), estimate_text(plan, all, options.jobs));
     report.print();
@@ -228,7 +229,8 @@ void add_study(CLI::App& program) {
       "    --lr 0.03,0.1,0.3,1 --steps 2000 --out study1 --dry-run");
   const auto command = std::make_shared<StudyCommand>();
   app->add_option("--methods", command->methods,
-                  "What is compared (default: dense, topk, rtopk, threshold, regtopk, and topk with a downlink)")
+                  "What is compared, in quotes where it has a bar (default: dense, topk, rtopk, threshold, regtopk, "
+                  "and topk with a downlink)")
       ->type_name("SPEC");
   const auto add = [&](const char* name, auto& value, const char* type, const char* help) {
     app->add_option(name, value, help)->type_name(type)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
@@ -241,10 +243,10 @@ void add_study(CLI::App& program) {
   add("--baseline", command->baseline, "NAME",
       "The method that others are compared with (default dense, or the first)");
   add("--primary", command->primary, "NAME",
-      "What methods are judged by: test_loss, val_loss, train_loss or metric (default: the first that there is)");
-  add_number(
-      *app, "--target", command->target, {},
-      "Loss on the validation data whose bytes are counted (default: that of the baseline, and 5 % of its drop)");
+      "What methods are judged by: test_loss, val_loss, train_loss or metric (default: the first of these that is "
+      "measured)");
+  add_number(*app, "--target", command->target, {},
+             "Validation loss to reach (default: the baseline's final one plus 5 % of what it fell by)");
   add_integer(*app, "--budget-bytes", command->budget_bytes, 1, kMost,
               "Bytes of a run, of all workers, up and down: sets its steps, and schedules follow");
   app->add_flag("--grow", command->grow, "Add learning rates where the best one is at the edge, twice at most");

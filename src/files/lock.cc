@@ -52,7 +52,7 @@ FolderLock::FolderLock(const std::string& folder) : file_(::open(folder.c_str(),
   if (file_ < 0 || ::flock(file_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
   ::close(file_);
   throw UsageError(
-      fmt::format("'{}' is in use by another training: wait for it to end, or choose another folder", folder));
+      fmt::format("'{}' is in use by another training or study: wait for it to end, or choose another folder", folder));
 }
 
 FolderLock::~FolderLock() {

@@ -88,6 +88,11 @@ std::vector<std::string> distinct_ratios(const Request& request, Plan& plan, con
           fmt::format("ratio {} is left out: like {} it sends {} of {} entries", given, kept.back(), k, layout.dim()));
     }
     last = k;
+    // Not so for what is left out above: that note says it.
+    const double share = static_cast<double>(k) / static_cast<double>(layout.dim());
+    if (given == kept.back() && std::abs(share - ratio) > 0.1 * ratio) {
+      plan.notes.push_back(fmt::format("ratio {} sends {} of {} entries", given, k, layout.dim()));
+    }
   }
   return kept;
 }
@@ -216,6 +221,15 @@ Plan make_plan(const Request& request, const train::Problem& problem) {
   plan.test_data = problem.test_fingerprint();
   plan.metric = problem.metric();
   plan.ratios = distinct_ratios(request, plan, problem.layout());
+  constexpr std::uint64_t kForTarget = 5;  // the start included
+  const std::uint64_t every = request.config.eval_every == 0 ? request.config.steps : request.config.eval_every;
+  const std::uint64_t evaluations = 1 + (request.config.steps + every - 1) / every;
+  if (evaluations < kForTarget && !request.budget_bytes) {
+    plan.notes.push_back(
+        fmt::format("no run can reach a target: that needs {} evaluations, and there are {}; "
+                    "choose another --eval-every",
+                    kForTarget, evaluations));
+  }
   plan.lrs = distinct(request.lrs);
   if (request.seeds == 0 || request.seeds > kTuneSeedsFrom) {
     throw UsageError(fmt::format("--seeds {} is not in [1, {}]", request.seeds, kTuneSeedsFrom));

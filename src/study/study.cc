@@ -233,10 +233,9 @@ class Phases {
 
 }  // namespace
 
-void claim_folder(const std::string& folder, const Plan& plan) {
-  files::make_folder(folder);
+void check_folder(const std::string& folder, const Plan& plan) {
   const std::string path = folder + "/plan.json";
-  const Json now = to_json(plan);
+  if (!fs::exists(folder)) return;
   if (!fs::exists(path)) {
     // A kill may have left a temporary file.
     const auto is_visible = [](const fs::directory_entry& one) {
@@ -245,17 +244,23 @@ void claim_folder(const std::string& folder, const Plan& plan) {
     if (std::any_of(fs::directory_iterator(folder), fs::directory_iterator(), is_visible)) {
       throw UsageError(fmt::format("'{}' is not empty and has no plan.json: choose another folder for --out", folder));
     }
-    write_text(path, pretty(now));
     return;
   }
   std::string differs;
   try {
-    differs = difference(train::parse_json(files::read_file(path).text()), now);
+    differs = difference(train::parse_json(files::read_file(path).text()), to_json(plan));
   } catch (const UsageError& error) {
     differs = error.what();
   }
   if (differs.empty()) return;
   throw UsageError(fmt::format("'{}' is of another study: {}. Choose another folder for --out", folder, differs));
+}
+
+void claim_folder(const std::string& folder, const Plan& plan) {
+  files::make_folder(folder);
+  check_folder(folder, plan);
+  const std::string path = folder + "/plan.json";
+  if (!fs::exists(path)) write_text(path, pretty(to_json(plan)));
 }
 
 Results run_study(Plan& plan, const StudyOptions& options, StudyWatcher& watcher) {

@@ -46,6 +46,9 @@ struct StudyOptions {
 // or something that is not a study.
 void claim_folder(const std::string& folder, const Plan& plan);
 
+// Throws UsageError as claim_folder() would, and writes nothing. A folder need not be there.
+void check_folder(const std::string& folder, const Plan& plan);
+
 // Runs what is not there yet. --grow adds cells to the plan. Throws as Scheduler::run.
 // REQUIRES: claim_folder() was called; the folder is locked.
 Results run_study(Plan& plan, const StudyOptions& options, StudyWatcher& watcher);

@@ -145,8 +145,9 @@ Sheet sheet_of_bytes(const Plan& plan, const Judgement& judgement) {
               .titles = {"method", "ratio", "bytes", "as papers", of_baseline, "to target", of_baseline},
               .rows = {}};
   if (judgement.target) {
-    sheet.heading += fmt::format(" To target: median of the bytes until the {} is {:.5g}.",
-                                 words_for(plan, plan.tuned_by), *judgement.target);
+    sheet.heading +=
+        fmt::format(" To target: median of the bytes until the {} is at most {:.5g} (mean of 5 evaluations).",
+                    words_for(plan, plan.tuned_by), *judgement.target);
   }
   for (const Judged& one : judgement.groups) {
     const Judged* const other = baseline_among(plan, judgement, one);
@@ -225,6 +226,11 @@ void add_notes(const Plan& plan, const Judged& one, std::vector<std::string>& no
                                 one.n - one.to_target->reached, one.n,
                                 bytes_text(static_cast<double>(one.to_target->censored_at.value_or(0)))));
   }
+  const std::optional<ToTarget>& target = one.to_target;
+  if (target && target->median_bytes && target->reached < one.n) {
+    notes.push_back(
+        fmt::format("{}: {} of {} runs reached the target; a quotient needs all.", label, target->reached, one.n));
+  }
   if (one.pilot) {
     notes.push_back(fmt::format("{}: its pilot moved {} in {} steps, which are not counted above.", label,
                                 bytes_text(static_cast<double>(one.pilot->bytes)), one.pilot->steps));
@@ -250,10 +256,15 @@ Page page_of(const Results& results) {
   if (most <= 1) {
     page.notes.emplace_back("Nothing was tuned: every method had one setting, which was given.");
   } else {
-    page.notes.push_back(
-        fmt::format("Settings were chosen among at most {} a method by the mean {} on {} other seed{}.", most,
-                    words_for(plan, plan.tuned_by), plan.tune_seeds.size(), plan.tune_seeds.size() == 1 ? "" : "s"));
+    page.notes.push_back(fmt::format("The settings of a method were chosen from {} by the mean {} on {} other seed{}.",
+                                     most, words_for(plan, plan.tuned_by), plan.tune_seeds.size(),
+                                     plan.tune_seeds.size() == 1 ? "" : "s"));
   }
+  const bool has_edge = std::any_of(judgement.groups.begin(), judgement.groups.end(), [](const Judged& one) {
+    return one.choice.cell && one.choice.at_low_edge != one.choice.at_high_edge;
+  });
+  if (has_edge)
+    page.notes.emplace_back("* The best learning rate may be beyond the grid: give more of them, or --grow.");
   for (const std::string& note : plan.notes) page.notes.push_back(note);
   for (const Judged& one : judgement.groups) add_notes(plan, one, page.notes);
   return page;

@@ -297,6 +297,9 @@ void set_from_file(TrainConfig& config, const std::string& path) {
   }
   try {
     const Json json = parse_json(bytes.text(), JsonComments::allowed);
+    if (json.is_object() && (json.contains("tune_seeds") || json.contains("plan"))) {
+      throw UsageError("is of a study, which is given by its command line; runs/*/config.json are those of its runs");
+    }
     is_report(json) ? set_from_report(config, json) : set_from_object(config, json);
   } catch (const UsageError& error) {
     throw UsageError(fmt::format("'{}': {}", path, error.what()));

@@ -32,7 +32,7 @@ std::unique_ptr<Problem> make_problem(std::string_view spec_text, const ProblemP
   Spec spec(spec_text);
   const std::size_t number = find_by_name(kInfos, spec.name(), "a problem");
   if (!kInfos[number].takes_data && !place.data.empty()) {
-    spec.fail(fmt::format("takes no data: leave --data '{}' out", place.data));
+    spec.fail(fmt::format("takes no data: leave --data '{}' out, or give --problem logreg", place.data));
   }
   if (!place.test_data.empty() && place.data.empty()) {
     spec.fail(kInfos[number].takes_data ? "--test-data needs --data" : "takes no data: leave --test-data out");

@@ -24,6 +24,7 @@ Request small_request() {
   request.config.workers = 2;
   request.config.validation = 0.2;
   request.config.steps = 10;
+  request.config.eval_every = 1;
   request.config.seed = 7;
   return request;
 }
@@ -68,6 +69,17 @@ TEST(Plan, MergesRatiosThatSendEquallyMany) {
   const Plan plan = plan_of(request);
   EXPECT_THAT(plan.ratios, ElementsAre("0.1", "0.5"));
   EXPECT_THAT(plan.notes, ElementsAre("ratio 0.11 is left out: like 0.1 it sends 2 of 20 entries"));
+}
+
+TEST(Plan, SaysWhatTheRequestCannotGive) {
+  Request request = small_request();
+  request.ratios = {"0.02"};
+  request.config.eval_every = 0;
+  EXPECT_THAT(plan_of(request).notes,
+              ElementsAre("ratio 0.02 sends 1 of 20 entries",
+                          "no run can reach a target: that needs 5 evaluations, and there are 2; choose another --eval-every"));
+  request.config.eval_every = 2;
+  EXPECT_THAT(plan_of(request).notes, ElementsAre("ratio 0.02 sends 1 of 20 entries"));
 }
 
 TEST(Plan, GivesEveryMethodEquallyManyCells) {
