@@ -209,6 +209,46 @@ class Plans(Case):
         self.refuses("--json", "train.txt", says="--data and --json are the same file")
         self.refuses("--out", ".", says="'.' is not empty and has no plan.json")
 
+    def test_methods_that_differ_at_their_ends_are_other_methods(self):
+        method = "topk | downlink=topk feedback=ef:decay=0.9,scale=lr codec=golomb:values=f16 clip="
+        self.assertEqual(self.study("--methods", "dense", method + "1", "--out", "s", "--max-hours", "0").returncode, 1)
+        self.refuses("--methods", "dense", method + "0.01", "--out", "s", says="is of another study: --methods was 'dense' 'topk |")
+
+    def test_what_has_no_meaning_is_refused(self):
+        for methods, says in (
+            (["dense | lr=0.1/0.3", "regtopk:mu=4/4.0"], "'4.0' is twice in a list of values"),
+            (["dense | lr=0.1/0.3", "topk | downlink=topk/threshold"], "a list of downlinks: give a method for each"),
+            (["dense", "topk | name=a name=b"], "'name' is given twice"),
+            (["dense", "topk | name=a\x1b[31m"], "has characters that cannot be printed"),
+            (["dense", b"topk | name=a\xff"], "has characters that cannot be printed"),
+        ):
+            self.refuses("--methods", *methods, "--dry-run", says=says)
+        self.refuses("--target", "inf", "--dry-run", says="--target: 'inf' is not a number")
+        self.refuses("--out", "s", "--json", "s/plan.json", says="--json 's/plan.json' is in the folder of the study")
+
+    def test_a_run_that_is_not_the_one_it_should_be_is_refused(self):
+        arguments = ["--methods", "dense", "topk", "--lr", "0.3", "--ratio", "0.3", "--out", "s", "--json", "r.json"]
+        self.assertEqual(self.study(*arguments).returncode, 0)
+        one, other = (self.folder / "s/runs" / name for name in sorted(self.runs("s"))[:2])
+        self.assertEqual(json.loads((one / "config.json").read_text())["json"], "")
+        shutil.move(one, self.folder / "kept")
+        shutil.copytree(other, one)
+        self.refuses(*arguments, says=f"'s/runs/{one.name}' is of another run: remove it")
+        shutil.rmtree(one)
+        shutil.copytree(self.folder / "kept", one)
+        (one / "result.json").unlink()
+        os.mkfifo(one / "result.json")
+        self.refuses(*arguments, says="is damaged ('result.json' is no file)")
+
+    def test_the_grid_grows_by_new_learning_rates_only(self):
+        done = self.study("--methods", "dense", "--lr", "0.1,0.1001", "--grow", "--out", "s")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(check_study.check(str(self.folder / "s")), [])
+        rates = [cell["lr"] for cell in json.loads((self.folder / "s/summary.json").read_text())["grid"]]
+        self.assertEqual(len(rates), len(set(rates)), rates)
+        done = self.study("--methods", "dense", "--lr", "1e-170,1e-30", "--grow", "--out", "t")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_the_name_of_the_data_may_change(self):
         self.assertEqual(self.study("--out", "s", "--max-hours", "0").returncode, 1)
         self.refuses("--out", "s", "--max-hours", "0", "--data", "./train.txt", says="stopped after --max-hours", code=1)

@@ -369,6 +369,17 @@ class Compare(Case):
     SMALL = [*SMALL[:2], "--lr", "0.05", "--steps", "30", "--workers", "3", "--ratio", "0.05"]
     NAMES = ["dense", "topk", "randomk", "rtopk", "threshold", "regtopk", "topk_both_ways"]
 
+    def test_writes_over_nothing(self):
+        (self.folder / "c.json").write_text("{}")
+        for arguments, says in (
+            (["--config", "c.json", "--json", "c.json"], "--config and --json are the same file"),
+            (["--methods", "topk | name=a/b", "randomk | name=a:b"], "another method writes 'a_b.jsonl' too"),
+        ):
+            done = self.run_train(*self.SMALL, *arguments, command="compare")
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(says, done.stderr)
+        self.assertEqual((self.folder / "c.json").read_text(), "{}")
+
     def test_runs_every_method_on_the_same_problem(self):
         done = self.run_train(*self.SMALL, "--json", "r.json", command="compare")
         self.assertEqual(done.returncode, 0, done.stderr)

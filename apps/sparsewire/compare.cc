@@ -122,7 +122,13 @@ TrainConfig config_for(const Method& method, const TrainConfig& common, const Co
 // Before the first method runs: an error in the last one should not show minutes later.
 void check_methods(const std::vector<Method>& methods, const TrainConfig& config, const CompareOptions& options,
                    const Layout& layout) {
+  std::vector<std::string> names;
   for (const Method& method : methods) {
+    if (std::find(names.begin(), names.end(), metrics_name(method)) != names.end()) {
+      throw UsageError(fmt::format("{}: another method writes '{}' too; give it another name=", method.name(),
+                                   metrics_name(method)));
+    }
+    names.push_back(metrics_name(method));
     try {
       if (method.combinations().size() > 1 || !method.lrs().empty()) {
         throw UsageError("a list of values is for 'sparsewire study', which chooses among them");
@@ -313,6 +319,11 @@ void compare(const CompareOptions& options) {
   options.given.apply(config);
   clear_outputs(config);
   if (config.workers == 0) config.workers = default_config().workers;
+  const auto path_or_none = [](const std::string& path) { return path.empty() ? std::nullopt : std::optional(path); };
+  check_distinct({{"--config", options.given.config_file},
+                  {"--data", path_or_none(config.data)},
+                  {"--test-data", path_or_none(config.test_data)},
+                  {"--json", path_or_none(config.json)}});
   const std::vector<Method> methods = chosen_methods(options.methods);
   checked_ratio(options.ratio);
   const auto problem = train::make_problem(config.problem, train::problem_place(config));

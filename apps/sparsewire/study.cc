@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -169,7 +170,7 @@ study::Results run_and_keep(study::Plan& plan, const study::StudyOptions& option
 void study_command(const StudyCommand& command) {
   ignore_broken_outputs();
   check_alone("a study runs its workers as threads, so start it without mpirun");
-  const study::Request request = request_of(command);
+  study::Request request = request_of(command);
   const auto path_or_none = [](const std::string& path) { return path.empty() ? std::nullopt : std::optional(path); };
   const std::optional<std::string> json_path = path_or_none(request.config.json);
   check_distinct({{"--config", command.given.config_file},
@@ -177,6 +178,11 @@ void study_command(const StudyCommand& command) {
                   {"--test-data", path_or_none(request.config.test_data)},
                   {"--json", json_path}});
   check_place(json_path);
+  const auto whole = [](const std::filesystem::path& path) { return std::filesystem::weakly_canonical(path); };
+  if (json_path && whole(*json_path).parent_path() == whole(command.out)) {
+    throw UsageError(fmt::format("--json '{}' is in the folder of the study, which has its own files", *json_path));
+  }
+  request.config.json.clear();  // of the study, not of its runs
   study::Plan plan;
   {
     const auto problem = train::make_problem(request.config.problem, train::problem_place(request.config));
@@ -245,7 +251,7 @@ void add_study(CLI::App& program) {
   add("--primary", command->primary, "NAME",
       "What methods are judged by: test_loss, val_loss, train_loss or metric (default: the first of these that is "
       "measured)");
-  add_number(*app, "--target", command->target, {},
+  add_number(*app, "--target", command->target, {.min = -1e300, .max = 1e300},
              "Validation loss to reach (default: the baseline's final one plus 5 % of what it fell by)");
   add_integer(*app, "--budget-bytes", command->budget_bytes, 1, kMost,
               "Bytes of a run, of all workers, up and down: sets its steps, and schedules follow");

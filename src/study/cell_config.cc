@@ -20,7 +20,8 @@ train::TrainConfig config_of(const Plan& plan, const Cell& cell, std::uint64_t s
 
 std::uint64_t pilot_steps(const train::TrainConfig& config) {
   Spec spec(config.sparsifier);
-  return static_cast<std::uint64_t>(std::ceil(1 / spec.number("ratio", kRatioRange).value()));
+  constexpr double kMost = 4294967296;  // as train::run_pilot
+  return static_cast<std::uint64_t>(std::min(std::ceil(1 / spec.number("ratio", kRatioRange).value()), kMost));
 }
 
 std::uint64_t steps_within(std::uint64_t budget, std::uint64_t bytes, std::uint64_t steps) {

@@ -55,7 +55,7 @@ Timing time_group(const train::TrainConfig& config, std::vector<std::unique_ptr<
   };
   std::vector<std::exception_ptr> errors(problems.size());
   const auto began = Clock::now();
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (std::size_t i = 0; i < problems.size(); ++i) {
     threads.emplace_back([&, i] {
       try {
@@ -67,7 +67,7 @@ Timing time_group(const train::TrainConfig& config, std::vector<std::unique_ptr<
       }
     });
   }
-  for (std::thread& thread : threads) thread.join();
+  threads.clear();  // waits for them
   for (const std::exception_ptr& error : errors) {
     if (error) std::rethrow_exception(error);
   }

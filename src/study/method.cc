@@ -9,6 +9,7 @@
 #include "sparsewire/errors.h"
 #include "sparsewire/sifter.h"
 #include "sparsewire/spec.h"
+#include "train/json.h"
 
 namespace sparsewire::study {
 namespace {
@@ -82,6 +83,14 @@ void set_thresholds(train::TrainConfig& config, std::optional<double> lambda, st
 }
 
 Method::Method(std::string_view text) {
+  const train::Json quoted = std::string(text);
+  const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7F; };
+  try {
+    quoted.dump();  // throws if it is not UTF-8
+    if (std::any_of(text.begin(), text.end(), is_control)) throw UsageError("control characters");
+  } catch (const std::exception&) {
+    throw UsageError(fmt::format("--methods: {} has characters that cannot be printed", train::shown(quoted)));
+  }
   const std::size_t bar = std::min(text.find('|'), text.size());
   const std::vector<std::string> before = words_of(text.substr(0, bar));
   const std::vector<std::string> behind = words_of(bar == text.size() ? "" : text.substr(bar + 1));
@@ -112,6 +121,9 @@ Method::Method(std::string_view text) {
 
 // A value is a spec, or a word or number without a colon. Where it has a slash, it is a list.
 void Method::read_setting(const std::string& option, const std::string& value) {
+  if ((option == "name" && name_ != spec_) || (option == "lr" && !lrs_.empty())) {
+    throw UsageError(fmt::format("'{}' is given twice", option));
+  }
   if (option == "name") {
     name_ = value;
     return;
@@ -155,6 +167,18 @@ void Method::read_setting(const std::string& option, const std::string& value) {
           fmt::format("a list of {}= would be chosen from by the validation loss; to compare ratios, use "
                       "--ratio or give several methods",
                       part.key));
+    }
+    if (option == "downlink" && part.key.empty() && part.values.size() > 1) {
+      throw UsageError("a list of downlinks: give a method for each");
+    }
+    for (auto one = part.values.begin(); one != part.values.end(); ++one) {
+      const auto is_same = [&](const std::string& other) {
+        const auto number = parse_number<double>(*one);
+        return other == *one || (number && parse_number<double>(other) == number);
+      };
+      if (std::any_of(part.values.begin(), one, is_same)) {
+        throw UsageError(fmt::format("'{}' is twice in a list of values", *one));
+      }
     }
     if (part.values.size() > 1) own_.push_back({.name = own_name(setting, part), .values = part.values});
   }

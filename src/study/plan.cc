@@ -310,16 +310,20 @@ std::string difference(const Json& before, const Json& now) {
   const auto specs = [](const Json& methods) {
     std::string text;
     for (const Json& one : methods) {
-      if (one.is_object() && one.contains("spec"))
-        text += fmt::format("{}'{}'", text.empty() ? "" : " ", brief(one["spec"]));
+      if (one.is_object() && one.contains("spec")) {
+        text += fmt::format("{}'{}'", text.empty() ? "" : " ",
+                            one["spec"].is_string() ? one["spec"].get<std::string>() : "?");
+      }
     }
-    return Json(text);
+    return text;
   };
   if (!before.is_object()) return "it is not a JSON object";
   for (const auto& [key, mine] : now.items()) {
     const Json theirs = value(before, key);
     if (key == "methods") {
-      add("--methods", specs(theirs), specs(mine));
+      if (theirs != mine) {  // whole: they may differ at their ends
+        all += fmt::format("{}--methods was {} and is {}", all.empty() ? "" : "; ", specs(theirs), specs(mine));
+      }
     } else if (key == "data" || key == "test_data") {
       add(train::long_name(key), value(theirs, "contents"), value(mine, "contents"));
     } else if (key == "config" || key == "environment") {

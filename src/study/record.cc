@@ -216,6 +216,10 @@ void write_record(const std::string& folder, const Record& record, const std::st
 
 Record read_record(const std::string& folder) {
   try {
+    for (const char* const name : {kResultFile, kConfigFile, kMetricsFile}) {
+      // To open a pipe would wait for ever.
+      if (!std::filesystem::is_regular_file(folder + name)) throw UsageError(fmt::format("'{}' is no file", name + 1));
+    }
     std::string metric;
     Record record = record_of(train::parse_json(files::read_file(folder + kResultFile).text()), metric);
     train::set_from_file(record.config, folder + kConfigFile);

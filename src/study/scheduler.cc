@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -71,6 +72,11 @@ bool Scheduler::is_too_late() const { return options_.last_start && Clock::now()
 // Two methods may have the same configuration in a cell, and so share a run: it is that of the task here.
 Record Scheduler::read(const Job& job) const {
   Record record = read_record(path_of(job.id));
+  const bool is_training = job.task->phase == kTune || job.task->phase == kJudge;
+  if (record.id != job.id || record.seed != job.task->config.seed ||
+      run_id(record.config, is_training ? "training" : job.task->phase, plan_) != job.id) {
+    throw UsageError(fmt::format("'{}' is of another run: remove it to run it again", path_of(job.id)));
+  }
   record.cell = job.task->cell;
   return record;
 }
@@ -93,7 +99,14 @@ std::vector<Record> Scheduler::run(const std::vector<Task>& tasks) {
     watcher_.on_record(*job.record, /*was_there=*/true);
   }
   std::vector<std::thread> threads;
-  for (unsigned i = 0; i < std::max(1U, options_.jobs); ++i) threads.emplace_back([&] { work(jobs); });
+  const auto left = std::count_if(jobs.begin(), jobs.end(), [](const Job& job) { return !job.is_taken; });
+  try {
+    for (long i = 0; i < std::min<long>(left, std::max(1U, options_.jobs)); ++i) {
+      threads.emplace_back([&] { work(jobs); });
+    }
+  } catch (const std::system_error&) {  // fewer will do
+    if (threads.empty()) throw;
+  }
   for (std::thread& thread : threads) thread.join();
   if (error_) std::rethrow_exception(error_);
 
@@ -158,7 +171,13 @@ std::unique_ptr<LoadedProblem> Scheduler::take_problem(const train::TrainConfig&
     }
     if (idle_.size() >= options_.jobs) idle_.erase(idle_.begin());
   }
-  return std::make_unique<LoadedProblem>(config);
+  auto loaded = std::make_unique<LoadedProblem>(config);
+  const train::Problem& problem = *loaded->problem;
+  const bool is_same_data = config.data.empty() || problem.data_fingerprint() == plan_.data;
+  if (!is_same_data || (!config.test_data.empty() && problem.test_fingerprint() != plan_.test_data)) {
+    throw std::runtime_error("the data file was changed during the study: restore it, and the same command continues");
+  }
+  return loaded;
 }
 
 void Scheduler::give_back(std::unique_ptr<LoadedProblem> loaded) {

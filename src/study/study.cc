@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include "core/number.h"
 #include "files/folder.h"
 #include "files/input.h"
 #include "files/replace.h"
@@ -193,6 +194,7 @@ class Phases {
       std::sort(lrs.begin(), lrs.end());
       lrs.erase(std::unique(lrs.begin(), lrs.end()), lrs.end());
       const auto add = [&](double lr) {
+        if (!(lr > 0) || lr > 3e38) return;  // beyond what a learning rate can be
         watcher_.on_note(
             fmt::format("{}: lr {:.6g} is the best and at the edge, so {:.6g} is tried too", label(best), best.lr, lr));
         Cell cell = best;
@@ -201,8 +203,9 @@ class Phases {
         plan_.cells.push_back(cell);
       };
       const std::size_t n = lrs.size();
-      if (choice.at_low_edge) add(rounded(n > 1 ? lrs[0] * lrs[0] / lrs[1] : lrs[0] / kGrowthOfOne));
-      if (choice.at_high_edge) add(rounded(n > 1 ? lrs[n - 1] * lrs[n - 1] / lrs[n - 2] : lrs[0] * kGrowthOfOne));
+      if (choice.at_low_edge) add(rounded(n > 1 ? lrs[0] * (lrs[0] / lrs[1]) : lrs[0] / kGrowthOfOne, lrs[0]));
+      if (choice.at_high_edge)
+        add(rounded(n > 1 ? lrs[n - 1] * (lrs[n - 1] / lrs[n - 2]) : lrs[0] * kGrowthOfOne, lrs[n - 1]));
     }
   }
 
@@ -212,8 +215,14 @@ class Phases {
     return cell.ratio.empty() ? name : fmt::format("{}, ratio {}", name, cell.ratio);
   }
 
-  // To three digits: 0.03, not 0.0299999.
-  static double rounded(double lr) { return std::stod(fmt::format("{:.3g}", lr)); }
+  // To three digits, 0.03 and not 0.0299999, or to more, so that it stays on its side of the edge.
+  static double rounded(double lr, double edge) {
+    for (int digits = 3; digits < 17; ++digits) {
+      const double shorter = parse_number<double>(fmt::format("{:.{}g}", lr, digits)).value_or(edge);
+      if (shorter != edge && (shorter < edge) == (lr < edge)) return shorter;
+    }
+    return lr;
+  }
 
   struct Prepared {
     bool is_lost = false;

@@ -103,6 +103,15 @@ std::string label_of(const Plan& plan, const Group& group) {
   return group.ratio.empty() ? name : fmt::format("{}, ratio {}", name, group.ratio);
 }
 
+const Judged* baseline_among(const Plan& plan, const Judgement& judgement, const Judged& one) {
+  const Judged* found = nullptr;
+  for (const Judged& other : judgement.groups) {
+    if (other.choice.group.method_index != plan.baseline) continue;
+    if (found == nullptr || other.choice.group.ratio == one.choice.group.ratio) found = &other;
+  }
+  return found;
+}
+
 Sheet sheet_of_measures(const Plan& plan, const Judgement& judgement) {
   const std::string measure = words_for(plan, plan.primary);
   const std::string& baseline = plan.methods[plan.baseline].name();
@@ -114,22 +123,15 @@ Sheet sheet_of_measures(const Plan& plan, const Judgement& judgement) {
   for (const Judged& one : judgement.groups) {
     const std::optional<Comparison>& versus = one.vs_baseline;
     const bool has_diff = versus && versus->diff;
+    const Judged* const other = baseline_among(plan, judgement, one);
+    const bool has_pairs = versus && one.n > 0 && other != nullptr && other->n > 0;
     sheet.rows.push_back({plan.methods[one.choice.group.method_index].name(), ratio_text(one.choice.group),
                           summary_cell(one, one.find(plan.primary)),
                           has_diff ? interval_text(*versus->diff, versus->ci95, Sign::always) : kNothing,
                           versus ? p_text(versus->p_holm) : kNothing,
-                          versus && one.n > 0 ? fmt::format("{} of {}", versus->wins, one.n) : kNothing});
+                          has_pairs ? fmt::format("{} of {}", versus->wins, one.n) : kNothing});
   }
   return sheet;
-}
-
-const Judged* baseline_among(const Plan& plan, const Judgement& judgement, const Judged& one) {
-  const Judged* found = nullptr;
-  for (const Judged& other : judgement.groups) {
-    if (other.choice.group.method_index != plan.baseline) continue;
-    if (found == nullptr || other.choice.group.ratio == one.choice.group.ratio) found = &other;
-  }
-  return found;
 }
 
 std::string target_cell(const Judged& one) {
