@@ -177,11 +177,11 @@ void study_command(const StudyCommand& command) {
                   {"--data", path_or_none(request.config.data)},
                   {"--test-data", path_or_none(request.config.test_data)},
                   {"--json", json_path}});
-  check_place(json_path);
   const auto whole = [](const std::filesystem::path& path) { return std::filesystem::weakly_canonical(path); };
   if (json_path && whole(*json_path).parent_path() == whole(command.out)) {
     throw UsageError(fmt::format("--json '{}' is in the folder of the study, which has its own files", *json_path));
   }
+  check_place(json_path);
   request.config.json.clear();  // of the study, not of its runs
   study::Plan plan;
   {

@@ -75,9 +75,10 @@ TEST(Plan, SaysWhatTheRequestCannotGive) {
   Request request = small_request();
   request.ratios = {"0.02"};
   request.config.eval_every = 0;
-  EXPECT_THAT(plan_of(request).notes,
-              ElementsAre("ratio 0.02 sends 1 of 20 entries",
-                          "no run can reach a target: that needs 5 evaluations, and there are 2; choose another --eval-every"));
+  EXPECT_THAT(
+      plan_of(request).notes,
+      ElementsAre("ratio 0.02 sends 1 of 20 entries",
+                  "no run can reach a target: that needs 5 evaluations, and there are 2; choose another --eval-every"));
   request.config.eval_every = 2;
   EXPECT_THAT(plan_of(request).notes, ElementsAre("ratio 0.02 sends 1 of 20 entries"));
 }
