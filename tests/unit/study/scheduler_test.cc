@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <fstream>
 
 #include "sparsewire/errors.h"
 #include "study/cell_config.h"
@@ -95,6 +96,23 @@ TEST(Scheduler, ReturnsRecordsInTheOrderOfItsTasksWhateverRunsBesideThem) {
     }
   }
   for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(checksums[i], checksums[i + 4]);
+}
+
+TEST(Scheduler, NoticesThatADataFileWasChanged) {
+  const Folder folder;
+  const auto write = [&](const std::string& last) {
+    std::ofstream(folder / "data") << "+1 1:1 3:2\n-1 2:1\n+1 1:2\n-1 2:2 3:1\n" << last;
+  };
+  write("");
+  Request request = small_request();
+  request.config.problem = "logreg";
+  request.config.data = folder / "data";
+  request.config.validation = 0;
+  const Plan plan = plan_of(request);
+  write("+1 1:1\n");
+  Silent watcher;
+  EXPECT_THAT([&] { Scheduler(plan, {.folder = folder / "s"}, watcher).run(some_tasks(plan)); },
+              ThrowsMessage<std::runtime_error>(HasSubstr("was changed during the study")));
 }
 
 TEST(Scheduler, ReadsWhatIsThereAndRemovesWhatIsNotWhole) {
