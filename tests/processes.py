@@ -3,9 +3,12 @@
 A session, not a process group: mpirun gives every rank a group of its own, but the session stays the same.
 """
 
+import fcntl
 import os
 import signal
+import struct
 import subprocess
+import termios
 import threading
 from pathlib import Path
 
@@ -95,3 +98,24 @@ def run(command, limit=LIMIT, stdin=None, **more):
         process.communicate()
         raise
     return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def on_terminal(test, command, columns=80, until=None, **more):
+    """What appears on a terminal, with its controls. `until`: Ctrl-C when it has appeared, and then the exit code must be 1."""
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    process = start(test, command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, **more)
+    os.close(theirs)
+    shown = b""
+    is_stopped = False
+    try:
+        while piece := os.read(ours, 10000):
+            shown += piece
+            if until and until in shown and not is_stopped:
+                process.send_signal(signal.SIGINT)
+                is_stopped = True
+    except OSError:  # Linux's end of a terminal
+        pass
+    os.close(ours)
+    test.assertEqual(process.wait(), 1 if until else 0, shown)
+    return shown.decode()

@@ -5,18 +5,15 @@
 """
 
 import csv
-import fcntl
 import json
 import os
 import random
 import re
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
-import termios
 import unittest
 from pathlib import Path
 
@@ -286,25 +283,8 @@ class Plans(Case):
 
 
 class Terminal(Case):
-    def shown(self, *arguments, columns=80, until=None):
-        """What appears on a terminal, with its controls. `until`: Ctrl-C when it has appeared."""
-        ours, theirs = os.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        process = processes.start(self, [PROGRAM, *arguments], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs)
-        os.close(theirs)
-        shown = b""
-        is_stopped = False
-        try:
-            while piece := os.read(ours, 10000):
-                shown += piece
-                if until and until in shown and not is_stopped:
-                    process.send_signal(signal.SIGINT)
-                    is_stopped = True
-        except OSError:  # Linux's end of a terminal
-            pass
-        os.close(ours)
-        self.assertEqual(process.wait(), 1 if until else 0, shown)
-        return shown.decode()
+    def shown(self, *arguments, until=None):
+        return processes.on_terminal(self, [PROGRAM, *arguments], until=until, cwd=self.folder)
 
     def test_a_study_fits_80_columns(self):
         text = self.shown("study", *DATA, *STUDY, *METHODS, "--out", "a_folder_with_a_name")

@@ -493,23 +493,8 @@ class Columns(Case):
 
     def shown(self, *arguments, until=None):
         """What a terminal shows, line by line; lines that were written over too. `until`: Ctrl-C when it has appeared."""
-        ours, theirs = os.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-        process = processes.start(self, [PROGRAM, *arguments], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs)
-        os.close(theirs)
-        shown = b""
-        is_stopped = False
-        try:
-            while piece := os.read(ours, 10000):
-                shown += piece
-                if until and until in shown and not is_stopped:
-                    process.send_signal(signal.SIGINT)
-                    is_stopped = True
-        except OSError:  # Linux's end of a terminal
-            pass
-        os.close(ours)
-        self.assertEqual(process.wait(), 1 if until else 0, shown)
-        return [line.rstrip() for line in re.split(r"\r\n|\r\x1b\[K", shown.decode())]
+        shown = processes.on_terminal(self, [PROGRAM, *arguments], until=until, cwd=self.folder)
+        return [line.rstrip() for line in re.split(r"\r\n|\r\x1b\[K", shown)]
 
     def fits(self, lines):
         for line in lines:

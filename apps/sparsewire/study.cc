@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "core/list.h"
 #include "files/folder.h"
 #include "files/lock.h"
 #include "lists.h"
@@ -68,22 +69,13 @@ std::vector<std::string> default_methods() {
   return {"dense", "topk", "rtopk", "threshold", "regtopk", "topk | downlink=topk name=both_ways"};
 }
 
-std::vector<std::string> comma_list(const std::string& text) {
-  std::vector<std::string> parts;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    parts.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return parts;
-}
-
 // Plain names may also have commas between them, as `compare` takes them.
 std::vector<std::string> methods_of(const std::vector<std::string>& given) {
   std::vector<std::string> methods;
   for (const std::string& text : given) {
     const bool is_spec = text.find_first_of(":|") != std::string::npos;
-    for (const std::string& one : is_spec ? std::vector<std::string>{text} : comma_list(text)) methods.push_back(one);
+    for (const std::string& one : is_spec ? std::vector<std::string>{text} : split_list(text, ','))
+      methods.push_back(one);
   }
   return methods;
 }
@@ -110,7 +102,7 @@ study::Request request_of(const StudyCommand& command) {
   clear_outputs(config);
   config.init_weights.clear();
   request.methods = command.methods.empty() ? default_methods() : methods_of(command.methods);
-  request.ratios = comma_list(command.ratios);
+  request.ratios = split_list(command.ratios, ',');
   request.lrs = command.lrs.value_or(std::vector<double>{config.lr});
   request.seeds = command.seeds.value_or(request.seeds);
   request.tune_seeds = command.tune_seeds.value_or(request.tune_seeds);

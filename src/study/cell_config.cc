@@ -5,6 +5,7 @@
 
 #include "sparsewire/errors.h"
 #include "sparsewire/spec.h"
+#include "train/pilot.h"
 
 namespace sparsewire::study {
 
@@ -20,8 +21,7 @@ train::TrainConfig config_of(const Plan& plan, const Cell& cell, std::uint64_t s
 
 std::uint64_t pilot_steps(const train::TrainConfig& config) {
   Spec spec(config.sparsifier);
-  constexpr double kMost = 4294967296;  // as train::run_pilot
-  return static_cast<std::uint64_t>(std::min(std::ceil(1 / spec.number("ratio", kRatioRange).value()), kMost));
+  return train::pilot_steps(spec.number("ratio", kRatioRange).value());
 }
 
 std::uint64_t steps_within(std::uint64_t budget, std::uint64_t bytes, std::uint64_t steps) {

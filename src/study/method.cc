@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "core/list.h"
 #include "core/number.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/sifter.h"
@@ -18,19 +19,9 @@ namespace {
 constexpr std::string_view kMaySet[] = {"downlink", "codec",    "downlink_codec", "feedback", "downlink_feedback",
                                         "exchange", "schedule", "optimiser",      "clip"};
 
-std::vector<std::string> split_at(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(separator, at), text.size());
-    parts.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return parts;
-}
-
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> words;
-  for (const std::string& word : split_at(std::string(text), ' ')) {
+  for (const std::string& word : split_list(text, ' ')) {
     if (!word.empty()) words.push_back(word);
   }
   return words;
@@ -67,7 +58,7 @@ bool is_to_be_measured(const std::string& spec_text) {
 // Nine digits are a float exactly. What else the spec has stays.
 std::string with_lambda(const std::string& spec, double lambda) {
   std::string text = fmt::format("threshold:lambda={:.9g}", lambda);
-  for (const std::string& pair : split_at(spec.substr(spec.find(':') + 1), ',')) {
+  for (const std::string& pair : split_list(spec.substr(spec.find(':') + 1), ',')) {
     if (!pair.starts_with("ratio=") && !pair.starts_with("calibrate=")) text += "," + pair;
   }
   return text;
@@ -129,7 +120,7 @@ void Method::read_setting(const std::string& option, const std::string& value) {
     return;
   }
   if (option == "lr") {
-    for (const std::string& one : split_at(value, '/')) {
+    for (const std::string& one : split_list(value, '/')) {
       const auto lr = parse_number<double>(one);
       if (!lr || !(*lr > 0) || *lr > 3e38) throw UsageError(fmt::format("lr={} is not a number above 0", one));
       lrs_.push_back(*lr);
@@ -150,15 +141,15 @@ void Method::read_setting(const std::string& option, const std::string& value) {
   const std::size_t colon = value.find(':');
   if (colon == std::string::npos && !is_sparsifier && value.find('/') != std::string::npos) {
     setting.head.clear();
-    setting.parts.push_back({.key = "", .values = split_at(value, '/')});
+    setting.parts.push_back({.key = "", .values = split_list(value, '/')});
   } else if (colon != std::string::npos) {
     setting.head = value.substr(0, colon);
-    for (const std::string& pair : split_at(value.substr(colon + 1), ',')) {
+    for (const std::string& pair : split_list(value.substr(colon + 1), ',')) {
       const std::size_t equals = std::min(pair.find('='), pair.size());
       const bool has_value = equals < pair.size();
       setting.parts.push_back(
           {.key = pair.substr(0, equals),
-           .values = has_value ? split_at(pair.substr(equals + 1), '/') : std::vector<std::string>{}});
+           .values = has_value ? split_list(pair.substr(equals + 1), '/') : std::vector<std::string>{}});
     }
   }
   for (const SettingPart& part : setting.parts) {

@@ -38,12 +38,15 @@ std::string downlink_of(const std::string& given, std::uint64_t steps) {
 std::string Pilot::sparsifier() const { return with_lambda(lambda); }
 std::string Pilot::downlink() const { return downlink_lambda ? with_lambda(*downlink_lambda) : std::string(); }
 
+std::uint64_t pilot_steps(double ratio) {
+  return static_cast<std::uint64_t>(std::min(std::ceil(1 / ratio), double{kMostPilotSteps}));
+}
+
 Pilot run_pilot(const Run& run, double ratio, std::optional<std::uint64_t> given_steps) {
   if (!kRatioRange.holds(ratio)) {
     throw UsageError(fmt::format("a pilot's ratio {} is not in {}", ratio, kRatioRange.text()));
   }
-  const std::uint64_t steps =
-      given_steps.value_or(static_cast<std::uint64_t>(std::min(std::ceil(1 / ratio), double{kMostPilotSteps})));
+  const std::uint64_t steps = given_steps.value_or(pilot_steps(ratio));
   if (steps == 0) throw UsageError("a pilot needs at least one step");
   TrainConfig config = run.config;
   config.sparsifier = measuring(ratio, steps);

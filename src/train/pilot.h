@@ -20,6 +20,9 @@ struct Pilot {
   std::string downlink() const;  // the same; empty if none was measured
 };
 
+// How many steps a pilot takes unless it is said: 1/ratio.
+std::uint64_t pilot_steps(double ratio);
+
 // Trains with Top-k of this ratio for `steps` steps, by default 1/ratio, under run.config's learning rates, and
 // measures the threshold that sends as many: the median of the k-th magnitudes over the last tenth of the steps, and
 // over the ranks. run.config.sparsifier is ignored; a downlink threshold:ratio=... is measured as well. No metrics or

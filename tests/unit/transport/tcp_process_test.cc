@@ -236,7 +236,7 @@ TEST(TcpProcesses, SignalsDoNotDisturbThem) {
     action.sa_handler = [](int) {};
     ::sigaction(SIGALRM, &action, nullptr);
     // Under the thread sanitizer and with 300, a rank did not end in time on a busy machine.
-    constexpr suseconds_t kPeriod = kSlowBuild ? 5000 : 300;
+    constexpr suseconds_t kPeriod = kThreadsOnly ? 5000 : 300;
     const itimerval every{{0, kPeriod}, {0, kPeriod}};
     ::setitimer(ITIMER_REAL, &every, nullptr);
     std::vector<Bytes> all;
