@@ -1,9 +1,9 @@
 // Learning rates of the experiments.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
-#include <numbers>
+
+#include "core/portable_math.h"
 
 namespace sparsewire::reproduce {
 
@@ -16,7 +16,7 @@ enum class Rate : std::uint8_t {
 inline double rate_at(Rate rate, double lr, std::uint64_t step, std::uint64_t rounds) {
   if (rate == Rate::constant) return lr;
   const double done = static_cast<double>(step) / static_cast<double>(rounds);
-  return lr * (1 + std::cos(std::numbers::pi * done)) / 2;
+  return lr * (1 + portable_cos_of_turns(done / 2)) / 2;
 }
 
 }  // namespace sparsewire::reproduce

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <vector>
 
+#include "core/portable_math.h"
+
 namespace sparsewire::reproduce {
 namespace {
 
@@ -24,7 +26,7 @@ double score(const PrecisePlan& plan, double a, const PreciseWorker& worker, dou
   const double omega = 1.0 / plan.workers;
   const double below = omega * (plan.method == PrecisePlan::Method::regtopk_a ? worker.sent[j] : a);
   const double delta = (total - omega * worker.sent[j]) / below;
-  return std::abs(a) * std::tanh(std::abs(1 + delta) / plan.mu);
+  return std::abs(a) * portable_tanh(std::abs(1 + delta) / plan.mu);
 }
 
 // The round of one worker: adds what it sends to `sum`. `total` is the update of the last round.

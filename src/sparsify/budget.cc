@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/portable_math.h"
+
 namespace sparsewire {
 
 std::size_t count_of(double ratio, std::size_t n) noexcept {
@@ -29,7 +31,8 @@ Budget::Budget(Spec& spec, std::size_t model_size, bool per_unit, std::size_t li
 
 double Budget::ratio(std::uint64_t step) const noexcept {
   if (step >= warmup_steps_) return ratio_;
-  return warmup_from_ * std::pow(ratio_ / warmup_from_, static_cast<double>(step) / static_cast<double>(warmup_steps_));
+  return warmup_from_ *
+         portable_pow(ratio_ / warmup_from_, static_cast<double>(step) / static_cast<double>(warmup_steps_));
 }
 
 std::size_t Budget::k(std::uint64_t step, std::size_t unit_size) const noexcept {

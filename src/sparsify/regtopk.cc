@@ -16,7 +16,7 @@
 #include <numeric>
 #include <vector>
 
-#include "core/tanh.h"
+#include "core/portable_math.h"
 #include "kernels/sweep.h"
 #include "sparsewire/errors.h"
 #include "sparsify/budget.h"

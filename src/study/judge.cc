@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/portable_math.h"
 #include "study/order.h"
 
 namespace sparsewire::study {
@@ -140,7 +141,7 @@ void compare_targets(const ToTarget& baseline, ToTarget& result) {
     const std::optional<double> mine = result.bytes_by_seed[i];
     const std::optional<double> others = baseline.bytes_by_seed[i];
     if (!mine || !others || *mine <= 0 || *others <= 0) return;
-    logs.push_back(natural_log(*mine / *others));
+    logs.push_back(portable_log(*mine / *others));
   }
   if (logs.empty()) return;
   result.log_ratio = mean(logs);

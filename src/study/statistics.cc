@@ -8,10 +8,6 @@
 namespace sparsewire::study {
 namespace {
 
-// ln 2 in two parts; the first has so few digits that its products with exponents are exact.
-constexpr double kLn2High = 6.93147180369123816490e-01;
-constexpr double kLn2Low = 1.90821492927058770002e-10;
-
 double integer_power(double base, std::size_t exponent) {
   double power = 1;
   for (double square = base; exponent > 0; exponent /= 2, square *= square) {
@@ -149,29 +145,6 @@ std::optional<double> interpolate(std::span<const double> xs, std::span<const do
   if (above == xs.size()) return std::nullopt;
   const double part = (x - xs[above - 1]) / (xs[above] - xs[above - 1]);
   return ys[above - 1] + part * (ys[above] - ys[above - 1]);
-}
-
-double natural_log(double x) {
-  int exponent = 0;
-  double m = std::frexp(x, &exponent);  // x = m * 2^exponent
-  if (m < std::numbers::sqrt2 / 2) {
-    m *= 2;
-    --exponent;
-  }
-  // ln m = 2 artanh z with |z| < 0.172: the term of z^23 is below 2^-53 of the first.
-  const double z = (m - 1) / (m + 1);
-  const double square = z * z;
-  double series = 0;
-  for (int power = 23; power >= 3; power -= 2) series = square * (1.0 / power + series);
-  return exponent * kLn2High + (2 * (z + z * series) + exponent * kLn2Low);
-}
-
-double exponential(double x) {
-  const double n = std::floor(x / std::numbers::ln2 + 0.5);
-  const double r = (x - n * kLn2High) - n * kLn2Low;  // |r| <= ln2/2
-  double series = 0;
-  for (int term = 18; term >= 1; --term) series = (1 + series) * r / term;
-  return std::ldexp(1 + series, static_cast<int>(n));
 }
 
 }  // namespace sparsewire::study

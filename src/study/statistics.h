@@ -47,9 +47,4 @@ std::optional<std::size_t> first_to_reach(std::span<const double> numbers, doubl
 // outside of them. REQUIRES: as many ys as xs.
 std::optional<double> interpolate(std::span<const double> xs, std::span<const double> ys, double x);
 
-// Within 1e-15 of the exact one, relative or absolute. REQUIRES: x is positive and finite.
-double natural_log(double x);
-// Within 1e-14, relative. REQUIRES: |x| < 700.
-double exponential(double x);
-
 }  // namespace sparsewire::study

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/number.h"
+#include "core/portable_math.h"
 #include "study/judge.h"
 #include "study/tables.h"
 
@@ -58,7 +59,7 @@ Json comparison_json(const Plan& plan, const std::optional<Comparison>& comparis
 
 Json target_json(const std::optional<ToTarget>& result) {
   if (!result) return nullptr;
-  const auto ratio = [](double log) { return exponential(log); };
+  const auto ratio = [](double log) { return portable_exp(log); };
   Json log_ratio = nullptr;
   if (result->log_ratio) {
     const std::optional<Interval>& interval = result->log_ratio_ci95;

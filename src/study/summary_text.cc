@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "core/portable_math.h"
 #include "study/judge.h"
 #include "study/tables.h"
 #include "train/evaluation.h"
@@ -160,7 +161,7 @@ Sheet sheet_of_bytes(const Plan& plan, const Judgement& judgement) {
         {plan.methods[one.choice.group.method_index].name(), ratio_text(one.choice.group),
          bytes ? bytes_text(*bytes) : kNothing, bits ? bytes_text(*bits / 8) : kNothing,
          other == nullptr || other == &one ? kNothing : quotient_text(bytes, typical(other->find(kBytes))),
-         target_cell(one), has_ratio ? quotient_text(exponential(*one.to_target->log_ratio), 1) : kNothing});
+         target_cell(one), has_ratio ? quotient_text(portable_exp(*one.to_target->log_ratio), 1) : kNothing});
   }
   return sheet;
 }

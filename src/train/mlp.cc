@@ -11,6 +11,7 @@
 
 #include "core/list.h"
 #include "core/number.h"
+#include "core/portable_math.h"
 #include "sparsewire/errors.h"
 #include "train/hold_back.h"
 #include "train/network.h"
@@ -69,7 +70,7 @@ class Source {
     std::vector<double> inputs(inputs_);
     for (double& input : inputs) input = kNoise * draws.normal();
     for (std::size_t unit = 0; unit < kHidden; ++unit) {
-      const double output = std::tanh(hidden[unit] / 2);
+      const double output = std::copysign(portable_tanh(std::abs(hidden[unit]) / 2), hidden[unit]);
       for (std::size_t i = 0; i < inputs_; ++i) inputs[i] += output * outer_[unit * inputs_ + i];
     }
     batch.classes.push_back(which);

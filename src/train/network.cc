@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "core/portable_math.h"
+
 namespace sparsewire::train {
 namespace {
 
@@ -75,9 +77,9 @@ typename Network<T>::Score Network<T>::apply_softmax(const Batch<T>& batch, Room
     const double top = *largest;
     const double own = out[batch.classes[row]];
     double sum = 0;
-    for (std::size_t i = 0; i < outs; ++i) sum += std::exp(out[i] - top);
-    for (std::size_t i = 0; i < outs; ++i) out[i] = static_cast<T>(std::exp(out[i] - top) / sum);
-    score.loss += std::log(sum) - (own - top);
+    for (std::size_t i = 0; i < outs; ++i) sum += portable_exp(out[i] - top);
+    for (std::size_t i = 0; i < outs; ++i) out[i] = static_cast<T>(portable_exp(out[i] - top) / sum);
+    score.loss += portable_log(sum) - (own - top);
   }
   return score;
 }

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/portable_math.h"
 #include "core/registry.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/spec.h"
@@ -112,8 +113,8 @@ class Adam final : public Optimiser {
     }
     ++steps_;
     // Corrects the averages, which started at 0.
-    const double unbias1 = 1 - std::pow(rule_.beta1, static_cast<double>(steps_));
-    const double unbias2 = std::sqrt(1 - std::pow(rule_.beta2, static_cast<double>(steps_)));
+    const double unbias1 = 1 - portable_pow(rule_.beta1, static_cast<double>(steps_));
+    const double unbias2 = std::sqrt(1 - portable_pow(rule_.beta2, static_cast<double>(steps_)));
     const double into_gradient = rule_.decoupled ? 0 : rule_.weight_decay;
     const double shrink = rule_.decoupled ? 1 - how.lr * rule_.weight_decay : 1;
     const double rate = how.lr / unbias1;

@@ -3,9 +3,9 @@
 
 #include <cmath>
 #include <cstdint>
-#include <numbers>
 
 #include "core/philox.h"
+#include "core/portable_math.h"
 
 namespace sparsewire::train {
 
@@ -34,8 +34,8 @@ class Draws {
   std::uint32_t below(std::uint32_t n) noexcept { return static_cast<std::uint32_t>(std::uint64_t{word()} * n >> 32); }
   // N(0, 1), by Box and Muller (1958).
   double normal() noexcept {
-    const double radius = std::sqrt(-2 * std::log(1 - uniform()));
-    return radius * std::cos(2 * std::numbers::pi * uniform());
+    const double radius = std::sqrt(-2 * portable_log(1 - uniform()));
+    return radius * portable_cos_of_turns(uniform());
   }
 
  private:

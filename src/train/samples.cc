@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/number.h"
+#include "core/portable_math.h"
 #include "sparsewire/errors.h"
 #include "train/hold_back.h"
 #include "train/margins.h"
@@ -19,7 +20,7 @@ namespace {
 std::uint64_t draw_gap(Draws& draws, double density) {
   constexpr double kMost = 0x1p40;  // longer than any row
   if (density >= 1) return 0;
-  return static_cast<std::uint64_t>(std::min(kMost, std::log(1 - draws.uniform()) / std::log1p(-density)));
+  return static_cast<std::uint64_t>(std::min(kMost, portable_log(1 - draws.uniform()) / portable_log1p(-density)));
 }
 
 void append_row(const Samples& from, std::size_t row, Samples& to) {

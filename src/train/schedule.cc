@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numbers>
 #include <string>
 
+#include "core/portable_math.h"
 #include "core/registry.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/spec.h"
@@ -33,7 +33,7 @@ Rate make_step(Spec& spec, const Plan& plan) {
                                   .value_or(std::max<std::uint64_t>(1, plan.steps / 3));
   const double factor = spec.number("factor", kRatioRange).value_or(0.1);
   return [lr = plan.lr, every, factor](std::uint64_t step) {
-    return lr * std::pow(factor, static_cast<double>(step / every));
+    return lr * portable_pow(factor, static_cast<double>(step / every));
   };
 }
 
@@ -43,7 +43,7 @@ Rate make_cosine(Spec& spec, const Plan& plan) {
     if (step >= plan.steps) return min;
     if (step < plan.warmup) return plan.lr;
     const double done = static_cast<double>(step - plan.warmup) / static_cast<double>(plan.steps - plan.warmup);
-    return min + (plan.lr - min) * (1 + std::cos(std::numbers::pi * done)) / 2;
+    return min + (plan.lr - min) * (1 + portable_cos_of_turns(done / 2)) / 2;
   };
 }
 

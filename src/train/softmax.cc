@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/portable_math.h"
 #include "sparsewire/layout.h"
 #include "train/linear.h"
 #include "train/margins.h"
@@ -88,9 +89,9 @@ class Softmax final : public PreciseProblem {
     const double top = *std::max_element(outputs.begin(), outputs.end());
     const double own = outputs[samples.label[row]];
     double sum = 0;
-    for (double& output : outputs) sum += output = std::exp(output - top);
+    for (double& output : outputs) sum += output = portable_exp(output - top);
     for (double& output : outputs) output /= sum;
-    return std::log(sum) - (own - top);
+    return portable_log(sum) - (own - top);
   }
 
   // gradient += factor * sample * by_class.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/portable_math.h"
 #include "train/hold_back.h"
 #include "train/random.h"
 #include "train/split.h"
@@ -19,7 +20,7 @@ namespace {
 double log_gamma_draw(Draws& draws, double shape) {
   if (shape < 1) {
     const double more = log_gamma_draw(draws, shape + 1);
-    return more + std::log(1 - draws.uniform()) / shape;
+    return more + portable_log(1 - draws.uniform()) / shape;
   }
   const double d = shape - 1.0 / 3;
   const double c = 1 / std::sqrt(9 * d);
@@ -28,7 +29,7 @@ double log_gamma_draw(Draws& draws, double shape) {
     const double root = 1 + c * x;
     if (root <= 0) continue;
     const double v = root * root * root;
-    if (std::log(1 - draws.uniform()) < x * x / 2 + d - d * v + d * std::log(v)) return std::log(d * v);
+    if (portable_log(1 - draws.uniform()) < x * x / 2 + d - d * v + d * portable_log(v)) return portable_log(d * v);
   }
 }
 
@@ -38,7 +39,7 @@ std::vector<double> dirichlet_draw(Draws& draws, const std::vector<double>& para
   for (const double parameter : parameters) logs.push_back(log_gamma_draw(draws, parameter));
   const double most = *std::max_element(logs.begin(), logs.end());
   double sum = 0;
-  for (double& one : logs) sum += one = std::exp(one - most);
+  for (double& one : logs) sum += one = portable_exp(one - most);
   for (double& one : logs) one /= sum;
   return logs;
 }
