@@ -27,7 +27,7 @@ function stage_chart(runs) {
     return {...item, marks, text: seconds_text(low)};
   });
   return row_chart({
-    id: "stages", title: "Time of a step by stage", rows, group: "methods", axis: {words: "mean time of a step on rank 0", format: seconds_text, from_zero: true},
+    id: "stages", title: "Time of a step by stage", rows, axis: {words: "mean time of a step on rank 0", format: seconds_text, from_zero: true},
     key: () => shown().map((stage) => ({label: stage, colour: colour(stage)})),
     csv: () => [["method", ...present.map((stage) => "ns_" + stage)]].concat(times.map((item) => [item.label, ...present.map((stage) => item.means[stage])])),
     controls: () => (present.includes("exchange") ? [check_of("stages.exchange", "with exchange (includes waiting for others)", setting("stages.exchange") !== "0",
@@ -50,12 +50,12 @@ function bytes_chart(runs) {
   }))}));
   const rows = () => totals.map((item) => {
     const marks = kinds.filter(([key]) => is_number(item.means[key]))
-        .map(([key, words, shape]) => ({kind: "value", marker: shape, x: item.means[key], hint: words + ": " + bytes_text(item.means[key])}));
+        .map(([key, words, shape]) => ({kind: "value", marker: shape, is_open: key === "total_bytes_down", x: item.means[key], hint: words + ": " + bytes_text(item.means[key])}));
     return {...item, marks: marks.filter((mark) => mark.x > 0), text: kinds.map(([key, words]) => words + " " + bytes_text(item.means[key])).join(", ")};
   });
   return row_chart({
-    id: "bytes", title: "Bytes of all steps", rows, group: "methods", axis: {words: "bytes of all workers, mean over the runs", format: bytes_text, is_log: true},
-    key: () => [{label: "up, from the workers", draw: (x, y) => marker("triangle", x, y, 5, "var(--soft)")}, {label: "down, to the workers", draw: (x, y) => marker("down", x, y, 5, "var(--soft)")}],
+    id: "bytes", title: "Bytes of all steps", rows, axis: {words: "bytes of all workers, mean over the runs", format: bytes_text, is_log: true},
+    key: () => [{label: "up, from the workers", draw: (x, y) => marker("triangle", x, y, 5, "var(--soft)")}, {label: "down, to the workers", draw: (x, y) => marker("down", x, y, 5, "var(--soft)", true)}],
     csv: () => [["method", ...kinds.map(([key]) => key)]].concat(totals.map((item) => [item.label, ...kinds.map(([key]) => item.means[key])])),
     caption: "What all workers sent and received until the last line of the metrics, with headers and trailers. A method that compresses the uplink alone gets the union of all workers’ entries back, which is why down is larger than up.",
   });

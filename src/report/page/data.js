@@ -141,3 +141,11 @@ function method_lines(runs, axis, key) {
     return {index, label: method.label, singles, mean: mean_line(singles)};
   }).filter((line) => line.singles.some((single) => single.points.length > 0));
 }
+
+// Names without their ratio where that leaves no doubt; says which ratio was left out.
+function shorten_labels(data) {
+  const names = data.methods.map((method) => method.name), ratios = new Set(data.methods.map((method) => method.ratio).filter(is_number));
+  if (new Set(names).size !== names.length || ratios.size > 1 || names.some((one) => !one)) return "";
+  for (const method of data.methods) method.label = method.name;
+  return ratios.size ? "; ratio " + Array.from(ratios)[0] + " where a method takes one" : "";
+}

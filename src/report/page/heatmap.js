@@ -20,7 +20,8 @@ function grid_chart(summary) {
   const means = cells.map((cell) => cell.mean).filter(is_number), measure = words_of(summary.plan.tuned_by || "validation_loss");
   const best = Math.min(...means), worst = Math.max(...means), is_log = best > 0;
   // 1 for the best, 0 for the worst.
-  const strength = (value) => (best === worst ? 1 : is_log ? Math.log(worst / value) / Math.log(worst / best) : (worst - value) / (worst - best));
+  // The root spreads values close to the best, between which the choice is made.
+  const strength = (value) => (best === worst ? 1 : 1 - Math.sqrt(is_log ? Math.log(value / best) / Math.log(worst / best) : (value - best) / (worst - best)));
 
   const draw = (width, standalone) => {
     const chart = drawing(width, 100, "tuning grid"), label_room = Math.min(width * 0.34, Math.max(60, ...rows.map((row) => text_width(row.label.slice(0, 200), 13))) + 12);

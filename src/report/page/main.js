@@ -58,7 +58,7 @@ function charts_of_runs(data, shown) {
   const memory = pick(/^(memory_norm2|total_error|server_memory_norm2|server_error|owed_norm2)$/);
   if (memory.length) charts.push(progress_chart({id: "memory", title: "What is owed: error memory and total error", columns: memory, axis: "step",
     caption: seeds + "The error memory holds what was not sent yet; the total error is the sum of its squared norms over the steps. Smaller at equal bytes is better; dense training owes nothing."}, shown));
-  const density = pick(/^(density|entries_sent|entries_total|xi|gamma)$/);
+  const density = ["density", "entries_sent", "entries_total", "xi", "gamma"].filter((key) => columns.includes(key));
   if (density.length) charts.push(progress_chart({id: "density", title: "How much of the model is updated in a step", columns: density, axis: "step",
     caption: seeds + "Density: the share of all weights that the update of a step changes. It grows with the number of workers where the downlink is not sparsified."}, shown));
   if (shown.some((run) => last_number(run, "total_bytes_up") > 0 || last_number(run, "total_bytes_down") > 0)) charts.push(bytes_chart(shown));
@@ -75,7 +75,7 @@ function contents(sections) {
 }
 
 function build(data) {
-  const shown = data.runs.filter(is_shown), {summary, reproduction} = data, sections = [];
+  const ratio = shorten_labels(data), shown = data.runs.filter(is_shown), {summary, reproduction} = data, sections = [];
   if (summary) {
     sections.push(section("study", "What the study found", tradeoff_chart(summary), summary.methods.some((group) => group.vs_baseline) && forest_chart(summary),
         summary.target && summary.methods.some((group) => group.to_target && group.n > 0) && target_chart(summary)));
@@ -94,7 +94,7 @@ function build(data) {
   const notes = summary ? (summary.notes || []) : [];
   return [
     html("header", {}, html("div", {class: "masthead"}, html("h1", {}, named(data.title || "report")), theme_switch()),
-        data.problem && html("p", {class: "problem"}, named(data.problem)), follow(data.live)),
+        data.problem && html("p", {class: "problem"}, named(data.problem), ratio), follow(data.live)),
     data.notices.length > 0 && html("section", {id: "notices", class: "notices"}, html("h2", {}, "What to know about these data"), html("ul", {}, data.notices.map((one) => html("li", {}, named(one))))),
     reproduction ? verdict_section(reproduction) : summary ? study_answer(summary) : plain_answer(data, shown),
     sections.length > 1 && contents(sections), sections, notes.length > 0 && section("notes", "Notes", html("ul", {}, notes.map((one) => html("li", {}, named(one))))),

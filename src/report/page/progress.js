@@ -28,7 +28,7 @@ function progress_chart(spec, runs) {
     const ends = lines.flatMap((line) => line.points.slice(-1).map((point) => point.x));
     const ys = lines.flatMap((line) => line.points.map((point) => point.y));
     const log_x = value("logx", axis.key !== "step" && spans_decades(ends, 5) ? "1" : "0") === "1";
-    const log_y = value("logy", spans_decades(ys, 8) ? "1" : "0") === "1";
+    const log_y = value("logy", spans_decades(ys, /loss|norm|error|distance/.test(y) ? 3 : 8) ? "1" : "0") === "1";
     return {axis, y, lines, xs, log_x, log_y};
   };
 
@@ -57,16 +57,15 @@ function progress_chart(spec, runs) {
     const box = {left: 0, right: width - 14, top, bottom: top + (width < 520 ? 260 : 350)};
     const y = scale_for(y_values(lines, log_y), [box.bottom, box.top], log_y, 6);
     box.left = Math.max(40, ...y.ticks.map((tick) => text_width(format(tick), 12) + 12));
-    const x = scale_for(xs, [box.left, box.right], log_x, Math.max(2, Math.floor((box.right - box.left) / 110)));
-    x.range[0] = box.left;
+    const x = scale_for(xs, [box.left, box.right], log_x, Math.max(3, Math.floor((box.right - box.left) / 100)));
     chart.setAttribute("height", box.bottom + 46);
     chart.setAttribute("viewBox", "0 0 " + width + " " + (box.bottom + 46));
     const link = axis.key === "link" ? " (" + number_text(link_setting("rate")) + " Mbit/s, " + number_text(link_setting("latency")) + " ms" +
         (link_setting("compute") ? ", computing " + number_text(link_setting("compute")) + " ms a step" : "") + ")" : "";
     const log = (is_log) => (is_log ? ", log scale" : "");
-    const y_label = {x: axis.words + link + log(log_x), y: words_of(shown) + log(log_y), x_format: axis.format, y_format: format};
-    draw_axes(chart, {...box, top: box.top}, x, y, {...y_label, y: null});
-    chart.append(chart_text(y_label.y, {x: 2, y: top - (strip ? STRIP : 0) - 11, "font-size": 12.5}));
+    const labels = {x: axis.words + link + log(log_x), x_format: axis.format, y_format: format};
+    draw_axes(chart, box, x, y, labels);
+    chart.append(chart_text(fitted(words_of(shown) + log(log_y), width - 8, 12.5), {x: 2, y: top - (strip ? STRIP : 0) - 11, "font-size": 12.5}));
     if (strip) draw_strip(chart, box);
     if (lines.every((line) => line.points.length === 0)) {
       chart.append(chart_text("nothing to show", {x: (box.left + box.right) / 2, y: (box.top + box.bottom) / 2, "text-anchor": "middle"}));

@@ -86,7 +86,7 @@ function measured_chart(reproduction) {
     const y = scale_for(y_values(lines, log_y), [box.bottom, box.top], log_y, 6);
     box.left = Math.max(40, ...y.ticks.map((tick) => text_width(number_text(tick), 12) + 12));
     // Without a setting that varies, methods stand side by side.
-    const x = view.x ? scale_for(lines.flatMap((line) => line.points.map((point) => point.x)), [box.left + 12, box.right - 12], log_x, Math.max(2, Math.floor((box.right - box.left) / 90)))
+    const x = view.x ? scale_for(lines.flatMap((line) => line.points.map((point) => point.x)), [box.left + 12, box.right - 12], log_x, Math.max(3, Math.floor((box.right - box.left) / 90)))
         : make_scale([-0.5, Math.max(1, lines.length) - 0.5], [box.left, box.right], false, []);
     const placed = view.x ? lines : lines.map((line, i) => ({...line, points: line.points.map((point) => ({...point, x: i}))}));
     draw_axes(chart, box, x, y, {x: view.x ? words_of(view.x) + (log_x ? ", log scale" : "") : "methods", x_format: number_text, y_format: number_text});

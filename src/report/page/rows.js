@@ -2,7 +2,8 @@
 
 // Marks: {kind: "interval", low, high} a line with ends; "value", x: the row's marker; "dot", x: a run; "censored", x: a run that ended
 // before; "median", x: a line across; "bar", low, high, colour: a part of a stack.
-function draw_mark(target, mark, scale, y, style, box) {
+function draw_mark(target, mark, scale, middle, style, box) {
+  const y = middle + (mark.shift || 0);
   const at = (value) => Math.max(box.left - 6, Math.min(box.right + 6, scale.to(value)));
   const line = (x1, x2, y1, y2, width) => svg("line", {x1: x1.toFixed(1), x2: x2.toFixed(1), y1, y2, stroke: style.colour, "stroke-width": width});
   const group = svg("g", {class: "mark " + mark.kind}, mark.hint && svg("title", {}, mark.hint));
@@ -10,12 +11,12 @@ function draw_mark(target, mark, scale, y, style, box) {
     const low = at(mark.low), high = at(mark.high);
     group.append(line(low, high, y, y, 2), line(low, low, y - 5, y + 5, 2), line(high, high, y - 5, y + 5, 2));
   } else if (mark.kind === "value") {
-    group.append(marker(mark.marker || style.marker, at(mark.x), y, 5.5, style.colour));
+    group.append(marker(mark.marker || style.marker, at(mark.x), y, 5.5, style.colour, mark.is_open));
   } else if (mark.kind === "dot") {
-    group.append(svg("circle", {cx: at(mark.x).toFixed(1), cy: y, r: 4, fill: style.colour, "fill-opacity": 0.55}));
+    group.append(svg("circle", {cx: at(mark.x).toFixed(1), cy: y.toFixed(1), r: 3, fill: style.colour, "fill-opacity": 0.65}));
   } else if (mark.kind === "censored") {
     const x = at(mark.x);
-    group.append(svg("line", {x1: x, x2: x + 17, y1: y, y2: y, stroke: style.colour, "stroke-width": 1.6, "stroke-dasharray": "3 2"}),
+    group.append(svg("line", {x1: x, x2: x + 17, y1: y.toFixed(1), y2: y.toFixed(1), stroke: style.colour, "stroke-width": 1.6, "stroke-dasharray": "3 2"}),
         marker("right", x + 18, y, 4, style.colour, true), marker("circle", x, y, 4, style.colour, true));
   } else if (mark.kind === "median") {
     group.append(line(at(mark.x), at(mark.x), y - 9, y + 9, 3));
@@ -34,19 +35,18 @@ function values_of(mark) {
   return [mark.x, mark.low, mark.high].filter((value) => value !== undefined);
 }
 
-// spec: id, title, caption, rows() -> [{index, label, style, text, marks}], axis: {words, format, is_log, from_zero, at (a line across all)},
+// spec: id, title, caption, rows() -> [{label, style, text, marks}], axis: {words, format, is_log, from_zero, at (a line across all)},
 // key() -> [{label, style or colour}] what marks mean, csv() -> rows.
 function row_chart(spec) {
   const draw = (width, standalone) => {
-    const off = spec.group ? hidden(spec.group) : new Set(), rows = spec.rows().filter((row) => !off.has(row.index));
-    const axis = typeof spec.axis === "function" ? spec.axis() : spec.axis, is_narrow = width < 600, chart = drawing(width, 100, spec.title);
-    const label_room = Math.min(width * 0.3, Math.max(40, ...rows.map((row) => text_width(row.label.slice(0, 200), 13))) + 28);
-    const text_room = Math.min(width * 0.4, Math.max(0, ...rows.map((row) => text_width(row.text || "", 12))) + 16);
+    const rows = spec.rows(), {axis} = spec, is_narrow = width < 600, chart = drawing(width, 100, spec.title);
+    const label_room = Math.min(width * 0.3, Math.max(40, ...rows.map((row) => text_width(row.label.slice(0, 200), 13))) + 36);
+    const text_room = Math.min(width * (is_narrow ? 0.68 : 0.4), Math.max(0, ...rows.map((row) => text_width(row.text || "", 12))) + 16);
     const pitch = is_narrow ? 52 : 34, top = (standalone ? 30 : 12) + (spec.key ? draw_key(chart, spec.key(), width, standalone ? 26 : 2) : 0);
     const box = is_narrow ? {left: 14, right: width - 26} : {left: label_room, right: width - text_room - 22};
     Object.assign(box, {top, bottom: top + Math.max(1, rows.length) * pitch});
     const values = rows.flatMap((row) => row.marks.flatMap(values_of)).concat(axis.at === undefined ? [] : [axis.at]);
-    const x = scale_for(values, [box.left, box.right], axis.is_log, Math.max(2, Math.floor((box.right - box.left) / 100)), axis.from_zero);
+    const x = scale_for(values, [box.left, box.right], axis.is_log, Math.max(3, Math.floor((box.right - box.left) / 90)), axis.from_zero);
     if (standalone) chart.append(chart_text(fitted(spec.title, width - 8, 14), {x: 4, y: 16, "font-size": 14, "font-weight": 600}));
     draw_axes(chart, box, x, null, {x: axis.words + (axis.is_log ? ", log scale" : ""), x_format: axis.format});
     if (axis.at !== undefined) {
@@ -68,8 +68,7 @@ function row_chart(spec) {
     chart.setAttribute("viewBox", "0 0 " + width + " " + (box.bottom + 46));
     return {drawing: chart, notes: spec.notes ? spec.notes() : []};
   };
-  const legend = spec.group && {group: spec.group, items: () => spec.rows()};
-  return figure({...spec, draw, rows: spec.csv, legend});
+  return figure({...spec, draw, rows: spec.csv});
 }
 
 // What the marks of a chart mean, in a line above it. Returns its height.

@@ -27,20 +27,25 @@ function linear_ticks(low, high, count) {
   return ticks;
 }
 
+// As many of 1, 2, 5, ... times powers of ten as there is room for; of many decades every second, third, ...
 function log_ticks(low, high, count) {
   const first = Math.floor(Math.log10(low)), last = Math.ceil(Math.log10(high));
-  const decades = Math.log10(high / low);
-  const every = Math.max(1, Math.ceil(decades / Math.max(2, count)));
-  const steps = decades >= count || every > 1 ? [1] : decades * 3 <= count * 1.2 ? [1, 2, 5] : decades * 2 <= count ? [1, 3] : [1];
-  const ticks = [];
-  for (let e = first; e <= last; ++e) {
-    if (every > 1 && ((e % every) + every) % every !== 0) continue;
-    for (const m of steps) {
-      const tick = Number((m * 10 ** e).toPrecision(6));
-      if (tick >= low * (1 - 1e-9) && tick <= high * (1 + 1e-9)) ticks.push(tick);
+  const ticks_of = (steps, every) => {
+    const ticks = [];
+    for (let e = first; e <= last; ++e) {
+      if (((e % every) + every) % every !== 0) continue;
+      for (const m of steps) {
+        const tick = Number((m * 10 ** e).toPrecision(6));
+        if (tick >= low * (1 - 1e-9) && tick <= high * (1 + 1e-9)) ticks.push(tick);
+      }
     }
+    return ticks;
+  };
+  for (const steps of [[1, 1.5, 2, 3, 4, 5, 6, 8], [1, 2, 3, 5, 7], [1, 2, 5], [1, 3], [1]]) {
+    const ticks = ticks_of(steps, 1);
+    if (ticks.length <= count + 1) return ticks.length >= 2 ? ticks : linear_ticks(low, high, count).filter((tick) => tick > 0);
   }
-  return ticks.length >= 2 ? ticks : linear_ticks(low, high, count).filter((tick) => tick > 0);
+  return ticks_of([1], Math.ceil((last - first) / count));
 }
 
 // A scale around values: rounded outwards to ticks, or on a log scale with a little room.
@@ -90,7 +95,7 @@ function draw_axes(target, box, x, y, labels) {
   const grid = svg("g", {stroke: "var(--grid)", "stroke-width": 1, class: "grid"}), words = svg("g", {"font-size": 12, class: "ticks"});
   let last_right = -Infinity;
   for (const tick of x ? x.ticks : []) {
-    const at = x.to(tick).toFixed(1), text = labels.x_format(tick), half = text_width(text, 12) / 2;
+    const at = x.to(tick).toFixed(1), text = tick_text(labels.x_format(tick)), half = text_width(text, 12) / 2;
     grid.append(svg("line", {x1: at, x2: at, y1: box.top, y2: box.bottom}));
     if (Number(at) - half < last_right + 8) continue;
     last_right = Number(at) + half;
@@ -99,12 +104,17 @@ function draw_axes(target, box, x, y, labels) {
   for (const tick of y ? y.ticks : []) {
     const at = y.to(tick).toFixed(1);
     grid.append(svg("line", {x1: box.left, x2: box.right, y1: at, y2: at}));
-    words.append(chart_text(labels.y_format(tick), {x: box.left - 7, y: Number(at) + 4, "text-anchor": "end", fill: "var(--soft)"}));
+    words.append(chart_text(tick_text(labels.y_format(tick)), {x: box.left - 7, y: Number(at) + 4, "text-anchor": "end", fill: "var(--soft)"}));
   }
   target.append(grid, words, svg("line", {x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom, stroke: "var(--axis)"}));
   if (labels.x) {
-    target.append(chart_text(fitted(labels.x, box.right - box.left + 60, 12.5),
-        {x: (box.left + box.right) / 2, y: box.bottom + 37, "text-anchor": "middle", "font-size": 12.5}));
+    const text = fitted(labels.x, box.right, 12.5), half = text_width(text, 12.5) / 2;
+    const middle = Math.max(half + 2, Math.min(box.right + 8 - half, (box.left + box.right) / 2));
+    target.append(chart_text(text, {x: middle.toFixed(1), y: box.bottom + 37, "text-anchor": "middle", "font-size": 12.5}));
   }
-  if (labels.y) target.append(chart_text(fitted(labels.y, box.right - box.left, 12.5), {x: 2, y: box.top - 10, "font-size": 12.5}));
+}
+
+// "10 MB" for "10.0 MB": a tick is a round number.
+function tick_text(text) {
+  return text.replace(/(\d)\.0+(?=\s|$)|(\.\d*[1-9])0+(?=\s|$)/, "$1$2");
 }

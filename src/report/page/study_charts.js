@@ -12,10 +12,6 @@ function group_row(group) {
   return {index, label: method ? method.label : label_in(group), style: style_of(index)};
 }
 
-function primary_format(plan) {
-  return plan.primary === "metric" ? number_text : number_text;
-}
-
 function forest_chart(summary) {
   const {plan} = summary, measure = measure_words(plan), at_equal = () => setting("differences.at") === "bytes";
   const has_equal = summary.equal_bytes !== null && summary.methods.some((group) => group.equal_bytes && group.equal_bytes.vs_baseline);
@@ -37,7 +33,7 @@ function forest_chart(summary) {
        versus && versus.p, versus && versus.p_holm, versus && versus.wins, versus && versus.losses]));
   const better = higher_is_better(plan) ? "right" : "left";
   return row_chart({
-    id: "differences", title: "Difference to " + plan.baseline + " in " + measure, rows, csv, group: "methods",
+    id: "differences", title: "Difference to " + plan.baseline + " in " + measure, rows, csv,
     axis: {words: "difference in " + measure + " (better: to the " + better + ")", format: number_text, at: 0},
     controls: () => (has_equal ? [select_of("differences.at", "Compared after", [["steps", "all steps"], ["bytes", "equal bytes (" + bytes_text(summary.equal_bytes) + ")"]],
         at_equal() ? "bytes" : "steps", (to) => set("differences.at", to === "bytes" ? to : null))] : []),
@@ -56,10 +52,10 @@ function target_chart(summary) {
   const {plan, target} = summary;
   const groups = summary.methods.filter((group) => group.to_target && group.n > 0);
   const dot = (group, bytes, i) => {
-    const seed = "seed " + plan.seeds[i] + ": ";
-    if (is_number(bytes)) return {kind: "dot", x: bytes, hint: seed + bytes_text(bytes)};
+    const shift = (i - (plan.seeds.length - 1) / 2) * Math.min(5, 20 / plan.seeds.length), seed = "seed " + plan.seeds[i] + ": ";
+    if (is_number(bytes)) return {kind: "dot", x: bytes, shift, hint: seed + bytes_text(bytes)};
     const at = censored_bytes(group, i);
-    return is_number(at) ? {kind: "censored", x: at, hint: seed + "not reached after " + bytes_text(at)} : null;
+    return is_number(at) ? {kind: "censored", x: at, shift, hint: seed + "not reached after " + bytes_text(at)} : null;
   };
   const rows = () => groups.map((group) => {
     const goal = group.to_target, marks = (goal.bytes_by_seed || []).map((bytes, i) => dot(group, bytes, i)).filter(Boolean);
@@ -72,7 +68,7 @@ function target_chart(summary) {
   const csv = () => [["method", "seed", "bytes_to_target", "censored_at"]].concat(groups.flatMap((group) => (group.to_target.bytes_by_seed || []).map((bytes, i) =>
       [group_row(group).label, String(plan.seeds[i]), bytes, is_number(bytes) ? null : censored_bytes(group, i)])));
   return row_chart({
-    id: "target", title: "Bytes until the target is reached", rows, csv, group: "methods",
+    id: "target", title: "Bytes until the target is reached", rows, csv,
     axis: {words: "bytes up and down, all workers", format: bytes_text, is_log: true},
     key: () => [
       {label: "a seed", draw: (x, y) => svg("circle", {cx: x, cy: y, r: 4, fill: "var(--soft)", "fill-opacity": 0.6})},
@@ -96,15 +92,13 @@ function tradeoff_chart(summary) {
   });
   const is_there = (point) => is_number(point.x) && is_number(point.y);
   const draw = (width, standalone) => {
-    const off = hidden("methods"), shown = points().filter((point) => !off.has(point.index)), there = shown.filter(is_there);
-    const chart = drawing(width, 100, measure + " against bytes");
-    const top = 30 + (standalone ? draw_legend(chart, there, width, 4) : 0);
+    const shown = points(), there = shown.filter(is_there), chart = drawing(width, 100, measure + " against bytes"), top = 30;
     const box = {left: 60, right: width - 20, top, bottom: top + (width < 520 ? 230 : 290)};
     const y = scale_for(there.flatMap((point) => [point.y, point.low, point.high]), [box.bottom, box.top], false, 5);
     box.left = Math.max(40, ...y.ticks.map((tick) => text_width(number_text(tick), 12) + 12));
     const x = scale_for(there.map((point) => point.x), [box.left + 16, box.right - 16], spans_decades(there.map((point) => point.x), 5),
-        Math.max(2, Math.floor((box.right - box.left) / 110)));
-    draw_axes(chart, box, x, y, {x: (to_target() ? "bytes until the target is reached, median" : "bytes of all steps, median") + (x.is_log ? ", log scale" : ""), y: null,
+        Math.max(3, Math.floor((box.right - box.left) / 100)));
+    draw_axes(chart, box, x, y, {x: (to_target() ? "bytes to the target, median" : "bytes of all steps, median") + (x.is_log ? ", log scale" : ""),
                                  x_format: bytes_text, y_format: number_text});
     chart.append(chart_text(measure + " after all steps, mean and 95 % interval", {x: 2, y: top - 11, "font-size": 12.5}));
     for (const point of there) {
@@ -114,7 +108,8 @@ function tradeoff_chart(summary) {
       mark.append(marker(point.style.marker, at, y.to(point.y), 6.5, point.style.colour));
       chart.append(mark);
     }
-    label_points(chart, there.map((point) => ({label: point.label, px: x.to(point.x), py: y.to(point.y), colour: point.style.colour})), box);
+    label_points(chart, there.map((point) => ({label: point.label, px: x.to(point.x), py: y.to(point.y), colour: point.style.colour,
+                                              top: y.to(point.high ?? point.y), bottom: y.to(point.low ?? point.y)})), box);
     chart.setAttribute("height", box.bottom + 46);
     chart.setAttribute("viewBox", "0 0 " + width + " " + (box.bottom + 46));
     const missing = shown.filter((point) => !is_there(point));
@@ -125,23 +120,27 @@ function tradeoff_chart(summary) {
     rows: () => [["method", "bytes", plan.primary, "low", "high"]].concat(points().map((point) => [point.label, point.x, point.y, point.low, point.high])),
     controls: () => (summary.target ? [select_of("tradeoff.x", "Bytes", [["target", "until the target"], ["all", "of all steps"]], to_target() ? "target" : "all",
         (to) => set("tradeoff.x", to === "all" ? to : null))] : []),
-    legend: {group: "methods", items: () => summary.methods.map(group_row)},
     caption: "One point for each method. Further to the left: fewer bytes. " + (higher_is_better(plan) ? "Higher" : "Lower") +
         ": better. Where the vertical lines of two methods overlap, they may be equally good; the chart of differences below decides that on equal seeds.",
   });
 }
 
-// Names beside points, where they do not cover one another.
+// Names beside points, where they do not cover one another; further away with a line to the point where there is no room beside it.
 function label_points(target, points, box) {
-  const taken = points.map((point) => ({left: point.px - 8, right: point.px + 8, top: point.py - 8, bottom: point.py + 8}));
+  const around = (place, other) => !(place.right < other.left || place.left > other.right || place.bottom < other.top || place.top > other.bottom);
+  const taken = points.map((point) => ({left: point.px - 7, right: point.px + 7, top: point.py - 7, bottom: point.py + 7}))
+      .concat(points.map((point) => ({left: point.px - 2, right: point.px + 2, top: point.top, bottom: point.bottom})));
   for (const point of points) {
-    const text = fitted(point.label, 150, 12), width = text_width(text, 12);
-    const places = [[10, 4], [-10 - width, 4], [-width / 2, -12], [-width / 2, 21], [10, -9], [10, 17], [-10 - width, -9], [-10 - width, 17]];
-    const found = places.map(([dx, dy]) => ({left: point.px + dx, right: point.px + dx + width, top: point.py + dy - 11, bottom: point.py + dy + 3})).find((place) =>
-        place.left >= box.left && place.right <= box.right + 14 && place.top >= box.top - 4 && place.bottom <= box.bottom &&
-        taken.every((other) => place.right < other.left || place.left > other.right || place.bottom < other.top || place.top > other.bottom));
+    const text = fitted(point.label, 170, 12.5), width = text_width(text, 12.5) * 1.08, places = [];
+    for (const away of [0, 16, 32, 48, 64, 80]) {
+      for (const dy of away ? [-away, away] : [0]) for (const dx of [11 + away / 2, -11 - width - away / 2]) places.push([dx, dy]);
+    }
+    const found = places.map(([dx, dy]) => ({left: point.px + dx, right: point.px + dx + width, top: point.py + dy - 9, bottom: point.py + dy + 8, dy})).find((place) =>
+        place.left >= box.left && place.right <= box.right + 14 && place.top >= box.top && place.bottom <= box.bottom && taken.every((other) => !around(place, other)));
     if (!found) continue;
     taken.push(found);
-    target.append(chart_text(text, {x: found.left.toFixed(1), y: (found.bottom - 3).toFixed(1), fill: point.colour, "font-weight": 600}));
+    const middle = (found.top + found.bottom) / 2;
+    if (found.dy) target.append(svg("line", {x1: point.px, y1: point.py, x2: found.left > point.px ? found.left - 3 : found.right + 3, y2: middle, stroke: point.colour, "stroke-width": 1, "stroke-opacity": 0.6}));
+    target.append(chart_text(text, {x: found.left.toFixed(1), y: (middle + 4.5).toFixed(1), fill: point.colour, "font-weight": 600, "font-size": 12.5}));
   }
 }
