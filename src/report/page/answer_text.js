@@ -61,7 +61,7 @@ function reasons_of(answer, summary) {
 
 function measure_reason(answer, plan, measure) {
   const versus = answer.use.vs_baseline, better = higher_is_better(plan) ? "higher" : "lower", worse = higher_is_better(plan) ? "lower" : "higher";
-  const numbers = "(difference " + interval_text(versus.diff, versus.ci95, true) + ", interval " + range_text(versus.ci95) +
+  const numbers = "(difference " + interval_text(versus.diff, versus.ci95).replace(/ ±.*/, "") + ", 95 % interval " + range_text(versus.ci95) +
       (is_number(versus.p_holm) ? ", adjusted p " + p_text(versus.p_holm) : "") + ")";
   if (answer.standing === "better") {
     const is_sure = is_number(versus.p_holm) && versus.p_holm < 0.05;

@@ -23,12 +23,21 @@ function figure(spec) {
     notes.replaceChildren(...(drawn.notes || []).map((text) => html("span", {}, text + " ")));
     if (focused && focused !== spec.id) { const again = document.getElementById(focused); if (again) again.focus(); }
   };
-  redraws.add(redraw);
-  new ResizeObserver((entries) => {
-    const now = Math.floor(entries[0].contentRect.width);
+  const fit = () => {
+    const now = plot.clientWidth;
     if (now > 0 && now !== width) { width = now; redraw(); }
-  }).observe(plot);
+  };
+  redraws.add(redraw);
+  new ResizeObserver(fit).observe(plot);
+  figures.push(fit);
   return body;
+}
+
+const figures = [];
+
+// Once the page has its width; before the first paint, so that it never jumps.
+function draw_figures() {
+  for (const fit of figures) fit();
 }
 
 function drawing(width, height, title) {

@@ -78,7 +78,8 @@ function interval_text(middle, ci95, with_sign = false) {
 // "−0.046 to 0.016"
 function range_text(ci95) {
   const decimals = decimals_for((ci95[1] - ci95[0]) / 2);
-  return ci95.map((end) => (decimals === null ? number_text(end, 3) : minus(end.toFixed(decimals)))).join(" to ");
+  // An end that is not 0 is not rounded to 0: on which side of it an interval ends is what readers look for.
+  return ci95.map((end) => (decimals === null || (end !== 0 && Number(end.toFixed(decimals)) === 0) ? number_text(end, 2) : minus(end.toFixed(decimals)))).join(" to ");
 }
 
 function p_text(p) {

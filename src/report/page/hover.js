@@ -19,10 +19,10 @@ function make_hover(plot) {
     state.guide.setAttribute("x2", pixel);
     const found = hover.lines.map((line) => ({line, point: value_at(line.points, x)})).filter((one) => one.point);
     found.sort((a, b) => (Number.isFinite(b.point.y) ? b.point.y : Infinity) - (Number.isFinite(a.point.y) ? a.point.y : Infinity));
-    box.replaceChildren(html("strong", {}, hover.title(x)), html("table", {}, html("tbody", {}, found.slice(0, 30).map(({line, point}) => html("tr", {},
+    box.replaceChildren(html("strong", {}, hover.title(x)), html("table", {}, html("tbody", {}, found.slice(0, 30).map(({line, point}) => html("tr", {class: point.is_over ? "over" : null},
         html("td", {}, sample(line.style)), html("th", {scope: "row"}, html("bdi", {}, line.label)),
         html("td", {}, hover.format(point.y)),
-        html("td", {}, is_number(point.low) ? "(" + hover.format(point.low) + " to " + hover.format(point.high) + ")" : ""))))));
+        html("td", {}, point.is_over ? "at its end" : is_number(point.low) ? "(" + hover.format(point.low) + " to " + hover.format(point.high) + ")" : ""))))));
     box.hidden = false;
     const room = plot.clientWidth - box.offsetWidth;
     box.style.left = Math.max(0, Math.min(room, pixel + 14 <= room ? pixel + 14 : pixel - 14 - box.offsetWidth)) + "px";
@@ -84,11 +84,12 @@ function after(points, x) {
   return low;
 }
 
-// The value of a line at x: that of a point there, or on the line between two. Nothing outside of its points.
+// The value of a line at x: that of a point there, or on the line between two; its last one where it has ended. Nothing before its first.
 function value_at(points, x) {
   const i = after(points, x);
   if (i < points.length && points[i].x === x) return points[i];
-  if (i === 0 || i >= points.length) return null;
+  if (i === 0) return null;
+  if (i >= points.length) return {...points.at(-1), is_over: true};
   const a = points[i - 1], b = points[i], part = (x - a.x) / (b.x - a.x), between = (p, q) => p + part * (q - p);
   return {x, y: between(a.y, b.y), low: between(a.low, b.low), high: between(a.high, b.high)};
 }

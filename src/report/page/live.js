@@ -1,13 +1,17 @@
 // A page of a run in progress loads itself again, and comes back to where the reader was.
 
+const SCROLLED = "sparsewire.scrolled";
+
+// When all charts are drawn.
+function return_to_place() {
+  const place = Number(sessionStorage.getItem(SCROLLED));
+  sessionStorage.removeItem(SCROLLED);
+  if (!(place > 0)) return;
+  history.scrollRestoration = "manual";
+  window.scrollTo(0, place);
+}
+
 function follow(live) {
-  const key = "sparsewire.scroll." + location.pathname;
-  const remembered = Number(sessionStorage.getItem(key));
-  sessionStorage.removeItem(key);
-  if (remembered > 0) {
-    history.scrollRestoration = "manual";
-    window.scrollTo(0, remembered);
-  }
   if (!live || live.finished) return null;
   const every = Math.max(1, Number(live.every) || 5);
   const said = html("span", {role: "status"}), button = html("button", {type: "button", click: () => set("paused", is_paused() ? null : 1)});
@@ -20,7 +24,7 @@ function follow(live) {
   const is_busy = () => document.hidden || (document.activeElement && ["INPUT", "SELECT"].includes(document.activeElement.tagName) && document.activeElement.type !== "checkbox");
   setInterval(() => {
     if (is_paused() || is_busy()) return;
-    sessionStorage.setItem(key, String(window.scrollY));
+    sessionStorage.setItem(SCROLLED, String(window.scrollY));
     location.reload();
   }, every * 1000);
   redraws.add(say);

@@ -108,6 +108,8 @@ function main() {
     apply_theme();
     follow_address();
     page.replaceChildren(...build(read_data()));
+    draw_figures();
+    return_to_place();
   } catch (error) {
     page.append(html("p", {role: "alert"}, "This report cannot be shown: " + error.message));
     throw error;

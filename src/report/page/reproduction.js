@@ -27,8 +27,8 @@ function in_order(values) {
 // The numeric setting with most values is the x axis; other settings that vary are chosen from lists; seeds become means and intervals.
 function measured_view(measured, prefix) {
   const metrics = distinct(measured, "metric");
-  const count = (metric) => measured.filter((row) => row.metric === metric).length;
-  const most = metrics.reduce((best, one) => (best === null || count(one) > count(best) ? one : best), null);
+  const weight = (metric) => measured.filter((row) => row.metric === metric).length * (/loss|error|risk|distance|density/.test(metric) ? 1000 : 1);
+  const most = metrics.reduce((best, one) => (best === null || weight(one) > weight(best) ? one : best), null);
   const metric = metrics.includes(setting(prefix + "metric")) ? setting(prefix + "metric") : most;
   let rows = measured.filter((row) => row.metric === metric);
   const varied = Array.from(new Set(rows.flatMap((row) => Object.keys(row)))).filter((key) => !NOT_SETTINGS.has(key) && distinct(rows, key).length > 1);
@@ -53,6 +53,12 @@ function measured_lines(view, names) {
       if (values.some((value) => !Number.isFinite(value))) { points.push({x: at, y: values.find((value) => !Number.isFinite(value)), n: values.length}); continue; }
       const y = summary_of(values);
       points.push({x: at, y: y.mean, low: y.low, high: y.high, n: y.n});
+    }
+    // A method that does not have the setting of the x axis, such as dense without k: a line across all of it.
+    const plain = view.x && points.length === 0 ? rows.map((row) => decoded(row.value)).filter(is_number) : [];
+    if (plain.length) {
+      const y = summary_of(plain), ends = in_order(distinct(view.rows, view.x));
+      for (const at of new Set([ends[0], ends.at(-1)])) points.push({x: at, y: y.mean, low: y.low, high: y.high, n: y.n});
     }
     return {label, index, style: style_of(index), order: index, points, singles: [], has_diverged: false};
   }).filter((line) => line.points.length > 0);

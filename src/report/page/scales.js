@@ -3,22 +3,22 @@
 // {to(value), from(pixel), ticks, is_log}. `domain` and `range` are [low, high]; a log scale needs a positive domain.
 function make_scale(domain, range, is_log, ticks) {
   const forward = is_log ? Math.log : (v) => v, back = is_log ? Math.exp : (v) => v;
-  const low = forward(domain[0]), high = forward(domain[1]), span = high - low || 1;
+  const low = forward(domain[0]) / 2, span = forward(domain[1]) / 2 - low || 1;  // halves: a difference of doubles may be infinite
   return {
     is_log, domain, range, ticks,
-    to: (value) => range[0] + (forward(value) - low) / span * (range[1] - range[0]),
-    from: (pixel) => back(low + (pixel - range[0]) / (range[1] - range[0]) * span),
+    to: (value) => range[0] + (forward(value) / 2 - low) / span * (range[1] - range[0]),
+    from: (pixel) => back(2 * (low + (pixel - range[0]) / (range[1] - range[0]) * span)),
   };
 }
 
-function nice_step(span, count) {
-  const rough = span / Math.max(1, count), power = 10 ** Math.floor(Math.log10(rough)), share = rough / power;
+function nice_step(low, high, count) {
+  const rough = high / count - low / count, power = 10 ** Math.floor(Math.log10(rough)), share = rough / power;
   return (share <= 1 ? 1 : share <= 2 ? 2 : share <= 5 ? 5 : 10) * power;
 }
 
 function linear_ticks(low, high, count) {
   if (!(high > low)) return [low];
-  const step = nice_step(high - low, count), ticks = [];
+  const step = nice_step(low, high, count), ticks = [];
   for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; ++i) {
     const tick = i * step;
     ticks.push(Math.abs(tick) < step * 1e-9 ? 0 : Number(tick.toPrecision(12)));
@@ -66,11 +66,11 @@ function scale_for(values, range, is_log, count, from_zero = false) {
   if (from_zero && low > 0) low = 0;
   if (from_zero && high < 0) high = 0;
   if (high === low) { const room = Math.abs(low) * 0.1 || 1; [low, high] = [low - room, high + room]; }
-  const step = nice_step(high - low, count);
-  const room = (high - low) * 0.02;
+  const step = nice_step(low, high, count), room = high * 0.02 - low * 0.02;
   const down = Math.floor(low / step), up = Math.ceil(high / step);
   low = low - down * step < step * 0.5 ? down * step : low - room;
   high = up * step - high < step * 0.5 ? up * step : high + room;
+  [low, high] = [Math.max(low, -Number.MAX_VALUE), Math.min(high, Number.MAX_VALUE)];
   return make_scale([low, high], range, false, linear_ticks(low, high, count));
 }
 

@@ -1,0 +1,7 @@
+"""Pages as the program writes them."""
+
+import case
+
+
+class Program(case.Case):
+    pass
