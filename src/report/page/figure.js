@@ -23,21 +23,24 @@ function figure(spec) {
     notes.replaceChildren(...(drawn.notes || []).map((text) => html("span", {}, text + " ")));
     if (focused && focused !== spec.id) { const again = document.getElementById(focused); if (again) again.focus(); }
   };
-  const fit = () => {
-    const now = plot.clientWidth;
+  const fit = (given) => {
+    const now = given || plot.clientWidth;
     if (now > 0 && now !== width) { width = now; redraw(); }
   };
   redraws.add(redraw);
-  new ResizeObserver(fit).observe(plot);
+  new ResizeObserver(() => fit()).observe(plot);
   figures.push(fit);
   return body;
 }
 
 const figures = [];
 
-// Once the page has its width; before the first paint, so that it never jumps.
+// Once the page has its width; before the first paint, so that it never jumps. On paper all charts have one width, to which the page
+// scales them.
 function draw_figures() {
   for (const fit of figures) fit();
+  window.addEventListener("beforeprint", () => { for (const fit of figures) fit(SAVED_WIDTH); });
+  window.addEventListener("afterprint", () => { for (const fit of figures) fit(); });
 }
 
 function drawing(width, height, title) {

@@ -63,7 +63,7 @@ function draw_markers(target, piece, style, order, box) {
 // lines: [{label, style, order, points, singles: [[points]], has_diverged}]. Returns what hover needs, and notes in words.
 function draw_lines(target, box, lines, x, y, options) {
   const plot = svg("g", {class: "lines"}), notes = [];
-  let drawn = 0, all = 0, without_place = 0;
+  let drawn = 0, all = 0, at_the_start = 0, below = 0;
   const draw_one = (points, style, width, opacity) => {
     for (const piece of pieces_of(points, x, y)) {
       const kept = thinned(piece);
@@ -76,7 +76,10 @@ function draw_lines(target, box, lines, x, y, options) {
       }
     }
     all += points.length;
-    without_place += points.filter((point) => Number.isFinite(point.y) && !has_place(point, x, y)).length;
+    for (const point of points) {
+      if (!Number.isFinite(point.y) || has_place(point, x, y)) continue;
+      if (x.is_log && point.x <= 0) ++at_the_start; else ++below;
+    }
   };
   for (const line of lines) draw_band(plot, line.points, x, y, box, line.style.colour);
   for (const line of lines) for (const single of line.singles) draw_one(single, {...line.style, dash: ""}, 1, 0.45);
@@ -90,11 +93,14 @@ function draw_lines(target, box, lines, x, y, options) {
           marker("cross", end.px, end.py, 5.5, line.style.colour)));
     }
   }
+  let not_finite = 0;
   for (const line of lines) {
     let last = -Infinity;
     for (const points of [line.points, ...line.singles]) {
       for (const point of points) {
-        if (Number.isFinite(point.y) || (x.is_log && point.x <= 0)) continue;
+        if (Number.isFinite(point.y)) continue;
+        ++not_finite;
+        if (x.is_log && point.x <= 0) continue;
         const at = x.to(point.x);
         if (Math.abs(at - last) < 2) continue;
         last = at;
@@ -105,11 +111,12 @@ function draw_lines(target, box, lines, x, y, options) {
     }
   }
   target.append(plot);
-  if (drawn < all - without_place) {
+  if (drawn < all - at_the_start - below - not_finite) {
     notes.push("Drawn are " + drawn.toLocaleString("en-US") + " of " + all.toLocaleString("en-US") +
                " points: of each line and column of pixels the first, the lowest, the highest and the last.");
   }
-  if (without_place) notes.push(without_place.toLocaleString("en-US") + " points at or below 0 have no place on a log axis.");
+  if (at_the_start) notes.push("What is at 0 of the x axis, the start, has no place on a log scale.");
+  if (below) notes.push(below.toLocaleString("en-US") + " points at or below 0 have no place on a log scale.");
   return {notes, hover: {box, x, title: options.title, format: options.format, lines}};
 }
 

@@ -51,7 +51,7 @@ function charts_of_runs(data, shown) {
   const seeds = report.data.methods.some((_, index) => shown.filter((run) => run.method === index).length > 1)
       ? "Lines are means over the seeds at equal steps (x too), bands their 95 % intervals (t distribution). " : "";
   charts.push(progress_chart({
-    id: "progress", title: "Training, step by step", columns: ordered, axis: shown.some((run) => column(run, "total_bytes_up")) ? "bytes" : "step",
+    id: "progress", title: "Training, step by step", columns: ordered, axis: data.methods.length > 1 ? "bytes" : "step",
     caption: seeds + "A cross at the end of a line: diverged; a mean ends where its first run does. Emulated time: every worker has a link of the given rate in each direction, " +
         "sends and receives one after the other, waits the latency twice a step and computes as long as you say; a server’s own link is not a bottleneck. Move over the chart, or use the arrow keys, for values.",
   }, shown));

@@ -35,12 +35,15 @@ function measured_view(measured, prefix) {
   const numeric = NUMERIC_SETTINGS.filter((key) => varied.includes(key) && rows.some((row) => is_number(row[key])));
   const by_itself = numeric.reduce((best, key) => (best === null || distinct(rows, key).length > distinct(rows, best).length ? key : best), null);
   const x = numeric.includes(setting(prefix + "x")) ? setting(prefix + "x") : by_itself;
+  // A line that has one value of a setting, or none (a baseline), is shown beside all of them.
+  const by_line = new Map();
+  for (const row of rows) by_line.set(line_name(row), [...(by_line.get(line_name(row)) || []), row]);
+  const has_several = (row, key) => distinct(by_line.get(line_name(row)), key).length > 1;
   const lists = varied.filter((key) => key !== x).map((key) => {
-    const values = in_order(distinct(rows, key)), wanted = setting(prefix + "only." + key);
+    const values = in_order(distinct(rows.filter((row) => has_several(row, key)), key)), wanted = setting(prefix + "only." + key);
     return {key, values, value: values.find((value) => String(value) === wanted) ?? values[0]};
-  });
-  // A row without such a setting (a baseline that does not have it) is shown beside all of them.
-  for (const {key, value} of lists) rows = rows.filter((row) => row[key] === undefined || row[key] === null || row[key] === value);
+  }).filter((list) => list.values.length > 0);
+  rows = rows.filter((row) => lists.every(({key, value}) => row[key] === undefined || row[key] === null || row[key] === value || !has_several(row, key)));
   return {metrics, metric, rows, numeric, x, lists};
 }
 

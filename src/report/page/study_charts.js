@@ -84,7 +84,9 @@ function target_chart(summary) {
 // Bytes in all against the primary measure: down and to the left is better.
 function tradeoff_chart(summary) {
   const {plan} = summary, measure = measure_words(plan);
-  const to_target = () => Boolean(summary.target) && setting("tradeoff.x", "target") === "target";
+  const reached = summary.methods.filter((group) => group.to_target && is_number(group.to_target.median_bytes)).length;
+  const by_itself = summary.target && reached >= 2 ? "target" : "all";
+  const to_target = () => Boolean(summary.target) && setting("tradeoff.x", by_itself) === "target";
   const points = () => summary.methods.map((group) => {
     const y = group.measures[plan.primary], bytes = group.measures.bytes;
     const x = to_target() ? group.to_target && group.to_target.median_bytes : bytes && bytes.median;
@@ -108,6 +110,7 @@ function tradeoff_chart(summary) {
       mark.append(marker(point.style.marker, at, y.to(point.y), 6.5, point.style.colour));
       chart.append(mark);
     }
+    chart.append(chart_text(higher_is_better(plan) ? "↖ better" : "↙ better", {x: box.left + 6, y: higher_is_better(plan) ? box.top + 14 : box.bottom - 8, fill: "var(--soft)"}));
     label_points(chart, there.map((point) => ({label: point.label, px: x.to(point.x), py: y.to(point.y), colour: point.style.colour,
                                               top: y.to(point.high ?? point.y), bottom: y.to(point.low ?? point.y)})), box);
     chart.setAttribute("height", box.bottom + 46);
@@ -119,7 +122,7 @@ function tradeoff_chart(summary) {
     id: "tradeoff", title: "What a method costs and what it gives", draw,
     rows: () => [["method", "bytes", plan.primary, "low", "high"]].concat(points().map((point) => [point.label, point.x, point.y, point.low, point.high])),
     controls: () => (summary.target ? [select_of("tradeoff.x", "Bytes", [["target", "until the target"], ["all", "of all steps"]], to_target() ? "target" : "all",
-        (to) => set("tradeoff.x", to === "all" ? to : null))] : []),
+        (to) => set("tradeoff.x", to === by_itself ? null : to))] : []),
     caption: "One point for each method. Further to the left: fewer bytes. " + (higher_is_better(plan) ? "Higher" : "Lower") +
         ": better. Where the vertical lines of two methods overlap, they may be equally good; the chart of differences below decides that on equal seeds.",
   });

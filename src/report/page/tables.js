@@ -49,7 +49,7 @@ function results_table(runs) {
   const columns = [
     {title: "method", value: (run) => method_label(run), node: (run) => html("span", {class: "method"}, sample(style_of(run.method)), html("bdi", {}, method_label(run)))},
     {title: "status", value: (run) => status_text(run)},
-    ...wanted.map((key) => ({title: words_of(key), is_number: true, value: (run) => run.result[key], text: (run) => format_of(key)(run.result[key])})),
+    ...wanted.map((key) => ({title: key === "ratio_to_dense" ? "of dense" : words_of(key), is_number: true, value: (run) => run.result[key], text: (run) => (key === "ratio_to_dense" ? quotient_text : format_of(key))(run.result[key])})),
   ];
   return data_table({id: "results", title: "What each run ended with", rows: () => runs, columns});
 }

@@ -3,7 +3,7 @@
 
 const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";
 const COLOURS = 7;
-const DASHES = ["", "7 3", "2 3", "9 3 2 3", "4 2", "11 4", "1 2.5", "6 2 2 2 2 2"];
+const DASHES = ["", "7 3", "2 3", "9 3 2 3", "4 2", "11 4", "3 2", "6 2 2 2 2 2"];
 const MARKERS = ["circle", "square", "triangle", "diamond", "cross", "down", "plus", "star"];
 
 function style_of(index) {
