@@ -29,6 +29,10 @@ bool is_comparison(const std::string& folder);
 Document collect_study(const std::string& folder);
 Document collect_comparison(const std::string& folder, bool is_live);
 Document collect_metrics(const std::vector<std::string>& paths, bool is_live);
+// Of one training that this program ran. `report` is that of `train --json`; of one that was stopped or diverged it has
+// `config` only.
+Document collect_training(const Json& report, Metrics metrics, const std::string& status,
+                          std::optional<std::uint64_t> diverged_at);
 // Of the JSON of `reproduce`, with "table".
 Document collect_reproduction(const Json& json);
 

@@ -60,15 +60,15 @@ Metrics metrics_of_report(const std::string& path, const Json& config, Document&
   return {};
 }
 
-void take_report(const Json& report, ReportedRun& run) {
+void take_report(const Json& report, const std::string& status, std::optional<std::uint64_t> diverged_at,
+                 ReportedRun& run) {
   const Json& config = report.at("config");
   run.config = shown_config(config);
-  run.status = kFinished;
-  run.diverged_at.reset();
+  run.status = status;
+  run.diverged_at = diverged_at;
   if (config.contains("seed") && config.at("seed").is_number_unsigned())
     run.seed = config.at("seed").get<std::uint64_t>();
   if (config.contains("lr") && config.at("lr").is_number()) run.lr = config.at("lr").get<double>();
-  run.result = Json::object();
   for (const auto& [key, value] : report.items()) {
     if (key == "seconds" && value.is_number()) run.seconds = value.get<double>();
     if (key != "seconds" && (value.is_number() || value.is_string() || value.is_null())) run.result[key] = value;
@@ -81,6 +81,13 @@ Json json_of(double number) {
   if (!std::isfinite(number)) return nullptr;
   if (number == std::trunc(number) && std::abs(number) < kExactly) return static_cast<std::int64_t>(number);
   return number;
+}
+
+// The name of its file, without folders.
+std::string data_name(const Json& config) {
+  const auto data = config.find("data");
+  const bool has_data = data != config.end() && data->is_string();
+  return has_data ? fs::path(data->get<std::string>()).filename().string() : std::string();
 }
 
 bool is_train_report(const Json& json) {
@@ -211,7 +218,7 @@ Document collect_metrics(const std::vector<std::string>& paths, bool is_live) {
     const std::optional<Json> report = read_report(path);
     if (report) {
       run = run_of(metrics_of_report(path, report->at("config"), document), /*is_live=*/false);
-      take_report(*report, run);
+      take_report(*report, kFinished, std::nullopt, run);
       if (config.is_null()) config = report->at("config");
       if (run.config.contains("sparsifier") && run.config.at("sparsifier").is_string()) {
         spec = run.config.at("sparsifier").get<std::string>();
@@ -243,13 +250,31 @@ Document collect_metrics(const std::vector<std::string>& paths, bool is_live) {
   }
   if (labels.size() > kMostNamed) document.title += fmt::format(" and {} more", labels.size() - kMostNamed);
   if (config.is_object()) {
-    const auto data = config.find("data");
-    const bool has_data = data != config.end() && data->is_string();
-    document.problem =
-        problem_text(config, has_data ? fs::path(data->get<std::string>()).filename().string() : "", weights);
+    document.problem = problem_text(config, data_name(config), weights);
   } else if (weights) {
     document.problem = fmt::format("{} weights", *weights);
   }
+  return document;
+}
+
+Document collect_training(const Json& report, Metrics metrics, const std::string& status,
+                          std::optional<std::uint64_t> diverged_at) {
+  Document document;
+  add_notices(metrics.name, metrics.notices, document);
+  const std::optional<std::uint64_t> weights = weights_of(metrics.series);
+  ReportedRun run = run_of(std::move(metrics), /*is_live=*/false);
+  take_report(report, status, diverged_at, run);
+  const Json& config = report.at("config");
+  std::string spec = config.at("sparsifier").get<std::string>();
+  if (config.at("downlink") != "") spec += " | downlink=" + config.at("downlink").get<std::string>();
+  run.id = spec;
+  document.methods.push_back({.name = spec, .ratio = {}, .label = spec, .spec = spec});
+  document.runs.push_back(std::move(run));
+  document.problem = problem_text(config, data_name(config), weights);
+  document.title = "Training: " + config.at("problem").get<std::string>();
+  if (!data_name(config).empty()) document.title += " on " + data_name(config);
+  document.is_finished = true;
+  thin(document);
   return document;
 }
 
