@@ -15,13 +15,12 @@ from look_cases import Look  # noqa: F401
 from program_cases import Program  # noqa: F401
 
 
-def tearDownModule():
-    case.close()
-
-
 if __name__ == "__main__":
     if len(sys.argv) < 4:
         print(__doc__)
         sys.exit(2)
     case.SETTINGS.update(chromium=sys.argv.pop(1), driver=sys.argv.pop(1), program=sys.argv.pop(1))
-    unittest.main()
+    try:
+        unittest.main()
+    finally:
+        case.close()

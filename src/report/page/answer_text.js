@@ -47,7 +47,7 @@ function reasons_of(answer, summary) {
   } else if (best.to_baseline) {
     const {ratio, ci95} = best.to_baseline;
     reasons.push(["It ", spent, ", ", part_of(ratio, quoted(baseline)), ci95 ? " (95 % interval " + quotient_range(ci95) + ")" : "",
-                  goal ? ", " + seeds + " of " + seeds + " seeds." : "."]);
+                  goal ? ", and got there on all " + seeds + " seeds." : "."]);
   } else {
     reasons.push(["It ", spent, goal ? ["; ", quoted(baseline), " did not reach the target on every seed."] : "."]);
   }

@@ -130,8 +130,8 @@ function draw_strip(target, box) {
 }
 
 // Values that decide the range of the y axis: all of the lines, and of their bands not more than as much again on each side.
-function y_values(lines, is_log) {
-  const values = lines.flatMap((line) => [line.points, ...line.singles].flatMap((points) => points.map((point) => point.y)))
+function y_values(lines, is_log, log_x) {
+  const values = lines.flatMap((line) => [line.points, ...line.singles].flatMap((points) => points.filter((point) => !(log_x && point.x <= 0)).map((point) => point.y)))
       .filter((value) => Number.isFinite(value) && !(is_log && value <= 0));
   let low = Infinity, high = -Infinity;
   for (const value of values) { low = Math.min(low, value); high = Math.max(high, value); }
@@ -139,7 +139,7 @@ function y_values(lines, is_log) {
   const least = is_log ? low / Math.exp(room) : low - room, most = is_log ? high * Math.exp(room) : high + room;
   for (const line of lines) {
     for (const point of line.points) {
-      if (!is_number(point.low) || (is_log && point.low <= 0)) continue;
+      if (!is_number(point.low) || (is_log && point.low <= 0) || (log_x && point.x <= 0)) continue;
       values.push(Math.max(least, point.low), Math.min(most, point.high));
     }
   }

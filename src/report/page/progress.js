@@ -55,7 +55,7 @@ function progress_chart(spec, runs) {
     const strip = has_strip(lines), format = format_of(shown);
     if (strip) top += STRIP;
     const box = {left: 0, right: width - 14, top, bottom: top + (width < 520 ? 260 : 350)};
-    const y = scale_for(y_values(lines, log_y), [box.bottom, box.top], log_y, 6);
+    const y = scale_for(y_values(lines, log_y, log_x), [box.bottom, box.top], log_y, 6);
     box.left = Math.max(40, ...y.ticks.map((tick) => text_width(format(tick), 12) + 12));
     const x = scale_for(xs, [box.left, box.right], log_x, Math.max(3, Math.floor((box.right - box.left) / 100)));
     chart.setAttribute("height", box.bottom + 46);
@@ -71,6 +71,8 @@ function progress_chart(spec, runs) {
       chart.append(chart_text("nothing to show", {x: (box.left + box.right) / 2, y: (box.top + box.bottom) / 2, "text-anchor": "middle"}));
     }
     const drawn = draw_lines(chart, box, lines, x, y, {format, title: (at) => axis.short + ": " + axis.format(at)});
+    const without = method_items(runs).filter((item) => !hidden("methods").has(item.index) && lines.every((line) => line.index !== item.index));
+    if (without.length) drawn.notes.push("Without such values: " + without.map((item) => item.label.slice(0, 60)).join(", ") + ".");
     return {drawing: chart, ...drawn};
   };
 

@@ -92,7 +92,7 @@ function measured_chart(reproduction) {
     const strip = has_strip(lines);
     if (strip) top += STRIP;
     const box = {left: 0, right: width - 16, top, bottom: top + (width < 520 ? 240 : 320)};
-    const y = scale_for(y_values(lines, log_y), [box.bottom, box.top], log_y, 6);
+    const y = scale_for(y_values(lines, log_y, log_x), [box.bottom, box.top], log_y, 6);
     box.left = Math.max(40, ...y.ticks.map((tick) => text_width(number_text(tick), 12) + 12));
     // Without a setting that varies, methods stand side by side.
     const x = view.x ? scale_for(lines.flatMap((line) => line.points.map((point) => point.x)), [box.left + 12, box.right - 12], log_x, Math.max(3, Math.floor((box.right - box.left) / 90)))

@@ -99,7 +99,7 @@ function draw_axes(target, box, x, y, labels) {
     grid.append(svg("line", {x1: at, x2: at, y1: box.top, y2: box.bottom}));
     if (Number(at) - half < last_right + 8) continue;
     last_right = Number(at) + half;
-    words.append(chart_text(text, {x: at, y: box.bottom + 17, "text-anchor": "middle", fill: "var(--soft)"}));
+    words.append(chart_text(text, {x: Math.min(Number(at), box.right + 12 - half).toFixed(1), y: box.bottom + 17, "text-anchor": "middle", fill: "var(--soft)"}));
   }
   for (const tick of y ? y.ticks : []) {
     const at = y.to(tick).toFixed(1);

@@ -102,7 +102,7 @@ function tradeoff_chart(summary) {
         Math.max(3, Math.floor((box.right - box.left) / 100)));
     draw_axes(chart, box, x, y, {x: (to_target() ? "bytes to the target, median" : "bytes of all steps, median") + (x.is_log ? ", log scale" : ""),
                                  x_format: bytes_text, y_format: number_text});
-    chart.append(chart_text(measure + " after all steps, mean and 95 % interval", {x: 2, y: top - 11, "font-size": 12.5}));
+    chart.append(chart_text(fitted(measure + " after all steps, mean and 95 % interval", width - 4, 12.5), {x: 2, y: top - 11, "font-size": 12.5}));
     for (const point of there) {
       const at = x.to(point.x), line = (y1, y2, x1 = at, x2 = at) => svg("line", {x1, x2, y1, y2, stroke: point.style.colour, "stroke-width": 2});
       const mark = svg("g", {class: "mark value"}, svg("title", {}, point.label + ": " + bytes_text(point.x) + ", " + interval_text(point.y, point.low === undefined ? null : [point.low, point.high])));
@@ -110,7 +110,6 @@ function tradeoff_chart(summary) {
       mark.append(marker(point.style.marker, at, y.to(point.y), 6.5, point.style.colour));
       chart.append(mark);
     }
-    chart.append(chart_text(higher_is_better(plan) ? "↖ better" : "↙ better", {x: box.left + 6, y: higher_is_better(plan) ? box.top + 14 : box.bottom - 8, fill: "var(--soft)"}));
     label_points(chart, there.map((point) => ({label: point.label, px: x.to(point.x), py: y.to(point.y), colour: point.style.colour,
                                               top: y.to(point.high ?? point.y), bottom: y.to(point.low ?? point.y)})), box);
     chart.setAttribute("height", box.bottom + 46);
@@ -123,7 +122,7 @@ function tradeoff_chart(summary) {
     rows: () => [["method", "bytes", plan.primary, "low", "high"]].concat(points().map((point) => [point.label, point.x, point.y, point.low, point.high])),
     controls: () => (summary.target ? [select_of("tradeoff.x", "Bytes", [["target", "until the target"], ["all", "of all steps"]], to_target() ? "target" : "all",
         (to) => set("tradeoff.x", to === by_itself ? null : to))] : []),
-    caption: "One point for each method. Further to the left: fewer bytes. " + (higher_is_better(plan) ? "Higher" : "Lower") +
+    caption: "One point for each method. Further to the left: fewer bytes. " + (higher_is_better(plan) ? "Higher up" : "Lower") +
         ": better. Where the vertical lines of two methods overlap, they may be equally good; the chart of differences below decides that on equal seeds.",
   });
 }

@@ -7,12 +7,8 @@ const DASHES = ["", "7 3", "2 3", "9 3 2 3", "4 2", "11 4", "3 2", "6 2 2 2 2 2"
 const MARKERS = ["circle", "square", "triangle", "diamond", "cross", "down", "plus", "star"];
 
 function style_of(index) {
-  const round = Math.floor(index / COLOURS);
-  return {
-    colour: "var(--c" + (index % COLOURS) + ")",
-    dash: DASHES[(index + round) % DASHES.length],
-    marker: MARKERS[(index + 3 * round) % MARKERS.length],
-  };
+  // 7 colours and 8 line styles: only the 57th line is like the first.
+  return {colour: "var(--c" + (index % COLOURS) + ")", dash: DASHES[index % DASHES.length], marker: MARKERS[index % MARKERS.length]};
 }
 
 // A marker around (x, y); open ones are for what is not a plain value.
