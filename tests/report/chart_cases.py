@@ -106,9 +106,9 @@ class Charts(case.Case):
         self.assertEqual([one.get_attribute("aria-pressed") for one in legend], ["true", "false", "true", "true"])
         legend[1].send_keys(Keys.ENTER)
         self.assertEqual(len(names()), 4)
-        ActionChains(self.browser.driver).double_click(legend[2]).perform()
+        self.browser.double_click(legend[2])
         self.assertEqual(names(), ["rtopk"])
-        ActionChains(self.browser.driver).double_click(legend[2]).perform()
+        self.browser.double_click(legend[2])
         self.assertEqual(len(names()), 4)
 
     def test_pointer_and_keys_show_the_values_of_all_lines(self):

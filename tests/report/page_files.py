@@ -9,7 +9,8 @@ FOLDER = Path(__file__).resolve().parents[2] / "src" / "report" / "page"
 
 
 def scripts():
-    names = re.search(r"set\(report_scripts([^)]*)\)", (FOLDER / "files.cmake").read_text()).group(1).split()
+    listed = re.search(r"^set\(report_scripts([^)]*)\)", (FOLDER / "files.cmake").read_text(), re.MULTILINE).group(1)
+    names = re.sub(r"#.*", "", listed).split()
     return {name: (FOLDER / name).read_text() for name in names}
 
 

@@ -3,9 +3,13 @@
 // {to(value), from(pixel), ticks, is_log}. `domain` and `range` are [low, high]; a log scale needs a positive domain.
 function make_scale(domain, range, is_log, ticks) {
   const forward = is_log ? Math.log : (v) => v, back = is_log ? Math.exp : (v) => v;
-  const low = forward(domain[0]) / 2, span = forward(domain[1]) / 2 - low || 1;  // halves: a difference of doubles may be infinite
+  const low = forward(domain[0]) / 2,
+        span = forward(domain[1]) / 2 - low || 1;  // halves: a difference of doubles may be infinite
   return {
-    is_log, domain, range, ticks,
+    is_log,
+    domain,
+    range,
+    ticks,
     to: (value) => range[0] + (forward(value) / 2 - low) / span * (range[1] - range[0]),
     from: (pixel) => back(2 * (low + (pixel - range[0]) / (range[1] - range[0]) * span)),
   };
@@ -43,7 +47,8 @@ function log_ticks(low, high, count) {
   };
   for (const steps of [[1, 1.5, 2, 3, 4, 5, 6, 8], [1, 2, 3, 5, 7], [1, 2, 5], [1, 3], [1]]) {
     const ticks = ticks_of(steps, 1);
-    if (ticks.length <= count + 1) return ticks.length >= 2 ? ticks : linear_ticks(low, high, count).filter((tick) => tick > 0);
+    if (ticks.length <= count + 1)
+      return ticks.length >= 2 ? ticks : linear_ticks(low, high, count).filter((tick) => tick > 0);
   }
   return ticks_of([1], Math.ceil((last - first) / count));
 }
@@ -65,7 +70,10 @@ function scale_for(values, range, is_log, count, from_zero = false) {
   }
   if (from_zero && low > 0) low = 0;
   if (from_zero && high < 0) high = 0;
-  if (high === low) { const room = Math.abs(low) * 0.1 || 1; [low, high] = [low - room, high + room]; }
+  if (high === low) {
+    const room = Math.abs(low) * 0.1 || 1;
+    [low, high] = [low - room, high + room];
+  }
   const step = nice_step(low, high, count), room = high * 0.02 - low * 0.02;
   const down = Math.floor(low / step), up = Math.ceil(high / step);
   low = low - down * step < step * 0.5 ? down * step : low - room;
@@ -87,34 +95,49 @@ function spans_decades(values, factor = 20) {
 }
 
 function chart_text(content, attributes) {
-  return svg("text", {"font-size": 12, fill: "var(--ink)", ...attributes}, content);
+  return svg('text', {'font-size': 12, fill: 'var(--ink)', ...attributes}, content);
 }
 
 // Axes with a grid, in the box {left, right, top, bottom} of pixels.
 function draw_axes(target, box, x, y, labels) {
-  const grid = svg("g", {stroke: "var(--grid)", "stroke-width": 1, class: "grid"}), words = svg("g", {"font-size": 12, class: "ticks"});
+  const grid = svg('g', {stroke: 'var(--grid)', 'stroke-width': 1, class: 'grid'}),
+        words = svg('g', {'font-size': 12, class: 'ticks'});
   let last_right = -Infinity;
   for (const tick of x ? x.ticks : []) {
     const at = x.to(tick).toFixed(1), text = tick_text(labels.x_format(tick)), half = text_width(text, 12) / 2;
-    grid.append(svg("line", {x1: at, x2: at, y1: box.top, y2: box.bottom}));
+    grid.append(svg('line', {x1: at, x2: at, y1: box.top, y2: box.bottom}));
     if (Number(at) - half < last_right + 8) continue;
     last_right = Number(at) + half;
-    words.append(chart_text(text, {x: Math.min(Number(at), box.right + 12 - half).toFixed(1), y: box.bottom + 17, "text-anchor": "middle", fill: "var(--soft)"}));
+    words.append(chart_text(text, {
+      x: Math.min(Number(at), box.right + 12 - half).toFixed(1),
+      y: box.bottom + 17,
+      'text-anchor': 'middle',
+      fill: 'var(--soft)'
+    }));
   }
   for (const tick of y ? y.ticks : []) {
     const at = y.to(tick).toFixed(1);
-    grid.append(svg("line", {x1: box.left, x2: box.right, y1: at, y2: at}));
-    words.append(chart_text(tick_text(labels.y_format(tick)), {x: box.left - 7, y: Number(at) + 4, "text-anchor": "end", fill: "var(--soft)"}));
+    grid.append(svg('line', {x1: box.left, x2: box.right, y1: at, y2: at}));
+    words.append(chart_text(
+        tick_text(labels.y_format(tick)),
+        {x: box.left - 7, y: Number(at) + 4, 'text-anchor': 'end', fill: 'var(--soft)'}));
   }
-  target.append(grid, words, svg("line", {x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom, stroke: "var(--axis)"}));
+  target.append(
+      grid, words, svg('line', {x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom, stroke: 'var(--axis)'}));
   if (labels.x) {
     const text = fitted(labels.x, box.right, 12.5), half = text_width(text, 12.5) / 2;
     const middle = Math.max(half + 2, Math.min(box.right + 8 - half, (box.left + box.right) / 2));
-    target.append(chart_text(text, {x: middle.toFixed(1), y: box.bottom + 37, "text-anchor": "middle", "font-size": 12.5}));
+    target.append(
+        chart_text(text, {x: middle.toFixed(1), y: box.bottom + 37, 'text-anchor': 'middle', 'font-size': 12.5}));
   }
+}
+
+// What the y axis shows, above it.
+function draw_y_title(target, text, width, top) {
+  target.append(chart_text(fitted(text, width - 8, 12.5), {x: 2, y: top - 11, 'font-size': 12.5}));
 }
 
 // "10 MB" for "10.0 MB": a tick is a round number.
 function tick_text(text) {
-  return text.replace(/(\d)\.0+(?=\s|$)|(\.\d*[1-9])0+(?=\s|$)/, "$1$2");
+  return text.replace(/(\d)\.0+(?=\s|$)|(\.\d*[1-9])0+(?=\s|$)/, '$1$2');
 }

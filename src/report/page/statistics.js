@@ -30,8 +30,14 @@ function t_975(degrees) {
     let low = 1.9, high = 12.8;
     for (;;) {
       const middle = low + (high - low) / 2;
-      if (middle <= low || middle >= high) { quantiles.set(degrees, middle); break; }
-      if (two_sided_p(middle, degrees) > 0.05) low = middle; else high = middle;
+      if (middle <= low || middle >= high) {
+        quantiles.set(degrees, middle);
+        break;
+      }
+      if (two_sided_p(middle, degrees) > 0.05)
+        low = middle;
+      else
+        high = middle;
     }
   }
   return quantiles.get(degrees);
