@@ -94,7 +94,7 @@ class Whole(Case):
         self.assertEqual(check_study.check(str(self.folder / "s")), [])
         self.assertEqual(len(self.runs("s")), RUNS)
         self.assertEqual(sorted(os.listdir(self.folder / "s")),
-                         ["plan.json", "runs", "runs.csv", "summary.json", "summary.md", "timings.csv"])  # fmt: skip
+                         ["plan.json", "report.html", "runs", "runs.csv", "summary.json", "summary.md", "timings.csv"])  # fmt: skip
         self.fits(done.stdout)
         self.fits(done.stderr)
         self.assertEqual(len(re.findall(r"(?m)^(pilot|tune|judge) ", done.stderr)), RUNS, "a line for each run")
