@@ -113,7 +113,9 @@ Document collect_comparison(const std::string& folder, bool is_live) {
     if (!downlink.empty()) spec += " | downlink=" + downlink;
     add(read_row(folder, row, is_live, document), string_at(row, "method"), ratio, spec);
   }
-  for (const std::string& name : others_of(folder, files)) {
+  std::vector<std::string> others;
+  if (!document.is_finished) others = others_of(folder, files);
+  for (const std::string& name : others) {
     Metrics metrics = read_metrics(folder + "/" + name, name, kMostLinesOfARun);
     if (metrics.series.rows().empty()) continue;
     add_notices(name, metrics.notices, document);

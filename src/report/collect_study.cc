@@ -116,7 +116,10 @@ class StudyCollector {
  private:
   Json read_or_note(const std::string& name) {
     try {
-      return read_json(folder_ + "/" + name);
+      Json json = read_json(folder_ + "/" + name);
+      if (json.is_object()) return json;
+      document_.notices.push_back(fmt::format("'{}/{}' has no JSON object", folder_, name));
+      return nullptr;
     } catch (const UsageError& error) {
       document_.notices.emplace_back(error.what());
       return nullptr;

@@ -99,7 +99,7 @@ void thin(Document& document) {
   std::uint64_t kept = 0;
   for (ReportedRun& run : document.runs) {
     run.series.thin(most);
-    if (run.series.rows().empty() || run.lines <= most) continue;
+    if (!run.series.is_thinned()) continue;
     ++thinned;
     lines += run.lines;
     kept += run.series.rows().size();

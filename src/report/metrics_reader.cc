@@ -241,9 +241,7 @@ void MetricsReader::take_row(Row row) {
                rows.end());
   }
   rows.push_back(std::move(row));
-  if (rows.size() <= kRowsInMemory * most_) return;
-  thinned_ = metrics_.lines;
-  metrics_.series.thin(2 * most_);
+  if (rows.size() > kRowsInMemory * most_) metrics_.series.thin(2 * most_);
 }
 
 std::string MetricsReader::lines_text(const Count& count, const char* one, const char* many) {

@@ -58,7 +58,6 @@ class MetricsReader {
   Count without_step_;
   Count too_long_;
   Count went_back_;
-  std::uint64_t thinned_ = 0;
   bool has_too_many_columns_ = false;
   std::vector<std::string> changes_;
   std::vector<std::string> unknown_;

@@ -30,6 +30,7 @@ std::size_t Series::column(std::string_view name) {
 // earlier: the first, smallest and largest of a large bucket are among those of the small ones.
 void Series::thin(std::size_t most) {
   if (rows_.size() <= most) return;
+  is_thinned_ = true;
   const auto evaluations = static_cast<std::size_t>(
       std::count_if(rows_.begin(), rows_.end(), [](const Row& row) { return row.is_evaluation; }));
   if (evaluations > most / 2) has_special_evaluations_ = false;

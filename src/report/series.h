@@ -43,10 +43,13 @@ class Series {
   // the rows alone, not on thinnings before. REQUIRES: most >= kFewest.
   static constexpr std::size_t kFewest = 10;
   void thin(std::size_t most);
+  // Whether rows are missing.
+  bool is_thinned() const noexcept { return is_thinned_; }
 
  private:
   std::vector<std::string> names_;
   std::vector<Row> rows_;
+  bool is_thinned_ = false;
   bool has_special_evaluations_ = true;  // not if there are too many of them
 };
 

@@ -89,6 +89,18 @@ TEST(Metrics, ContinueAfterTheLinesThatAreKept) {
   EXPECT_THROW(MetricsFile(folder / "none/m.jsonl", 0), std::runtime_error);
 }
 
+TEST(Metrics, KnowWhenTheLastLineThatIsKeptWasWritten) {
+  const Folder folder;
+  const std::string timed = "{\"step\":1,\"seconds\":0.5}\n{\"step\":2,\"seconds\":1.25}\n";
+  folder.write("m.jsonl", timed + "{\"step\":2,\"changed\":{}}\n{\"step\":3,\"seconds\":9}\n");
+  EXPECT_EQ(MetricsFile(folder / "m.jsonl", 2).seconds(), 1.25);
+  EXPECT_EQ(folder.read("m.jsonl"), timed);
+  EXPECT_EQ(MetricsFile(folder / "m.jsonl", 1).seconds(), 0.5);
+  folder.write("m.jsonl", lines(1, 3));  // of a version that did not write it
+  EXPECT_EQ(MetricsFile(folder / "m.jsonl", 3).seconds(), 0);
+  EXPECT_EQ(MetricsFile(folder / "m.jsonl", 0).seconds(), 0);
+}
+
 // With lines at evaluations only, a checkpoint may be older than the first of them.
 TEST(Metrics, BeginAnewWhereAllLinesAreOfLaterSteps) {
   const Folder folder;
