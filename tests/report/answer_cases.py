@@ -92,8 +92,8 @@ class Answers(case.Case):
                    Method("threshold", shifted(0), [9e6] * 5, [1.2e6, 1.3e6, 1.1e6, 1.4e6, 1.2e6], 0.01, pilot={"bytes": 3.3e6})]
         self.show(made_up.report(made_up.summary(methods)))
         said = self.text("#answer")
-        for words in ["Use both_ways (ratio 0.01).", "needs 1.20 MB to reach the target", "cannot be told apart from that of dense",
-                      "may be up to", "learning rate of dense, 0.3, is the largest that was tried", "flatter the other methods",
+        for words in ["Use both_ways (ratio 0.01).", "needs 1.20 MB to reach the target (validation loss 0.5)", "cannot be told apart from that of dense",
+                      "may be up to", "That is both_ways, ratio 0.01, learning rate 0.3, the best of 3 settings", "learning rate of dense, 0.3, is the largest that was tried", "flatter the other methods",
                       "cannot be told apart from threshold (ratio 0.01)", "Left out: randomk (ratio 0.01)",
                       "interval of the difference in test loss does not lie entirely on the worse side of 0"]:
             self.assertIn(words, said)

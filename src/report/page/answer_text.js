@@ -46,26 +46,29 @@ function reasons_of(answer, summary) {
   ].filter(Boolean);
 }
 
-function spent_words({measure, best}) {
+// "It needs 1.20 MB to reach the target (validation loss 0.4635)"
+function spent_words({measure, best}, {target}) {
   const bytes = bytes_text(best.cost);
-  return measure === 'to_target' ? 'It needs ' + bytes + ' to reach the target' : 'It moves ' + bytes + ' in all';
+  if (measure !== 'to_target') return 'It moves ' + bytes + ' in all';
+  return 'It needs ' + bytes + ' to reach the target (' + words_of(target.measure) + ' ' + number_text(target.value) +
+      ')';
 }
 
 function reason_for_baseline(answer, summary) {
   const {worse} = answer, verb = worse.length > 1 ? ' are' : ' is', measure = measure_words(summary.plan);
   const others = worse.length ? [': ', listed(worse), verb, ' worse in ', measure] : '';
-  return [spent_words(answer), ', and no method that is not worse needs fewer bytes', others, '.'];
+  return [spent_words(answer, summary), ', and no method that is not worse needs fewer bytes', others, '.'];
 }
 
 function byte_reason(answer, summary) {
   const {baseline, best} = answer, is_target = answer.measure === 'to_target';
   if (!best.to_baseline) {
     const why = is_target ? ['; ', quoted(baseline), ' did not reach the target on every seed'] : '';
-    return [spent_words(answer), why, '.'];
+    return [spent_words(answer, summary), why, '.'];
   }
   const {ratio, ci95} = best.to_baseline, range = ci95 ? ' (95 % interval ' + quotient_range(ci95) + ')' : '';
   const all = is_target ? ', and got there on all ' + summary.plan.seeds.length + ' seeds' : '';
-  return [spent_words(answer), ', ', part_of(ratio, quoted(baseline)), range, all, '.'];
+  return [spent_words(answer, summary), ', ', part_of(ratio, quoted(baseline)), range, all, '.'];
 }
 
 function measure_reason({use, baseline, standing}, plan) {

@@ -91,7 +91,7 @@ function axes_of(runs) {
   return X_AXES.filter((axis) => runs.some((run) => (axis.of(run) || []).some(is_number)));
 }
 
-const NOT_DRAWN = new Set(['step', 'seconds', 'flags', 'schema']);
+const NOT_DRAWN = new Set(['step', 'steps', 'seconds', 'flags', 'schema']);
 const COLUMNS_FIRST = [
   'test_loss', 'validation_loss', 'train_loss', 'loss', 'train_objective', 'test_accuracy', 'validation_accuracy',
   'train_accuracy', 'distance'
