@@ -117,7 +117,8 @@ class Answers(case.Case):
                  "interval_text(-0.015, [-0.046, 0.016], true)": "−0.015 ±0.031", "range_text([-0.046, 0.016])": "−0.046 to 0.016", "range_text([-0.004, -0.00001])": "−0.0040 to −10⁻⁵",
                  "p_text(0.0001)": "<0.001", "number_text(-1234567.8)": "−1.235×10⁶", "number_text(1e-7)": "10⁻⁷", "number_text(NaN)": "not a number",
                  "t_975(4).toFixed(6)": "2.776445", "t_975(1).toFixed(4)": "12.7062", "tick_text('10.0 MB')": "10 MB", "tick_text('1.50 MB')": "1.5 MB", "tick_text('100 kB')": "100 kB",
-                 "seconds_text(0.0021)": "2.1 ms", "log_ticks(0.2, 30, 6).join()": "0.2,0.5,1,2,5,10,20", "linear_ticks(0, 1, 5).join()": "0,0.2,0.4,0.6,0.8,1"}
+                 "seconds_text(0.0021)": "2.1 ms",
+                 "new Set(Array.from({length: 56}, (_, i) => JSON.stringify([style_of(i).colour, style_of(i).dash]))).size": 56, "log_ticks(0.2, 30, 6).join()": "0.2,0.5,1,2,5,10,20", "linear_ticks(0, 1, 5).join()": "0,0.2,0.4,0.6,0.8,1"}
         self.browser.driver.get("about:blank")
         found = self.browser.run("return new Function(arguments[0] + `return [${arguments[1].join()}]`)()", code, list(cases))
         self.assertEqual(dict(zip(cases, found)), cases)

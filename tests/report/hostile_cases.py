@@ -66,6 +66,18 @@ class Hostile(case.Case):
         self.assertIn("Diverged: b", self.text("#answer"))
         self.assertIn(",nan,", self.browser.saved("progress", "csv")[1].decode())
 
+    def test_a_mean_ends_where_the_first_of_its_runs_does(self):
+        steps = list(range(1, 11))
+        runs = [page_files.run(0, 0, step=steps, loss=[1.0] * 10), page_files.run(0, 1, status="diverged", step=steps[:6], loss=[3.0] * 6),
+                page_files.run(1, 0, step=steps, loss=[1.0] * 10), page_files.run(1, 1, status="running", step=steps[:6], loss=[3.0] * 6)]
+        self.show(page_files.empty(methods=methods(["a", "b"]), runs=runs), "#progress.x=step")
+        rows = [line.split(",") for line in self.browser.saved("progress", "csv")[1].decode("utf-8-sig").splitlines()[1:]]
+        means = {name: [(float(row[3]), row[6]) for row in rows if row[0] == name and row[1] == "mean"] for name in "ab"}
+        self.assertEqual(means["a"], [(2.0, "2")] * 6)
+        self.assertEqual(means["b"], [(2.0, "2")] * 6 + [(1.0, "1")] * 4)  # the other one will get there too
+        self.assertEqual(self.count("#progress .line"), 1 + 2 + 1)  # and the single runs of a method of which one diverged
+        self.assertEqual(self.count("#progress .diverged"), 1)
+
     def test_values_at_or_below_0_are_counted_where_a_log_axis_has_no_place(self):
         runs = [page_files.run(0, step=list(range(4)), loss=[1.0, 0.0, -1.0, 0.5])]
         self.show(page_files.empty(methods=methods(["a"]), runs=runs), "#progress.logy=1")

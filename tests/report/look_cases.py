@@ -71,6 +71,13 @@ class Look(case.Case):
         self.assertEqual(self.browser.run("return [...document.querySelectorAll('.save, .switches, select, nav, .opener')].filter((one) => one.offsetParent).length"), 0)
         wide = self.browser.run("return [...document.querySelectorAll('figure')].filter((one) => one.querySelector('.plot > svg').getBoundingClientRect().right > one.getBoundingClientRect().right + 1).map((one) => one.id)")
         self.assertEqual(wide, [])
+        # On paper charts are as wide as the paper, whatever the screen is.
+        width = "return document.querySelector('#progress .plot > svg').getAttribute('width')"
+        shown = self.browser.run(width)
+        self.browser.run("window.dispatchEvent(new Event('beforeprint'))")
+        self.assertEqual(self.browser.run(width), "760")
+        self.browser.run("window.dispatchEvent(new Event('afterprint'))")
+        self.assertEqual(self.browser.run(width), shown)
         self.assertTrue(self.browser.cdp("Page.printToPDF")["data"].startswith("JVBERi0"))  # %PDF-
 
     def test_nothing_is_wider_than_a_phone(self):

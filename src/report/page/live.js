@@ -1,15 +1,7 @@
-// A page of a run in progress loads itself again, and comes back to where the reader was.
+// A page of a run in progress loads itself again. The browser returns to where the reader was, since charts are drawn
+// before the first paint (draw_figures); settings are in the address.
 
-const SCROLLED = 'sparsewire.scrolled';
-
-// When all charts are drawn.
-function return_to_place() {
-  const place = Number(sessionStorage.getItem(SCROLLED));
-  sessionStorage.removeItem(SCROLLED);
-  if (!(place > 0)) return;
-  history.scrollRestoration = 'manual';
-  window.scrollTo(0, place);
-}
+const PATIENCE = 10000;  // milliseconds
 
 function follow(live) {
   if (!live || live.finished) return null;
@@ -22,13 +14,19 @@ function follow(live) {
                                      'In progress: the page loads itself again every ' + number_text(every) + ' s. ';
     button.textContent = is_paused() ? 'Go on' : 'Pause';
   };
-  // Not while the reader types a number or chooses from a list.
-  const is_busy = () => document.hidden ||
-      (document.activeElement && ['INPUT', 'SELECT'].includes(document.activeElement.tagName) &&
-       document.activeElement.type !== 'checkbox');
+  // Not while the reader types a number or chooses from a list, for a while.
+  let touched = -Infinity;
+  for (const event of ['pointerdown', 'keydown', 'input']) {
+    window.addEventListener(event, () => {
+      touched = performance.now();
+    });
+  }
+  const is_busy = () => {
+    const {activeElement: active} = document, is_input = active && active.matches('select, input[type="number"]');
+    return document.hidden || (is_input && performance.now() - touched < PATIENCE);
+  };
   setInterval(() => {
     if (is_paused() || is_busy()) return;
-    sessionStorage.setItem(SCROLLED, String(window.scrollY));
     location.reload();
   }, every * 1000);
   redraws.add(say);

@@ -86,7 +86,6 @@ function main() {
     follow_address();
     page.replaceChildren(...build(read_data()));
     draw_figures();
-    return_to_place();
   } catch (error) {
     page.append(html('p', {role: 'alert'}, 'This report cannot be shown: ' + error.message));
     throw error;
