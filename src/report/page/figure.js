@@ -26,31 +26,33 @@ function figure(spec) {
       if (again) again.focus();
     }
   };
-  const fit = (given) => {
-    const now = given || plot.clientWidth;
+  const fit = () => {
+    const now = paper.width || plot.clientWidth;
     if (now > 0 && now !== width) {
       width = now;
       redraw();
     }
   };
   redraws.add(redraw);
-  new ResizeObserver(() => fit()).observe(plot);
+  new ResizeObserver(fit).observe(plot);
   figures.push(fit);
   return body;
 }
 
 const figures = [];
+const paper = {
+  width: 0
+};  // of all charts while the page is printed: it is scaled to that of the paper
 
-// Once the page has its width; before the first paint, so that it never jumps. On paper all charts have one width, to
-// which the page scales them.
+// Once the page has its width; before the first paint, so that it never jumps.
 function draw_figures() {
-  for (const fit of figures) fit();
-  window.addEventListener('beforeprint', () => {
-    for (const fit of figures) fit(SAVED_WIDTH);
-  });
-  window.addEventListener('afterprint', () => {
+  const fit_all = (width) => {
+    paper.width = width;
     for (const fit of figures) fit();
-  });
+  };
+  fit_all(0);
+  window.addEventListener('beforeprint', () => fit_all(SAVED_WIDTH));
+  window.addEventListener('afterprint', () => fit_all(0));
 }
 
 function drawing(width, height, title) {
