@@ -112,6 +112,7 @@ class Report(Case):
             (["a.jsonl", "-o", "mine.html"], "'mine.html' is there, and is not a report of sparsewire"),
             (["a.jsonl", "--follow", "0"], "--follow 0 is not a number of seconds"),
             (["a.jsonl", "--follow", "-o", "-"], "must be a file"),
+            (["/dev/null", "--follow"], "--follow reads '/dev/null' again and again"),
         ):
             self.refuses("report", *arguments, says=says)
 

@@ -475,7 +475,7 @@ class Compare(Case):
         self.assertEqual(json.loads((self.folder / "r.json").read_text())["methods"], rows)
         for name in names:
             self.assertRegex(stdout, rf"(?m)^{name} +\d")
-        self.assertEqual(sorted(os.listdir(self.folder / "compare-out")), sorted([f"{name}.jsonl" for name in names] + ["summary.json"]))
+        self.assertEqual(sorted(os.listdir(self.folder / "compare-out")), sorted([f"{name}.jsonl" for name in names] + ["report.html", "summary.json"]))
 
     def test_takes_methods_as_a_study_does(self):
         specs = ["rtopk:r=4", "topk | codec=golomb:values=bf16 name=small"]

@@ -104,6 +104,11 @@ class Follower {
     if (fs::exists(output_) && !fs::is_regular_file(output_)) {
       throw UsageError(fmt::format("--follow writes '{}' again and again, so it must be a file", output_));
     }
+    for (const std::string& input : command.inputs) {
+      if (fs::exists(input) && !fs::is_regular_file(input) && !fs::is_directory(input)) {
+        throw UsageError(fmt::format("--follow reads '{}' again and again, so it must be a file or a folder", input));
+      }
+    }
     options_.title = command.title;
     options_.is_live = true;
   }

@@ -59,6 +59,17 @@ std::vector<std::string> fields_of(std::string_view line) {
   return fields;
 }
 
+std::uint64_t count_lines(const std::string& path) {
+  constexpr std::uint64_t kAtATime = 1 << 20;
+  files::Input input(path);
+  std::uint64_t lines = 0;
+  while (true) {
+    const files::Bytes bytes = input.read(kAtATime);
+    lines += static_cast<std::uint64_t>(std::count(bytes.text().begin(), bytes.text().end(), '\n'));
+    if (bytes.size < kAtATime) return lines;
+  }
+}
+
 // Which method a run is of. Two methods may share a run, if they have the same options in a cell: result.json then
 // names one of them, and runs.csv, which is written at the end, both.
 struct Place {
@@ -232,9 +243,12 @@ class StudyCollector {
       document_.notices.push_back(fmt::format("'{}' is no file", path));
       return;
     }
+    if (!run.is_chosen) {
+      run.lines = count_lines(path);
+      return;
+    }
     Metrics metrics = read_metrics(path, run.id, kMostLinesOfARun);
     run.lines = metrics.lines;
-    if (!run.is_chosen) return;
     add_notices("run " + run.id, metrics.notices, document_);
     run.series = std::move(metrics.series);
     add_start(at_or_null(result, "start"), run.series);

@@ -107,7 +107,7 @@ class Scanner {
     }
     if (field.raw == "true" || field.raw == "false") return true;  // other
     field.kind = FieldKind::number;
-    return find_word(field.raw, field.number) || read_number(field.raw, field.number);
+    return read_number(field.raw, field.number) || find_word(field.raw, field.number);
   }
 
   static bool read_number(std::string_view text, double& number) {
