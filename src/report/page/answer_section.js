@@ -6,16 +6,12 @@ function settings_of(use) {
   const ratio = is_number(use.ratio) ? ', ratio ' + use.ratio : '', tried = use.cells_tried;
   const run = runs.find((one) => one.method === index && one.phase === 'judge');
   // A run that two methods share has the name of its folder and a number.
-  const file = run ? 'runs/' + run.id.replace(/-\d+$/, '') + '/config.json' : null;
+  const file = run ? 'DIR/runs/' + run.id.replace(/-\d+$/, '') + '/config.json' : null;
+  const command = () => html('code', {}, 'sparsewire train --config ', named(file));
   return [
     'That is ', html('code', {}, named(use.spec)), ratio, ', learning rate ', number_text(use.chosen.lr),
     own ? [', ', named(own)] : '', tried > 1 ? ', the best of ' + tried + ' settings on the tuning seeds' : '', '.',
-    file ?
-        [
-          ' To train with it: ', html('code', {}, 'sparsewire train --config ', named(file)),
-          ' in the folder of the study.'
-        ] :
-        ''
+    file ? [' To train with it: ', command(), ', DIR being the folder of the study.'] : ''
   ];
 }
 

@@ -41,25 +41,28 @@ function draw_mark(target, mark, x, middle, style, box) {
   target.append(svg('g', {class: 'mark ' + mark.kind}, mark.hint && svg('title', {}, mark.hint), parts));
 }
 
-// Wide: the label at the left, the text at the right. Narrow: both above the marks.
+// Wide: the label at the left, the text at the right. Narrow: both above the marks, below one another if need be.
 function draw_row(chart, row, x, box, top, layout) {
-  const {width, is_narrow, pitch, label_room, text_room} = layout, middle = top + pitch / 2 + (is_narrow ? 10 : 0);
-  const line = is_narrow ? middle - 18 : middle + 4, indent = is_narrow ? 7 : 9;
-  const room = Math.max(30, is_narrow ? width - text_room - 40 : label_room - 30);
+  const {width, is_narrow, is_stacked, pitch, label_room, text_room} = layout;
+  const middle = is_narrow ? top + pitch - 16 : top + pitch / 2, indent = is_narrow ? 7 : 9;
+  const line = is_narrow ? top + 14 : middle + 4, ink = row.is_quiet ? 'var(--soft)' : 'var(--ink)';
+  const room = Math.max(30, is_stacked ? width - 30 : is_narrow ? width - text_room - 40 : label_room - 30);
   const label = chart_text(fitted(row.label, room, 13), {x: indent + 11, y: line, 'font-size': 13});
-  const ink = row.is_quiet ? 'var(--soft)' : 'var(--ink)', right = {x: width - 4, y: line, 'text-anchor': 'end'};
+  const place = is_stacked ? {x: indent + 11, y: line + 17} : {x: width - 4, y: line, 'text-anchor': 'end'};
   chart.append(
       svg('g', {class: 'row'}, svg('title', {}, row.label),
           marker(row.style.marker, indent, line - 4, 4.5, row.style.colour), label));
   for (const mark of row.marks) draw_mark(chart, mark, x, middle, row.style, box);
-  chart.append(chart_text(fitted(row.text || '', text_room, 12), {...right, fill: ink}));
+  chart.append(chart_text(fitted(row.text || '', is_stacked ? width - 30 : text_room, 12), {...place, fill: ink}));
 }
 
 function row_layout(rows, width) {
   const is_narrow = width < 600, longest = (texts, size) => Math.max(0, ...texts.map((text) => text_width(text, size)));
-  const label_room = Math.min(width * 0.3, longest(rows.map((row) => row.label.slice(0, 200)), 13) + 36);
-  const text_room = Math.min(width * (is_narrow ? 0.68 : 0.4), longest(rows.map((row) => row.text || ''), 12) + 16);
-  return {width, is_narrow, pitch: is_narrow ? 52 : 34, label_room, text_room};
+  const label = longest(rows.map((row) => row.label.slice(0, 200)), 13);
+  const text_room = longest(rows.map((row) => row.text || ''), 12) + 16;
+  const is_stacked = is_narrow && label + text_room + 40 > width, label_room = Math.min(width * 0.3, label + 36);
+  const limit = width * (is_narrow ? 0.68 : 0.4), pitch = is_stacked ? 66 : is_narrow ? 50 : 34;
+  return {width, is_narrow, is_stacked, pitch, label_room, text_room: Math.min(limit, text_room)};
 }
 
 // spec: id, title, caption, controls, rows() -> [{label, style, text, is_quiet, marks: [{kind, hint, ...}]}],

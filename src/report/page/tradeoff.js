@@ -84,7 +84,7 @@ function label_points(target, points, box) {
   const is_free = (place) => place.left >= box.left && place.right <= box.right + 14 && place.top >= box.top &&
       place.bottom <= box.bottom && !taken.some((other) => overlap(place, other));
   for (const {label, colour, px, py} of points) {
-    const text = fitted(label, 170, 12.5), width = text_width(text, 12.5) * 1.08, places = [];
+    const text = fitted(label, 170, 12.5), width = text_width(text, 12.5) * 1.14, places = [];
     for (const away of [0, -16, 16, -32, 32, -48, 48, -64, 64, -80, 80]) {
       const side = 11 + Math.abs(away) / 2, top = py + away - 9, bottom = py + away + 8;
       places.push({left: px + side, right: px + side + width, top, bottom, away});
