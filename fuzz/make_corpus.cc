@@ -126,6 +126,18 @@ void write_libsvm(const std::filesystem::path& folder) {
   add({reinterpret_cast<const char*>(kCompressed), sizeof(kCompressed)});
 }
 
+void write_metrics(const std::filesystem::path& folder) {
+  int number = 0;
+  const auto add = [&](std::string_view file) {
+    write(folder, std::to_string(number++), std::as_bytes(std::span(file)));
+  };
+  add("{\"step\":1,\"loss\":0.5,\"lr\":0.1,\"flags\":0,\"went_dense\":false,\"ns_sift\":5}\n"
+      "{\"step\":2,\"loss\":null,\"test_loss\":1e-3,\"total_bytes_up\":12,\"steps\":2}\n");
+  add("{\"step\": 1, \"loss\": NaN, \"x\\u0041\": -Infinity, \"note\": \"</script>\"}\r\n{\"step\":");
+  add("{\"step\":4}\n{\"step\":4,\"changed\":{\"lr\":{\"from\":[1],\"to\":2}}}\nrubbish\n{\"step\":3,\"loss\":1e999}"
+      "\n");
+}
+
 // encode_fuzz reads its choices and numbers from bytes that have no format, so any bytes are good.
 void write_choices(const std::filesystem::path& folder) {
   for (std::uint32_t number = 0; number < 4; ++number) {
@@ -152,5 +164,6 @@ int main(int argc, char** argv) {
   sparsewire::write_trailers(folder / "trailer");
   sparsewire::write_specs(folder / "spec");
   sparsewire::write_libsvm(folder / "libsvm");
+  sparsewire::write_metrics(folder / "metrics");
   return 0;
 }

@@ -55,7 +55,7 @@ class Case(unittest.TestCase):
         text = self.run_ok(name, "--json", "out.json", *arguments)
         report = json.loads((self.folder / "out.json").read_text())
         self.assertEqual(list(report), ["name", "paper", "claim", "verdict", "holds", "reason",
-                                        "conditions", "measured"])
+                                        "conditions", "table", "measured"])
         self.assertEqual(report["name"], name)
         self.assertRegex(report["paper"], r"^arXiv:\d{4}\.\d{5}$")
         self.assertIn(report["verdict"], ["holds", "partly", "does not hold", "not judged"])

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import check_study
 import processes
+from report_data import data_of
 
 PROGRAM = ""
 DATA = ["--problem", "logreg", "--data", "train.txt", "--test-data", "test.txt", "--workers", "2", "--split", "dirichlet:alpha=1"]
@@ -93,7 +94,7 @@ class Whole(Case):
         self.assertEqual(check_study.check(str(self.folder / "s")), [])
         self.assertEqual(len(self.runs("s")), RUNS)
         self.assertEqual(sorted(os.listdir(self.folder / "s")),
-                         ["plan.json", "runs", "runs.csv", "summary.json", "summary.md", "timings.csv"])  # fmt: skip
+                         ["plan.json", "report.html", "runs", "runs.csv", "summary.json", "summary.md", "timings.csv"])  # fmt: skip
         self.fits(done.stdout)
         self.fits(done.stderr)
         self.assertEqual(len(re.findall(r"(?m)^(pilot|tune|judge) ", done.stderr)), RUNS, "a line for each run")
@@ -108,6 +109,15 @@ class Whole(Case):
                 self.assertIn("threshold:lambda=", json.loads((self.folder / f"s/runs/{row['id']}/config.json").read_text())["sparsifier"])
         for file in SAME[:3]:
             self.assertNotIn(str(self.folder), (self.folder / "s" / file).read_text(), "no names of folders")
+
+        # The page of it.
+        self.assertTrue(done.stdout.endswith("\nReport: s/report.html\n"), done.stdout)
+        data = data_of((self.folder / "s/report.html").read_text())
+        self.assertEqual([data["kind"], len(data["runs"]), data["notices"]], ["study", RUNS, []])
+        self.assertEqual(data["summary"], json.loads((self.folder / "s/summary.json").read_text()))
+        for run in data["runs"]:
+            self.assertEqual(run["chosen"], run["phase"] == "judge")
+            self.assertEqual(run["series"].get("step", [])[-1:], [40] if run["chosen"] else [])
 
         # The same again takes what is there.
         before = self.contents("s")
@@ -172,6 +182,9 @@ class Interrupted(Case):
         self.assertGreaterEqual(kept, 5)
         self.assertEqual(len(os.listdir(self.folder / "s/runs")), kept, "no unfinished run is left")
         self.assertFalse((self.folder / "s/summary.json").exists())
+        data = data_of((self.folder / "s/report.html").read_text())
+        self.assertEqual([data["summary"], len(data["runs"])], [None, kept])
+        self.assertTrue(any("the study is not finished" in one for one in data["notices"]), data["notices"])
         done = self.study("--out", "s")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(len(re.findall(r"(?m)^(pilot|tune|judge) ", done.stderr)), RUNS - kept)

@@ -416,7 +416,7 @@ class Compare(Case):
     def test_takes_some_of_the_methods(self):
         done = self.run_train(*self.SMALL, "--methods", "topk,dense", "--out", "x", "-q", "--json", "-", command="compare")
         self.assertEqual([row["method"] for row in json.loads(done.stdout)["methods"]], ["topk", "dense"])
-        self.assertEqual(sorted(os.listdir(self.folder / "x")), ["dense.jsonl", "summary.json", "topk.jsonl"])
+        self.assertEqual(sorted(os.listdir(self.folder / "x")), ["dense.jsonl", "report.html", "summary.json", "topk.jsonl"])
         self.refuses(*self.SMALL, "--methods", "topk,best", command="compare", says="'best' is not a method; there are dense, topk")
         self.refuses(*self.SMALL[:-2], "--ratio", "7", command="compare", says="--ratio 7 is not a number in (0, 1]")
         self.refuses(*self.SMALL, "--exchange", "nosuch", "--out", "y", command="compare", says="nosuch")
@@ -443,11 +443,11 @@ class Compare(Case):
     def test_leaves_nothing_of_an_earlier_comparison(self):
         out = self.folder / "compare-out"
         self.assertEqual(self.run_train(*self.SMALL, "--methods", "topk,dense", "rtopk:r=4", command="compare").returncode, 0)
-        self.assertEqual(sorted(os.listdir(out)), ["dense.jsonl", "rtopk_r=4.jsonl", "summary.json", "topk.jsonl"])
+        self.assertEqual(sorted(os.listdir(out)), ["dense.jsonl", "report.html", "rtopk_r=4.jsonl", "summary.json", "topk.jsonl"])
         (out / "mine.jsonl").write_text("mine")
         (out / "randomk.jsonl").write_text("not metrics")
         self.assertEqual(self.run_train(*self.SMALL, "--methods", "regtopk", command="compare").returncode, 0)
-        self.assertEqual(sorted(os.listdir(out)), ["mine.jsonl", "randomk.jsonl", "regtopk.jsonl", "summary.json"])
+        self.assertEqual(sorted(os.listdir(out)), ["mine.jsonl", "randomk.jsonl", "regtopk.jsonl", "report.html", "summary.json"])
         self.refuses(*self.SMALL, "--methods", "randomk", command="compare", says="randomk.jsonl' does not begin with a line of metrics")
         (out / "summary.json").write_text('{"methods": []}')
         self.refuses(*self.SMALL, command="compare", says="summary.json' is not of a comparison")
@@ -475,7 +475,7 @@ class Compare(Case):
         self.assertEqual(json.loads((self.folder / "r.json").read_text())["methods"], rows)
         for name in names:
             self.assertRegex(stdout, rf"(?m)^{name} +\d")
-        self.assertEqual(sorted(os.listdir(self.folder / "compare-out")), sorted([f"{name}.jsonl" for name in names] + ["summary.json"]))
+        self.assertEqual(sorted(os.listdir(self.folder / "compare-out")), sorted([f"{name}.jsonl" for name in names] + ["report.html", "summary.json"]))
 
     def test_takes_methods_as_a_study_does(self):
         specs = ["rtopk:r=4", "topk | codec=golomb:values=bf16 name=small"]

@@ -11,6 +11,7 @@ void add_decompress(CLI::App& program);
 void add_inspect(CLI::App& program);
 void add_list(CLI::App& program);
 void add_pilot(CLI::App& program);
+void add_report(CLI::App& program);
 void add_reproduce(CLI::App& program);
 void add_study(CLI::App& program);
 void add_train(CLI::App& program);

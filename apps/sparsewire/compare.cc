@@ -21,6 +21,8 @@
 #include "files/lock.h"
 #include "options.h"
 #include "progress.h"
+#include "report/collect.h"
+#include "report/page.h"
 #include "reproduce/table.h"
 #include "settings.h"
 #include "sparsewire/errors.h"
@@ -34,6 +36,7 @@
 #include "train/problem.h"
 #include "train/run_or_fail.h"
 #include "train/stop.h"
+#include "written_report.h"
 
 namespace sparsewire::cli {
 namespace {
@@ -169,6 +172,8 @@ void remove_earlier(const std::string& folder) {
     }
     fs::remove(summary);
   }
+  const std::string page = folder + "/report.html";
+  if (fs::is_regular_file(page) && report::is_page(page)) fs::remove(page);
   for (const std::string& name : names) {
     const bool is_plain = name.find('/') == std::string::npos;
     if (is_plain && train::is_metrics_file(folder + "/" + name)) fs::remove(folder + "/" + name);
@@ -231,8 +236,11 @@ Json row_json(const Row& row, double dense) {
 // What is known so far, as a table and as JSON.
 class Comparison {
  public:
-  Comparison(const TrainConfig& config, const train::Problem& problem, const CompareOptions& options)
-      : config_(config),
+  // Of so many methods.
+  Comparison(const TrainConfig& config, const train::Problem& problem, const CompareOptions& options,
+             std::size_t methods)
+      : methods_(methods),
+        config_(config),
         headline_(train::headline_of(problem)),
         dense_(dense_bytes(config, problem.layout().dim())),
         dim_(problem.layout().dim()),
@@ -253,7 +261,10 @@ class Comparison {
     for (const char* key : {"sparsifier", "downlink", "metrics"}) common.erase(key);
     Json rows = Json::array();
     for (const Row& row : rows_) rows.push_back(row_json(row, dense_));
-    return {{"config", common}, {"ratio", checked_ratio(options_.ratio)}, {"methods", rows}};
+    return {{"config", common},
+            {"ratio", checked_ratio(options_.ratio)},
+            {"methods", rows},
+            {"finished", rows_.size() == methods_}};
   }
 
   std::string text() const {
@@ -304,6 +315,7 @@ class Comparison {
     return all;
   }
 
+  std::size_t methods_;
   const TrainConfig& config_;
   train::Headline headline_;
   double dense_;
@@ -333,7 +345,7 @@ void compare(const CompareOptions& options) {
   if (!config.json.empty()) check_place(config.json);
   remove_earlier(options.out);
 
-  Comparison all(config, *problem, options);
+  Comparison all(config, *problem, options, methods.size());
   {
     const train::StopSignals signals;
     for (const Method& method : methods) {
@@ -347,7 +359,10 @@ void compare(const CompareOptions& options) {
   }
   const bool is_whole = all.size() == methods.size();
   if (all.size() > 0) {
-    Report report(config.json.empty() ? std::nullopt : std::optional(config.json), all.json(), all.text());
+    const std::string page = options.out + "/report.html";
+    const bool has_page = write_report(page, [&] { return report::collect({options.out}); });
+    Report report(config.json.empty() ? std::nullopt : std::optional(config.json), all.json(),
+                  all.text() + (has_page ? report_line(page) : ""));
     report.print();
     report.commit();
   }
@@ -383,11 +398,11 @@ void add_compare(CLI::App& program) {
                    "Methods to run: names, or specs as in 'sparsewire study' (default: dense, topk, randomk, rtopk, "
                    "threshold, regtopk, topk_both_ways)")
       ->type_name("NAME");
-  add("--out", options->out, "DIR", "Folder for metrics and summary.json (default compare-out)");
+  add("--out", options->out, "DIR", "Folder for metrics, summary.json and report.html (default compare-out)");
   add_config(*command, options->given);
   add_settings(*command, default_config(),
                {"sparsifier", "downlink", "downlink_codec", "checkpoint_dir", "checkpoint_every", "keep", "resume",
-                "change", "save_weights", "metrics", "transport"},
+                "change", "save_weights", "metrics", "report", "transport"},
                options->given);
   command->callback([options] {
     try {

@@ -83,7 +83,8 @@ int run(int argc, char** argv) {
   program.require_subcommand(1);
   for (auto* const add : {sparsewire::cli::add_compare, sparsewire::cli::add_compress, sparsewire::cli::add_decompress,
                           sparsewire::cli::add_inspect, sparsewire::cli::add_list, sparsewire::cli::add_pilot,
-                          sparsewire::cli::add_reproduce, sparsewire::cli::add_study, sparsewire::cli::add_train}) {
+                          sparsewire::cli::add_report, sparsewire::cli::add_reproduce, sparsewire::cli::add_study,
+                          sparsewire::cli::add_train}) {
     add(program);
   }
   if (argc == 1) {

@@ -28,7 +28,7 @@ namespace {
 std::vector<std::string_view> not_of_a_pilot() {
   return {"sparsifier",     "save_weights",       "eval_every", "eval_train", "measure_every",
           "checkpoint_dir", "checkpoint_every",   "keep",       "resume",     "change",
-          "metrics",        "metrics_every_step", "transport"};
+          "metrics",        "metrics_every_step", "report",     "transport"};
 }
 
 struct PilotOptions {

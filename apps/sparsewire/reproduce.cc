@@ -13,9 +13,12 @@
 #include "core/list.h"
 #include "lists.h"
 #include "options.h"
+#include "report/collect.h"
+#include "report/page.h"
 #include "reproduce/reproduction.h"
 #include "sparsewire/errors.h"
 #include "terminal.h"
+#include "written_report.h"
 
 namespace sparsewire::cli {
 namespace {
@@ -34,6 +37,7 @@ struct Command {
   bool quick = false;
   bool full = false;
   std::optional<std::string> json;
+  std::optional<std::string> page;
   reproduce::Options options;
 };
 
@@ -76,6 +80,7 @@ Json json_of(const Reproduction& reproduction, const Result& result) {
           {"holds", result.verdict == reproduce::Verdict::holds},
           {"reason", result.reason},
           {"conditions", result.conditions},
+          {"table", result.table},
           {"measured", measured}};
 }
 
@@ -167,8 +172,11 @@ void run(Command& command) {
   if (command.name.empty()) throw UsageError("NAME is missing; the experiments are " + all_names());
   const Reproduction& reproduction = reproduce::find_reproduction(command.name);
   check_options(reproduction, command.options);
-  check_distinct({{"--data", command.options.data}, {"--json", command.json}});
+  check_distinct({{"--data", command.options.data}, {"--json", command.json}, {"--report", command.page}});
   check_place(command.json);
+  if (command.page == "-") throw UsageError("--report - is not allowed: name a file");
+  if (command.page) report::check_output(*command.page);
+  check_place(command.page);
   if (command.quick) command.options.size = Size::quick;
   if (command.full) command.options.size = Size::full;
   Result result;
@@ -176,7 +184,12 @@ void run(Command& command) {
     const ProgressLine line(reproduction.name);
     result = reproduction.run(command.options, [&](std::size_t done, std::size_t of) { line.show(done, of); });
   }
-  print(command.json, json_of(reproduction, result), text_of(reproduction, result));
+  const Json json = json_of(reproduction, result);
+  std::string text = text_of(reproduction, result);
+  if (command.page && write_report(*command.page, [&] { return report::collect_reproduction(json); })) {
+    text += report_line(*command.page);
+  }
+  print(command.json, json, text);
 }
 
 void add_options(CLI::App& app, Command& command) {
@@ -198,6 +211,7 @@ void add_options(CLI::App& app, Command& command) {
              "Where to stop: the share of the initial gap to the optimal loss, (f - f*)/(f0 - f*)");
   app.add_option("--data", options.data, "LIBSVM file with two labels (default: synthetic data)")->type_name("FILE");
   add_json(app, command.json);
+  app.add_option("--report", command.page, "Also write a page with charts")->type_name("FILE.html");
 }
 
 }  // namespace

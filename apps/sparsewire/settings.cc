@@ -48,6 +48,7 @@ void GivenSettings::check_needs(const train::TrainConfig& config) const {
 
 void clear_outputs(train::TrainConfig& config) {
   config.metrics.clear();
+  config.report.clear();
   config.checkpoint_dir.clear();
   config.resume = false;
   config.change.clear();

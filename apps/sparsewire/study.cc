@@ -21,6 +21,7 @@
 #include "lists.h"
 #include "message.h"
 #include "options.h"
+#include "report/collect.h"
 #include "settings.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/spec.h"
@@ -30,6 +31,7 @@
 #include "train/problem.h"
 #include "train/run_or_fail.h"
 #include "train/stop.h"
+#include "written_report.h"
 
 namespace sparsewire::cli {
 namespace {
@@ -148,12 +150,33 @@ bool has_any_result(const study::Results& results) {
   });
 }
 
-study::Results run_and_keep(study::Plan& plan, const study::StudyOptions& options, bool is_quiet) {
-  StudyProgress progress(plan, is_quiet);
+// The page is there from the end of the first phase on, and written again at the end of each.
+class ReportingProgress final : public StudyProgress {
+ public:
+  ReportingProgress(const study::Plan& plan, bool is_quiet, const std::string& folder)
+      : StudyProgress(plan, is_quiet), folder_(folder) {}
+
+  void on_phase(const std::string& name, const study::Work& left) override {
+    StudyProgress::on_phase(name, left);
+    if (runs_done() > 0) write();
+  }
+  void write() {
+    if (can_write_) can_write_ = write_report(page(), [&] { return report::collect({folder_}); });
+  }
+  bool has_page() const { return can_write_; }
+  std::string page() const { return folder_ + "/report.html"; }
+
+ private:
+  const std::string& folder_;
+  bool can_write_ = true;  // one warning is enough
+};
+
+study::Results run_and_keep(study::Plan& plan, const study::StudyOptions& options, ReportingProgress& progress) {
   try {
     const train::StopSignals signals;
     return study::run_study(plan, options, progress);
   } catch (const study::Stopped& stopped) {
+    if (progress.runs_done() > 0) progress.write();
     throw std::runtime_error(fmt::format("{}; {} of {} runs are done and kept in '{}': the same command continues",
                                          stopped.what(), progress.runs_done(), progress.runs(), options.folder));
   }
@@ -196,11 +219,17 @@ void study_command(const StudyCommand& command) {
   files::make_folder(command.out);
   const files::FolderLock lock(command.out);
   study::claim_folder(command.out, plan);
-  const study::Results results = run_and_keep(plan, options, request.config.quiet);
+  std::optional<ReportingProgress> progress;
+  progress.emplace(plan, request.config.quiet, command.out);
+  const study::Results results = run_and_keep(plan, options, *progress);
   study::write_results(results, command.out);
+  progress->write();
+  const std::string page = progress->has_page() ? report_line(progress->page()) : "";
+  progress.reset();  // the status line is gone before anything is printed
   std::string text = study::summary_text(results);
   text += wrapped(fmt::format("\nFiles in {}/: summary.md (these tables), summary.json, runs.csv, timings.csv\n",
                               printable(command.out)));
+  text += page;
   Report report(json_path, study::summary_json(results), text);
   report.print();
   report.commit();
@@ -256,10 +285,11 @@ void add_study(CLI::App& program) {
   add_integer(*app, "--eval-every", command->eval_every, 0, kMost,
               "Steps between two evaluations; 0: only at the end (default: a hundredth of the steps)");
   add_config(*app, command->given);
-  add_settings(*app, study_defaults(),
-               {"sparsifier", "downlink", "lr", "eval_every", "init_weights", "save_weights", "metrics",
-                "metrics_every_step", "checkpoint_dir", "checkpoint_every", "keep", "resume", "change", "transport"},
-               command->given);
+  add_settings(
+      *app, study_defaults(),
+      {"sparsifier", "downlink", "lr", "eval_every", "init_weights", "save_weights", "metrics", "metrics_every_step",
+       "report", "checkpoint_dir", "checkpoint_every", "keep", "resume", "change", "transport"},
+      command->given);
   app->callback([command] {
     try {
       study_command(*command);

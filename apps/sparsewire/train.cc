@@ -11,6 +11,8 @@
 #include "message.h"
 #include "options.h"
 #include "progress.h"
+#include "report/collect.h"
+#include "report/page.h"
 #include "settings.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/transport.h"
@@ -20,6 +22,7 @@
 #include "train/problem.h"
 #include "train/run_or_fail.h"
 #include "train/stop.h"
+#include "written_report.h"
 
 namespace sparsewire::cli {
 namespace {
@@ -44,10 +47,13 @@ void check_outputs(const TrainConfig& config, const std::optional<std::string>& 
                   {"--init-weights", path_of(config.init_weights)},
                   {"--save-weights", path_of(config.save_weights)},
                   {"--metrics", path_of(config.metrics)},
-                  {"--json", path_of(config.json)}});
+                  {"--json", path_of(config.json)},
+                  {"--report", path_of(config.report)}});
   if (!is_root) return;
   check_place(path_of(config.json));
   check_place(path_of(config.save_weights));
+  if (!config.report.empty()) report::check_output(config.report);
+  check_place(path_of(config.report));
 }
 
 Json result_json(const TrainConfig& config, const train::Result& result, const Layout& layout, double seconds) {
@@ -80,37 +86,83 @@ std::string result_text(const TrainConfig& config, const train::Result& result) 
   return text + fmt::format("CRC-32C of the weights: {:08x}\n", result.weights_crc32c);
 }
 
+// The page of --report, on rank 0. What it shows are the lines of --metrics; without that option those that would be
+// there.
+class TrainingPage {
+ public:
+  explicit TrainingPage(const TrainConfig& config)
+      : config_(config), lines_(kName, report::kMostLinesOfARun), is_wanted_(!config.report.empty()) {}
+
+  void on_step(const train::StepReport& step) {
+    const bool is_kept = is_wanted_ && config_.metrics.empty() && (step.evaluation || step.compression);
+    if (is_kept) lines_.add(train::shown(train::step_json(step)) + '\n');
+  }
+
+  // Returns whether there is one.
+  bool write(const Json& result, const char* status, std::optional<std::uint64_t> diverged_at = {}) {
+    return is_wanted_ && write_report(config_.report, [&] {
+             report::Metrics metrics = config_.metrics.empty()
+                                           ? lines_.finish()
+                                           : report::read_metrics(config_.metrics, kName, report::kMostLinesOfARun);
+             return report::collect_training(result, std::move(metrics), status, diverged_at);
+           });
+  }
+  void write_diverged(const train::SharedError& error) {
+    if (error.is_usage()) return;
+    write({{"config", train::to_json(config_)}}, error.diverged_at() ? report::kDiverged : report::kInterrupted,
+          error.diverged_at());
+  }
+
+ private:
+  static constexpr const char* kName = "metrics";
+  const TrainConfig& config_;
+  report::MetricsReader lines_;
+  bool is_wanted_;
+};
+
 struct TrainOutcome {
   train::Result result;
   double seconds = 0;
 };
 
 // What rank 0 prints at the end.
-void conclude(const TrainConfig& config, const TrainOutcome& outcome, const Layout& layout) {
+void conclude(const TrainConfig& config, const TrainOutcome& outcome, const Layout& layout, TrainingPage& page) {
   const train::Result& result = outcome.result;
   if (!result.finished) {
+    page.write({{"config", train::to_json(config)}}, report::kInterrupted);
     throw std::runtime_error(fmt::format(
         "stopped by a signal after step {} of {}; {}", result.step, config.steps,
         result.checkpoint ? fmt::format("to continue from '{}', add --resume to the same command", *result.checkpoint)
                           : "without --checkpoint-dir there is no checkpoint to continue from"));
   }
-  Report report(path_of(config.json), result_json(config, result, layout, outcome.seconds),
-                wrapped(result_text(config, result)));
+  const Json json = result_json(config, result, layout, outcome.seconds);
+  std::string text = wrapped(result_text(config, result));
+  if (page.write(json, report::kFinished)) text += report_line(config.report);
+  Report report(path_of(config.json), json, text);
   report.print();
   report.commit();
 }
 
-TrainOutcome run_rank(const TrainConfig& config, train::Problem& problem, Transport& transport) {
+TrainOutcome run_rank(const TrainConfig& config, train::Problem& problem, Transport& transport, TrainingPage& page) {
   const auto began = std::chrono::steady_clock::now();
   std::optional<Progress> progress;
   train::Run run{.config = config, .problem = problem, .transport = transport};
   run.stop_requested = train::stop_requested;
   if (transport.rank() == 0) {
     progress.emplace(config, "");
-    run.on_step = [&](const train::StepReport& report) { progress->on_step(report); };
+    run.on_step = [&](const train::StepReport& report) {
+      progress->on_step(report);
+      page.on_step(report);
+    };
     run.log = [&](const std::string& message) { progress->log(message); };
   }
-  TrainOutcome outcome{.result = train::train(run)};
+  TrainOutcome outcome;
+  try {
+    outcome.result = train::train(run);
+  } catch (const train::SharedError& error) {
+    if (transport.rank() == 0) page.write_diverged(error);
+    throw;
+  }
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return outcome;
 }
@@ -119,16 +171,17 @@ void train_on_threads(TrainConfig config, const std::optional<std::string>& conf
   check_outputs(config, config_file, /*is_root=*/true);
   if (config.workers == 0) config.workers = kDefaultWorkers;
   const auto problem = problem_of(config);
+  TrainingPage page(config);
   TrainOutcome outcome;
   const auto body = [&](Transport& transport) {
-    const TrainOutcome mine = run_rank(config, *problem, transport);
+    const TrainOutcome mine = run_rank(config, *problem, transport, page);
     if (transport.rank() == 0) outcome = mine;
   };
   {
     const train::StopSignals signals;
     run_on_threads(static_cast<int>(config.workers), body, deadline_of(config));
   }
-  conclude(config, outcome, problem->layout());
+  conclude(config, outcome, problem->layout(), page);
 }
 
 // Who forgot mpirun should not train alone without knowing it.
@@ -157,12 +210,13 @@ void train_on_mpi(TrainConfig config, const std::optional<std::string>& config_f
     config.workers = ranks;
     problem = problem_of(config);
   });
+  TrainingPage page(config);
   TrainOutcome outcome;
   {
     const train::StopSignals signals;
-    outcome = run_rank(config, *problem, transport);
+    outcome = run_rank(config, *problem, transport, page);
   }
-  if (transport.rank() == 0) conclude(config, outcome, problem->layout());
+  if (transport.rank() == 0) conclude(config, outcome, problem->layout(), page);
   if (transport.rank() != 0 && !outcome.result.finished) throw SilentFailure(kFailed);  // rank 0 prints it
 }
 

@@ -121,6 +121,7 @@ std::vector<Setting> make_settings() {
       {{"metrics_every_step", "", "Write a line for each step, not only at evaluations", kMayChange, {}, {}, "metrics"},
        &C::metrics_every_step},
       {{"json", "FILE", "Also write a report to FILE; - prints it instead of the text", kMayChange}, &C::json},
+      {{"report", "FILE.html", "Write a page with charts of the training at its end", kMayChange}, &C::report},
       {{"deadline",
         "SECONDS",
         "How long to wait for another worker",
@@ -240,7 +241,8 @@ bool is_report(const Json& json) {
 // What the report says about its run stays as it is: another run must not write over it.
 void set_from_report(TrainConfig& config, const Json& report) {
   Json given = report.at("config");
-  for (const char* name : {"json", "metrics", "save_weights", "checkpoint_dir", "resume", "change"}) given.erase(name);
+  for (const char* name : {"json", "metrics", "report", "save_weights", "checkpoint_dir", "resume", "change"})
+    given.erase(name);
   for (const char* name : {"sparsifier", "downlink"}) {
     if (report.contains(name)) given[name] = report.at(name);
   }
@@ -342,6 +344,9 @@ void check(const TrainConfig& config) {
   if (config.measure_every != 0 && feedback.kind != Feedback::Kind::ef) {
     throw UsageError(
         fmt::format("--measure-every needs --feedback ef, not {}: xi and gamma are defined for it", config.feedback));
+  }
+  if (config.report == "-") {
+    throw UsageError("--report - is not allowed: standard output is for the result; name a file");
   }
   if (config.metrics == "-")
     throw UsageError("--metrics - is not allowed: standard output is for the report; name a file");

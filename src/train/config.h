@@ -52,6 +52,7 @@ struct TrainConfig {
   std::string metrics;
   bool metrics_every_step = false;
   std::string json;
+  std::string report;
   double deadline = 300;
   std::string transport = "threads";
   bool quiet = false;

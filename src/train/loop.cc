@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <exception>
 
@@ -136,7 +137,9 @@ void Training::report() {
                           .stats = worker_.stats(),
                           .evaluation = evaluation_,
                           .totals = of_all,
-                          .compression = compression_};
+                          .compression = compression_,
+                          .seconds = seconds(),
+                          .steps = config_.steps};
   try {
     const bool is_wanted = is_due || compression_ || config_.metrics_every_step;
     if (metrics_ && is_wanted && pending_error_.empty()) metrics_->write(report);
@@ -144,6 +147,10 @@ void Training::report() {
     pending_error_ = error.what();  // the other ranks learn of it with the next step
   }
   run_.on_step(report);
+}
+
+double Training::seconds() const {
+  return seconds_before_ + std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
 }
 
 void Training::write_if_due() {

@@ -20,6 +20,7 @@ Json step_json(const StepReport& report) {
   Json json{{"step", report.step},
             {"loss", report.loss},
             {"lr", report.lr},
+            {"seconds", report.seconds},
             {"entries_sent", stats.entries_sent},
             {"entries_total", stats.entries_total},
             {"density", stats.density},
@@ -49,6 +50,7 @@ Json step_json(const StepReport& report) {
     for (const Measurement& one : report.evaluation->numbers) json[one.name] = one.value;
   }
   if (report.totals) {
+    json["steps"] = report.steps;
     json["total_bytes_up"] = report.totals->bytes_up;
     json["total_bytes_down"] = report.totals->bytes_down;
     json["total_bytes_served"] = report.totals->bytes_served;
@@ -74,6 +76,21 @@ std::optional<std::uint64_t> kept_from(std::string_view text) {
   } catch (const UsageError&) {
     return std::nullopt;
   }
+}
+
+// `seconds` of the last of these lines that has it. Lines of versions before 0.6 have none.
+double last_seconds(std::string_view lines) {
+  while (!lines.empty()) {
+    lines.remove_suffix(1);  // the end of the line
+    const std::size_t begin = lines.rfind('\n') + 1;
+    const Json line = Json::parse(lines.substr(begin), nullptr, /*allow_exceptions=*/false);
+    if (line.is_object() && line.contains("seconds") && line.at("seconds").is_number()) {
+      return line.at("seconds").get<double>();
+    }
+    if (line.is_object() && !line.contains("changed")) return 0;
+    lines = lines.substr(0, begin);
+  }
+  return 0;
 }
 
 }  // namespace
@@ -122,7 +139,12 @@ void MetricsFile::cut_back(std::uint64_t keep_until) {
                     "--metrics",
                     path_));
   }
-  const std::size_t kept = keep_until > 0 ? bytes_until(files::read_file(path_).text(), keep_until) : 0;
+  std::size_t kept = 0;
+  if (keep_until > 0) {
+    const files::Bytes bytes = files::read_file(path_);
+    kept = bytes_until(bytes.text(), keep_until);
+    seconds_ = last_seconds(bytes.text().substr(0, kept));
+  }
   if (::ftruncate(file_, static_cast<off_t>(kept)) != 0) fail(errno);
 }
 

@@ -23,6 +23,8 @@ struct StepReport {
   std::optional<Evaluation> evaluation = {};
   std::optional<Totals> totals = {};                 // of all workers; at evaluations
   std::optional<CompressionError> compression = {};  // every --measure-every steps
+  double seconds = 0;                                // since the training began
+  std::uint64_t steps = 0;                           // that the training is to have
 };
 
 // With the keys that docs/train.md lists.
@@ -40,6 +42,8 @@ class MetricsFile {
   MetricsFile& operator=(const MetricsFile&) = delete;
 
   void write(const StepReport& report) { write(step_json(report)); }
+  // `seconds` of the last line that was kept; 0 if there is none.
+  double seconds() const noexcept { return seconds_; }
   // In one line. REQUIRES: it has the key "step"; or, if options changed after that step, "changed" too.
   void write(const Json& json);
 
@@ -49,6 +53,7 @@ class MetricsFile {
 
   std::string path_;
   int file_ = -1;
+  double seconds_ = 0;
 };
 
 // Whether the file is a regular one, and empty or begins with a line of metrics.

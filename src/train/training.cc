@@ -108,8 +108,10 @@ void Training::begin() {
   run_or_fail_on_all(transport_, [&] {
     if (!is_root() || config_.metrics.empty()) return;
     metrics_.emplace(config_.metrics, step_);
+    seconds_before_ = metrics_->seconds();
     if (!changes_.empty() && changes_.back().at("step") == step_) metrics_->write(changes_.back());
   });
+  began_ = std::chrono::steady_clock::now();
   if (config_.checkpoint_dir.empty()) return;
   checkpoints_.emplace(config_, problem_, changes_, transport_, path.empty() ? std::nullopt : std::optional(step_));
 }
@@ -136,7 +138,8 @@ void Training::compare_configs() {
   for (const Setting& setting : settings()) {
     const std::string_view name = setting.option.name;
     const bool may_differ = name == "json" || name == "metrics" || name == "deadline" || name == "quiet" ||
-                            name == "data" || name == "test_data" || name == "init_weights" || name == "save_weights";
+                            name == "data" || name == "test_data" || name == "init_weights" || name == "save_weights" ||
+                            name == "report";
     if (!may_differ) all += fmt::format("{}={}\n", name, shown(value_of(config_, setting)));
   }
   const std::vector<std::uint32_t> checksums = gather_and_broadcast(transport_, crc32c(std::as_bytes(std::span(all))));

@@ -1,6 +1,7 @@
 // One rank of a training. Its steps are in loop.cc, how it starts and ends in training.cc.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -52,6 +53,7 @@ class Training {
   void check_weights() const;
   void check_evaluation();
   [[noreturn]] void give_up(const std::string& why) const;
+  double seconds() const;
 
   bool is_root() const { return transport_.rank() == 0; }
   bool is_local() const { return config_.local_steps > 1; }
@@ -77,6 +79,8 @@ class Training {
   double batch_loss_ = std::numeric_limits<double>::quiet_NaN();  // on this rank
   Totals totals_;
   bool stopped_ = false;
+  std::chrono::steady_clock::time_point began_;  // of the first step of this run
+  double seconds_before_ = 0;                    // of the training that was resumed, as its metrics say
 
   std::optional<files::FolderLock> lock_;  // on rank 0: of the folder of checkpoints
   std::optional<Checkpoints> checkpoints_;

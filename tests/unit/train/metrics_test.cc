@@ -28,14 +28,14 @@ TEST(Metrics, HaveEveryFieldOfAStep) {
   stats.went_dense = true;
   StepReport report{.step = 3, .loss = 0.1, .lr = 0.5, .stats = stats};
   const Json plain = step_json(report);
-  for (const char* key : {"step",       "loss",         "lr",          "entries_sent",        "entries_total",
-                          "density",    "dense_bytes",  "bytes_up",    "bytes_down",          "bytes_served",
-                          "sent_norm2", "memory_norm2", "total_error", "server_memory_norm2", "server_error",
-                          "flags",      "went_dense",   "ns_sift",     "ns_encode",           "ns_exchange",
-                          "ns_decode",  "ns_merge",     "ns_apply"}) {
+  for (const char* key : {"step",          "seconds",    "loss",         "lr",          "entries_sent",
+                          "entries_total", "density",    "dense_bytes",  "bytes_up",    "bytes_down",
+                          "bytes_served",  "sent_norm2", "memory_norm2", "total_error", "server_memory_norm2",
+                          "server_error",  "flags",      "went_dense",   "ns_sift",     "ns_encode",
+                          "ns_exchange",   "ns_decode",  "ns_merge",     "ns_apply"}) {
     EXPECT_TRUE(plain.contains(key)) << key;
   }
-  EXPECT_EQ(plain.size(), 23U);
+  EXPECT_EQ(plain.size(), 24U);
   EXPECT_EQ(plain["bytes_up"], 7);
   EXPECT_EQ(plain["went_dense"], true);
   report.evaluation = Evaluation{{{"test_loss", 2}, {"test_accuracy", 0.75}}};
@@ -48,7 +48,7 @@ TEST(Metrics, HaveEveryFieldOfAStep) {
   EXPECT_EQ(evaluated["total_bytes_served"], 3);
   EXPECT_EQ(evaluated["paper_bits_up"], 4);
   EXPECT_EQ(evaluated["paper_bits_down"], 5);
-  EXPECT_EQ(evaluated.size(), 30U);
+  EXPECT_EQ(evaluated.size(), 32U);
   report.loss = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(Json::parse(step_json(report).dump())["loss"], nullptr);  // JSON has no NaN
 }
@@ -87,6 +87,18 @@ TEST(Metrics, ContinueAfterTheLinesThatAreKept) {
   write(0, 1);
   EXPECT_TRUE(folder.read("m.jsonl").starts_with("{\"step\":1,\"loss\":0.0"));
   EXPECT_THROW(MetricsFile(folder / "none/m.jsonl", 0), std::runtime_error);
+}
+
+TEST(Metrics, KnowWhenTheLastLineThatIsKeptWasWritten) {
+  const Folder folder;
+  const std::string timed = "{\"step\":1,\"seconds\":0.5}\n{\"step\":2,\"seconds\":1.25}\n";
+  folder.write("m.jsonl", timed + "{\"step\":2,\"changed\":{}}\n{\"step\":3,\"seconds\":9}\n");
+  EXPECT_EQ(MetricsFile(folder / "m.jsonl", 2).seconds(), 1.25);
+  EXPECT_EQ(folder.read("m.jsonl"), timed);
+  EXPECT_EQ(MetricsFile(folder / "m.jsonl", 1).seconds(), 0.5);
+  folder.write("m.jsonl", lines(1, 3));  // of a version that did not write it
+  EXPECT_EQ(MetricsFile(folder / "m.jsonl", 3).seconds(), 0);
+  EXPECT_EQ(MetricsFile(folder / "m.jsonl", 0).seconds(), 0);
 }
 
 // With lines at evaluations only, a checkpoint may be older than the first of them.

@@ -1,0 +1,186 @@
+// The report's data: columns of runs, the axes they are drawn against, and means over seeds.
+
+const report = {
+  data: null
+};
+
+function read_data() {
+  report.data = JSON.parse(document.getElementById('sparsewire-data').textContent);
+  for (const run of report.data.runs) run.cache = new Map();
+  return report.data;
+}
+
+function is_shown(run) {
+  return run.chosen && run.series && Object.keys(run.series).length > 0;
+}
+
+// A number; NaN or an infinity where the file has one; undefined where it has none.
+function decoded(value) {
+  if (typeof value === 'number') return value;
+  if (value === 'nan') return NaN;
+  if (value === 'inf') return Infinity;
+  if (value === '-inf') return -Infinity;
+  return undefined;
+}
+
+function column(run, key) {
+  if (!run.cache.has(key)) run.cache.set(key, Array.isArray(run.series[key]) ? run.series[key].map(decoded) : null);
+  return run.cache.get(key);
+}
+
+function sum_of(run, up, down) {
+  const a = column(run, up), b = column(run, down);
+  if (!a && !b) return null;
+  return (a || b).map((_, i) => (a ? a[i] : 0) + (b ? b[i] : 0));
+}
+
+// The emulated link: every worker has one of this rate, in both directions, and a server's own is fast enough.
+const LINK = {
+  rate: 100,
+  latency: 1,
+  compute: 0,
+  workers: 4
+};
+
+function link_setting(key) {
+  const value = Number(setting('link.' + key, LINK[key]));
+  return Number.isFinite(value) && value >= 0 ? value : LINK[key];
+}
+
+function workers_of(run) {
+  const workers = Number(run.config && run.config.workers);
+  return workers > 0 ? workers : null;
+}
+
+function link_seconds(run) {
+  const bytes = sum_of(run, 'total_bytes_up', 'total_bytes_down'), steps = column(run, 'step');
+  if (!bytes || !steps) return null;
+  const rate = Math.max(link_setting('rate'), 1e-9) * 1e6,
+        workers = workers_of(run) || Math.max(1, link_setting('workers'));
+  const each_step = 2 * link_setting('latency') / 1e3 + link_setting('compute') / 1e3;
+  return bytes.map((all, i) => (8 * all) / (workers * rate) + steps[i] * each_step);
+}
+
+const X_AXES = [
+  {key: 'step', words: 'steps', short: 'steps', format: number_text, of: (run) => column(run, 'step')},
+  {
+    key: 'bytes',
+    words: 'bytes up and down, all workers',
+    short: 'bytes',
+    format: bytes_text,
+    of: (run) => sum_of(run, 'total_bytes_up', 'total_bytes_down')
+  },
+  {
+    key: 'paper_bits',
+    words: 'bits as papers count (64 for an entry)',
+    short: 'papers\' bits',
+    format: bits_text,
+    of: (run) => sum_of(run, 'paper_bits_up', 'paper_bits_down')
+  },
+  {
+    key: 'seconds',
+    words: 'measured time',
+    short: 'measured time',
+    format: seconds_text,
+    of: (run) => column(run, 'seconds')
+  },
+  {key: 'link', words: 'emulated time on the link', short: 'time on a link', format: seconds_text, of: link_seconds},
+];
+
+function axes_of(runs) {
+  return X_AXES.filter((axis) => runs.some((run) => (axis.of(run) || []).some(is_number)));
+}
+
+const NOT_DRAWN = new Set(['step', 'steps', 'seconds', 'flags', 'schema']);
+const COLUMNS_FIRST = [
+  'test_loss', 'validation_loss', 'train_loss', 'loss', 'train_objective', 'test_accuracy', 'validation_accuracy',
+  'train_accuracy', 'distance'
+];
+
+// What can be on the y axis: columns in which some run has a number; those that matter most come first.
+function columns_of(runs) {
+  const found = new Set();
+  for (const run of runs) {
+    for (const key of Object.keys(run.series)) {
+      if (!found.has(key) && !NOT_DRAWN.has(key) && column(run, key) && column(run, key).some((y) => y !== undefined))
+        found.add(key);
+    }
+  }
+  const rest = Array.from(found).filter((key) => !COLUMNS_FIRST.includes(key));
+  return COLUMNS_FIRST.filter((key) => found.has(key)).concat(rest);
+}
+
+// [{x, y, step}] of a run, in the order of its file; y may be NaN or infinite. `key` is a column's.
+function points_of(run, axis, key) {
+  const ys = column(run, key), xs = axis.of(run), steps = column(run, 'step');
+  if (!ys || !xs) return [];
+  const points = [];
+  for (let i = 0; i < ys.length; ++i) {
+    if (ys[i] !== undefined && is_number(xs[i])) points.push({x: xs[i], y: ys[i], step: steps ? steps[i] : i});
+  }
+  return points;
+}
+
+// The value of a run at a step: its own, or on the line between two (files that were thinned do not have all steps).
+function at_step(points, step, hint) {
+  let i = hint;
+  while (i < points.length && points[i].step < step) ++i;
+  if (i < points.length && points[i].step === step) return {at: i, point: points[i]};
+  if (i === 0 || i >= points.length) return {at: i, point: null};
+  const a = points[i - 1], b = points[i], part = (step - a.step) / (b.step - a.step);
+  return {at: i, point: {step, x: a.x + part * (b.x - a.x), y: a.y + part * (b.y - a.y)}};
+}
+
+// The mean of several runs at equal steps, with its interval: [{x, y, low, high, n}]. It ends where one of them
+// diverged: a mean over the others would flatter the method.
+function mean_line(all) {
+  const lines = all.filter((line) => line.points.length > 0);
+  if (lines.length === 0) return {points: [], diverged: false};
+  const diverged = lines.some((line) => line.run.status === 'diverged');
+  const steps =
+      Array.from(new Set(lines.flatMap((line) => line.points.map((point) => point.step)))).sort((a, b) => a - b);
+  const hints = lines.map(() => 0), points = [];
+  for (const step of steps) {
+    const present = [];
+    let is_over = false, is_early = false;
+    lines.forEach((line, i) => {
+      const found = at_step(line.points, step, hints[i]);
+      hints[i] = found.at;
+      if (found.point)
+        present.push(found.point);
+      else if (found.at === 0)
+        is_early = true;
+      else if (line.run.status !== 'running' && line.run.status !== 'interrupted')
+        is_over = true;
+    });
+    if (is_over) break;
+    if (is_early || present.length === 0) continue;
+    if (present.some((point) => !Number.isFinite(point.y))) {
+      points.push({x: mean_of(present.map((point) => point.x)), y: NaN, step, n: present.length});
+      break;
+    }
+    const y = summary_of(present.map((point) => point.y));
+    points.push({x: mean_of(present.map((point) => point.x)), y: y.mean, low: y.low, high: y.high, step, n: y.n});
+  }
+  return {points, diverged};
+}
+
+// Lines of a chart: for each method its mean, and its single runs.
+function method_lines(runs, axis, key) {
+  return report.data.methods
+      .map((method, index) => {
+        const singles =
+            runs.filter((run) => run.method === index).map((run) => ({run, points: points_of(run, axis, key)}));
+        return {index, label: method.label, singles, mean: mean_line(singles)};
+      })
+      .filter((line) => line.singles.some((single) => single.points.length > 0));
+}
+
+// Names without their ratio where that leaves no doubt; says which ratio was left out.
+function shorten_labels(data) {
+  const names = data.methods.map((method) => method.name),
+        ratios = new Set(data.methods.map((method) => method.ratio).filter(is_number));
+  if (new Set(names).size !== names.length || ratios.size > 1 || names.some((one) => !one)) return '';
+  for (const method of data.methods) method.label = method.name;
+  return ratios.size ? '; ratio ' + Array.from(ratios)[0] + ' where a method takes one' : '';
+}

@@ -1,0 +1,88 @@
+"""Pages as the program writes them: of a study, a comparison, a reproduction, metrics, and metrics that are damaged."""
+
+import csv
+import io
+import json
+import random
+import subprocess
+import tempfile
+from pathlib import Path
+
+import case
+import rule
+
+METHODS = ["--methods", "dense", "topk", "topk | downlink=topk name=both_ways"]
+
+
+def write_samples(path, count):
+    draw = random.Random(path.name)
+    lines = []
+    for _ in range(count):
+        chosen = sorted(draw.sample(range(40), 8))
+        values = [round(draw.gauss(0, 1), 3) for _ in chosen]
+        label = sum(value * (index % 3 - 1) for index, value in zip(chosen, values)) > 0
+        lines.append(f"{'+1' if label else '-1'} " + " ".join(f"{index + 1}:{value}" for index, value in zip(chosen, values)))
+    path.write_text("\n".join(lines) + "\n")
+
+
+class Program(case.Case):
+    def setUp(self):
+        super().setUp()
+        self.folder = Path(tempfile.mkdtemp(dir=self.browser.folder))
+
+    def run_program(self, *arguments):
+        done = subprocess.run([case.SETTINGS["program"], *arguments], cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def open_report(self, *inputs):
+        self.run_program("report", *inputs, "-o", "page.html")
+        self.browser.open(self.folder / "page.html")
+        self.assertEqual(self.count("[role=alert]"), 0)
+        for figure in self.browser.run("return [...document.querySelectorAll('figure')].map((one) => one.id)"):
+            self.assertGreater(self.count(f"#{figure} .plot svg :is(.line, .mark, .cell)"), 0, figure)
+
+    def test_a_study_says_what_the_rule_says_and_draws_what_was_measured(self):
+        write_samples(self.folder / "train.txt", 200)
+        write_samples(self.folder / "test.txt", 100)
+        self.run_program("study", "--problem", "logreg", "--data", "train.txt", "--test-data", "test.txt", "--workers", "2", *METHODS, "--ratio", "0.1", "--lr", "0.3,1",
+                         "--tune-seeds", "1", "--seeds", "3", "--steps", "60", "--eval-every", "5", "--out", "study")
+        self.open_report("study")
+        summary = json.loads((self.folder / "study/summary.json").read_text())
+        ((use, _),) = rule.answers(summary)
+        self.assertEqual(self.browser.run("return document.querySelector('#answer [data-use]')?.dataset.use ?? null"), use)
+        self.assertEqual(self.browser.run("return [...document.querySelectorAll('figure')].map((one) => one.id)"),
+                         ["tradeoff", "differences", "target", "progress", "memory", "density", "bytes", "stages", "grid"])
+        rows = list(csv.DictReader(io.StringIO(self.browser.saved("methods", "csv")[1].decode("utf-8-sig"))))
+        self.assertEqual([float(row["test loss"]) for row in rows], [one["measures"]["test_loss"]["mean"] for one in summary["methods"]])
+        # The last point of a line is the mean that the study judged.
+        self.browser.choose("progress.x", "step")
+        rows = list(csv.DictReader(io.StringIO(self.browser.saved("progress", "csv")[1].decode("utf-8-sig"))))
+        for one in summary["methods"]:
+            last = [row for row in rows if row["method"] == one["name"]][-1]
+            for key, value in [("test_loss", one["measures"]["test_loss"]["mean"]), ("low", one["measures"]["test_loss"]["ci95"][0])]:
+                self.assertAlmostEqual(float(last[key]), value, delta=1e-6)
+
+    def test_a_comparison(self):
+        self.run_program("compare", "--problem", "linreg", "--workers", "2", "--steps", "20", "--eval-every", "5", "--methods", "dense", "topk", "--ratio", "0.1", "--out", "out")
+        self.open_report("out")
+        self.assertIn("not which method is best", self.text("#answer"))
+        self.assertEqual(self.count("#results tbody tr"), 2)
+        self.assertEqual(self.count("#progress .legend button"), 2)
+
+    def test_a_reproduction(self):
+        self.run_program("reproduce", "regtopk-toy", "--quick", "--json", "toy.json")
+        self.open_report("toy.json")
+        self.assertIn("The claim holds.", self.text("#answer"))
+        measured = json.loads((self.folder / "toy.json").read_text())["measured"]
+        rows = list(csv.DictReader(io.StringIO(self.browser.saved("measured", "csv")[1].decode("utf-8-sig"))))
+        self.assertEqual(sorted(float(row["loss"]) for row in rows), sorted(row["value"] for row in measured))
+
+    def test_metrics_that_are_hostile(self):
+        good = [json.dumps({"step": step, "loss": 1 / step, "<img src=x onerror=alert(1)>": step}) for step in range(1, 50)]
+        (self.folder / "<img src=x onerror=alert(1)>.jsonl").write_text("\n".join(good) + '\n{"step": 50, "lo')
+        (self.folder / "nan.jsonl").write_text('{"step": 1, "loss": 1.0}\n{"step": 2, "loss": NaN}\n{"step": 3, "loss": 1e999}\nnonsense\n{"step": 4, "loss": 2}\n')
+        self.open_report("<img src=x onerror=alert(1)>.jsonl", "nan.jsonl")
+        self.assertEqual(self.count("img, main script"), 0)
+        self.assertGreater(self.count("#notices li"), 0)
+        self.assertEqual(self.count("#progress .legend button"), 2)
