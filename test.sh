@@ -4,7 +4,8 @@
 #   ./test.sh            layout of the source (clang-format), then three builds: release (g++), dev (clang; address and
 #                        undefined behaviour sanitizers, fuzz targets), tsan (clang; thread sanitizer)
 #   ./test.sh --quick    the layout and the release build only
-#   ./test.sh --all      also names (clang-tidy), the benches, and the unit tests built by clang
+#   ./test.sh --all      also names (clang-tidy), the benches, the unit tests built by clang, the program and the examples
+#                        under sanitizers, and longer runs of many tests
 #
 # Stops at the first failure. The last line adds up all test cases: "N passed, N failed, N skipped".
 set -euo pipefail
@@ -15,7 +16,7 @@ all=false
 for argument in "$@"; do
   case $argument in
     --quick) presets=(release) ;;
-    --all) presets=(release dev tsan clang) all=true ;;
+    --all) presets=(release dev-all tsan-all clang) all=true ;;
     -h | --help) sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0"; exit 0 ;;
     *) echo "test.sh: unknown option $argument (see --help)" >&2; exit 2 ;;
   esac
@@ -80,7 +81,7 @@ for ((i = 0; i < ${#presets[@]}; ++i)); do
   run_tests=(ctest --preset "$preset")
   if $all && [[ $preset == release ]]; then run_tests=(ctest --preset release-all); fi
   # The thread sanitizer cannot place its shadow memory where a new kernel randomises addresses widely.
-  if [[ $preset == tsan ]] && setarch -R true 2> /dev/null; then
+  if [[ $preset == tsan* ]] && setarch -R true 2> /dev/null; then
     run_tests=(setarch -R "${run_tests[@]}")
   fi
   # Some tests mostly wait, so the next preset is built meanwhile, by what the tests leave of the processors.

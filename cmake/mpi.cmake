@@ -17,8 +17,10 @@ if(SPARSEWIRE_MPI)
 endif()
 
 if(sparsewire_has_mpi)
-  target_sources(sparsewire PRIVATE src/transport/mpi/channel.cc src/transport/mpi/messages.cc src/transport/mpi/mpi.cc
-                                    src/transport/mpi/polling.cc src/transport/mpi/session.cc)
+  set(mpi channel messages mpi polling session)
+  list(TRANSFORM mpi REPLACE "(.+)" "src/transport/mpi/\\1.cc")
+  set_source_files_properties(${mpi} PROPERTIES UNITY_GROUP mpi)
+  target_sources(sparsewire PRIVATE ${mpi})
   target_link_libraries(sparsewire PRIVATE MPI::MPI_CXX)
 else()
   target_sources(sparsewire PRIVATE src/transport/mpi/no_mpi.cc)

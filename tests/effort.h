@@ -26,4 +26,10 @@ inline bool long_tests() {
   return value != nullptr && std::string_view(value) == "1";
 }
 
+// How often, how many, how large: `all` with ./test.sh --all, `usual` otherwise.
+template <class T>
+T effort(T usual, T all) {
+  return long_tests() ? all : usual;
+}
+
 }  // namespace sparsewire

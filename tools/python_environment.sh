@@ -10,5 +10,6 @@ if cmp -s "$requirements" "$stamp"; then exit 0; fi
 
 rm -rf build/venv
 python3 -m venv build/venv
-timeout 900 build/venv/bin/pip install --quiet --disable-pip-version-check --retries 2 --timeout 30 -r "$requirements"
+# Only what is imported is compiled to bytecode, when it is: all of it would take as long as everything else here.
+timeout 900 build/venv/bin/pip install --no-compile --quiet --disable-pip-version-check --retries 2 --timeout 30 -r "$requirements"
 cp "$requirements" "$stamp"

@@ -21,15 +21,28 @@ if not (EXAMPLES / "torch_ddp.py").is_file():
 LONG = pytest.mark.skipif("SPARSEWIRE_LONG_TESTS" not in os.environ, reason="takes long: ./test.sh --all runs it")
 
 
-def run(command, folder):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+def start(command, folder, **variables):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **variables}
     environment.pop("SPARSEWIRE_DATA", None)
-    done = subprocess.run(
+    return subprocess.Popen(
         [sys.executable, *map(str, command)],
-        cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=150,
+        cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-4000:]
-    return done.stdout
+
+
+def finish(*processes):
+    """What they printed; all of them have ended when this returns."""
+    try:
+        said = [process.communicate(timeout=150)[0] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert all(process.returncode == 0 for process in processes), "".join(said)[-4000:]
+    return "".join(said)
+
+
+def run(command, folder):
+    return finish(start(command, folder))
 
 
 def torchrun(processes, example, *arguments, folder):
@@ -37,18 +50,36 @@ def torchrun(processes, example, *arguments, folder):
     return run([*launcher, EXAMPLES / example, *arguments], folder)
 
 
+def run_two(script, *arguments, folder):
+    """As torchrun starts two processes, without a third one that imports torch."""
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    both = [start([script, *arguments], folder, RANK=rank, LOCAL_RANK=rank, **shared) for rank in "01"]
+    return finish(*both)
+
+
 def needs(package):
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
 
 
+SAID = r"loss [\d.]+, accuracy [\d.]+\n\d+ bytes in {} steps; dense: \d+; factor [\d.]+, in the last step [\d.]+"
+
+
+@pytest.mark.timeout(180)
+def test_ddp(tmp_path):
+    said = run_two(EXAMPLES / "torch_ddp.py", "--batch", 4, "--steps", 8, "--checkpoint", "run-{rank}.pt", folder=tmp_path)
+    assert re.search(SAID.format(8), said)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run-0.pt", "run-1.pt"]
+
+
+@LONG
 @pytest.mark.timeout(400)
 def test_ddp_and_its_checkpoints(tmp_path):
     options = ["--batch", 4, "--checkpoint", "run-{rank}.pt"]
     whole = torchrun(2, "torch_ddp.py", *options, "--steps", 24, folder=tmp_path)
     torchrun(2, "torch_ddp.py", *options, "--steps", 14, folder=tmp_path)
     resumed = torchrun(2, "torch_ddp.py", *options, "--steps", 24, "--resume", folder=tmp_path)
-    said = r"loss [\d.]+, accuracy [\d.]+\n\d+ bytes in 24 steps; dense: \d+; factor [\d.]+, in the last step [\d.]+"
+    said = SAID.format(24)
     assert re.search(said, whole).group() == re.search(said, resumed).group()
 
 
@@ -124,4 +155,4 @@ def test_the_tutorial_is_true(tmp_path):
     script = tmp_path / "tutorial.py"
     end = "dist.barrier()\ndist.destroy_process_group()\nprint('the end')\n"
     script.write_text("\n".join([*blocks, end]))
-    assert torchrun(2, script, folder=tmp_path).count("the end") == 2
+    assert run_two(script, folder=tmp_path).count("the end") == 2

@@ -1,7 +1,8 @@
 """Real gloo processes for tests: run(size, body, ...) calls a function of bodies.py in each, and returns what they return.
 
-Most of the time of such a process goes into importing torch, so processes are kept for the next call, unless something
-went wrong or the test asks for its own (`Ranks`).
+Most of the time of such a process goes into importing torch, so one process imports it and becomes all ranks
+(`models.become_ranks`), and they are kept for the next call, unless something went wrong or the test asks for its own
+(`Ranks`).
 """
 
 import atexit
@@ -29,54 +30,66 @@ class Ranks:
     """Processes that are all gone at the end, whatever happens."""
 
     def __init__(self, size, bodies=BODIES):
+        self._questions, self._answers, self._printed, files = [], [], [], []
+        for rank in range(size):
+            reading, question = os.pipe()
+            answer, writing = os.pipe()
+            files.append((reading, writing))
+            self._questions.append(os.fdopen(question, "w"))
+            self._answers.append(queue.Queue())
+            self._printed.append([])
+            threading.Thread(target=self._read, args=(rank, os.fdopen(answer)), daemon=True).start()
         environment = {
             **os.environ,
             "WORLD_SIZE": str(size),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(free_port()),
             "OMP_NUM_THREADS": "1",
+            "RANK_FILES": json.dumps(files),
         }
-        self._processes, self._answers, self._printed = [], [], []
-        for rank in range(size):
-            process = subprocess.Popen(
-                [sys.executable, str(bodies)],
-                env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                start_new_session=True,
-            )
-            self._processes.append(process)
-            self._answers.append(queue.Queue())
-            self._printed.append([])
-            threading.Thread(target=self._read, args=(rank,), daemon=True).start()
+        theirs = sum(files, ())
+        self._process = subprocess.Popen(
+            [sys.executable, str(bodies)],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            pass_fds=theirs,
+            text=True,
+            start_new_session=True,
+        )
+        for file in theirs:
+            os.close(file)
+        self._endings = queue.Queue()
+        threading.Thread(target=self._watch, daemon=True).start()
 
-    def _read(self, rank):
-        for line in self._processes[rank].stdout:
+    def _read(self, rank, file):
+        for line in file:
             if line.startswith("ANSWER "):
                 self._answers[rank].put(json.loads(line[7:]))
             else:
                 self._printed[rank].append(line)
         self._answers[rank].put(["ended", ""])
 
+    def _watch(self):
+        for line in self._process.stdout:
+            self._endings.put([int(number) for number in line.split()])
+
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        for process in self._processes:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
 
     def ask(self, body, seconds, without=(), **arguments):
         """The results, by rank; None for ranks in `without`, for which nobody waits."""
-        for rank, process in enumerate(self._processes):
-            process.stdin.write(json.dumps([body, arguments]) + "\n")
-            process.stdin.flush()
+        for question in self._questions:
+            question.write(json.dumps([body, arguments]) + "\n")
+            question.flush()
         end = time.monotonic() + seconds
         results, bad = [], []
-        for rank in range(len(self._processes)):
+        for rank in range(len(self._questions)):
             if rank in without:
                 results.append(None)
                 continue
@@ -93,10 +106,14 @@ class Ranks:
 
     def wait(self, seconds, without=()):
         """Ends them as a script ends, and returns the exit codes."""
-        for rank, process in enumerate(self._processes):
-            if rank not in without:
-                process.stdin.close()
-        return [process.wait(seconds) for rank, process in enumerate(self._processes) if rank not in without]
+        waiting = [rank for rank in range(len(self._questions)) if rank not in without]
+        for rank in waiting:
+            self._questions[rank].close()
+        codes, end = {}, time.monotonic() + seconds
+        while not all(rank in codes for rank in waiting):
+            rank, code = self._endings.get(timeout=max(0.1, end - time.monotonic()))
+            codes[rank] = code
+        return [codes[rank] for rank in waiting]
 
 
 _kept = {}

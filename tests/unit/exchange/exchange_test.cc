@@ -35,7 +35,7 @@ TEST_P(EveryExchangeCase, KeepsReplicasEqual) {
     Plan plan = EveryExchangeCase::plan(codec_in_turn(turn++, is_all_reduce()));
     plan.layout = 1001;
     run_on_threads(ranks, [&](Transport& transport) {
-      bodies::replicas_stay_equal(transport, plan, kSlowBuild ? 20 : long_tests() ? 1000 : 100);
+      bodies::replicas_stay_equal(transport, plan, kSlowBuild ? effort(8U, 20U) : effort(40U, 1000U));
     });
   }
 }
@@ -49,7 +49,7 @@ TEST_P(EveryExchangeCase, LosesNothing) {
       plan.layout = 701;
       if (ranks == 8) plan.weights = {0, 1, 0.25, 7, 0, 1e-3};
       run_on_threads(ranks, [&](Transport& transport) {
-        bodies::nothing_is_lost(transport, plan, kSlowBuild ? 12 : long_tests() ? 150 : 80);
+        bodies::nothing_is_lost(transport, plan, kSlowBuild ? effort(6U, 12U) : effort(30U, 150U));
       });
     }
   }
@@ -88,7 +88,7 @@ TEST_P(EveryExchangeCase, AgreesWithASimulation) {
     for (const int ranks : kRanks) {
       Plan plan = EveryExchangeCase::plan("auto:values=" + std::string(values));
       plan.layout = 333;
-      ASSERT_NO_FATAL_FAILURE(check_simulation(plan, ranks, kSlowBuild ? 6 : 30));
+      ASSERT_NO_FATAL_FAILURE(check_simulation(plan, ranks, kSlowBuild ? effort(4, 6) : effort(12, 30)));
     }
   }
 }

@@ -194,7 +194,7 @@ TEST(ShardedWithDownlink, SendsHardlyMoreThanTheLeastForAnyNumberOfRanks) {
     double most = 0;
     for (const int ranks : {2, 4, 8, 16, 32, 64}) {
       if (ranks > 16 && (kSlowBuild || !long_tests())) continue;
-      const std::uint64_t dim = kSlowBuild ? 400'000 : 4'000'000;
+      const std::uint64_t dim = kSlowBuild ? 400'000U : effort(1'000'000U, 4'000'000U);
       const Row row = bytes_over_least(ranks, dim, codec);
       std::printf("  %-18s %5d %9llu %7.3f %7.3f\n", codec, ranks, static_cast<unsigned long long>(dim), row.mean,
                   row.worst);
@@ -208,7 +208,8 @@ TEST(ShardedWithDownlink, SendsHardlyMoreThanTheLeastForAnyNumberOfRanks) {
 }
 
 TEST(ShardedWithDownlink, SendsHardlyMoreThanTheLeastWithoutHotLayersToo) {
-  const Row row = bytes_over_least(8, kSlowBuild ? 400'000 : 4'000'000, "auto:values=bf16", false);
+  const Row row =
+      bytes_over_least(8, kSlowBuild ? 400'000U : effort(1'000'000U, 4'000'000U), "auto:values=bf16", false);
   std::printf("  without hot layers, 8 ranks: mean %.3f, worst %.3f\n", row.mean, row.worst);
   EXPECT_LE(row.mean, 1.15);
   EXPECT_LE(row.worst, 1.25);

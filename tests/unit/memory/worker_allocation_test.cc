@@ -188,7 +188,7 @@ TEST_P(OneRankOutOfMemory, InRetuneFailsAllRanks) {
   other.sparsifier = "topk:ratio=0.2";
   for (const int odd : {0, 2}) {
     long number = 0;
-    for (bool has_failed = true; has_failed; number += kSlowBuild ? 3 : 1) {
+    for (bool has_failed = true; has_failed; number += kSlowBuild ? effort(7, 3) : 1) {
       SCOPED_TRACE(plan().name() + ", rank " + std::to_string(odd) + ", allocation " + std::to_string(number));
       const Ending ending =
           run_out_of_memory(plan(), odd, number, 2, false, [&](Runner& run) { run.worker.retune(other); });
