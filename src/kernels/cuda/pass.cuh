@@ -1,0 +1,182 @@
+// The pass over the error memory: one block for each tile.
+#pragma once
+
+#include <type_traits>
+
+#include "kernels/cuda/scratch.cuh"
+#include "kernels/cuda/tile.cuh"
+
+namespace sparsewire::cuda {
+
+inline constexpr unsigned kPassThreads = 512;
+inline constexpr unsigned kPassWarps = kPassThreads / 32;
+inline constexpr unsigned kPassBlocks = 3;  // in a multiprocessor; with 2 or 4 it takes longer
+
+struct PassArguments {
+  float* memory;
+  const void* gradient;
+  std::size_t size;
+  Factors by;
+  std::uint32_t threshold;  // key; 0: control->threshold
+  std::uint32_t window;     // keys from the threshold on that are counted in `fine`
+  Control* control;
+  TileList* tiles;
+  double* tile_norms;  // sums of the squares of all sums
+  std::uint32_t* indices;
+  float* values;
+  std::uint32_t arena_size;
+  std::uint32_t* fine;
+};
+
+// Adds the gradient (T; void: none) to a tile of the memory, and moves what is at or above the threshold into an arena.
+// A tile that finds no room leaves its sums in the memory; one with a sum that is not finite brings its entries back to
+// where kernels::make_round_trip() brings them. Two warps share a slice: the first has its first eight rows.
+template <class T, bool kWhole>
+__device__ inline void pass_tile(const PassArguments& a) {
+  constexpr bool kHasGradient = !std::is_void_v<T>;
+  constexpr int kHalf = kRows / 2;
+  __shared__ double first_half[kSlices][32];
+  __shared__ double slices[kSlices];
+  __shared__ std::uint32_t counts[kPassWarps];
+  __shared__ std::uint32_t place;
+  const unsigned lane = threadIdx.x % 32;
+  const unsigned warp = threadIdx.x / 32;
+  const std::size_t first = std::size_t{blockIdx.x} * kTile + warp * (kSlice / 2) + lane;
+  const auto inside = [&](int row) { return kWhole || first + static_cast<unsigned>(row) * 32 < a.size; };
+  // Beyond the end, the last entry is read and not used: a branch would part the lanes.
+  const auto place_of = [&](int row) {
+    return kWhole ? first + static_cast<unsigned>(row) * 32 : min(first + static_cast<unsigned>(row) * 32, a.size - 1);
+  };
+  float* const memory = a.memory + first;
+
+  float sum[kHalf];
+#pragma unroll
+  for (int row = 0; row < kHalf; ++row) sum[row] = a.memory[place_of(row)];
+  if constexpr (kHasGradient) {
+    const T* gradient = static_cast<const T*>(a.gradient);
+    float added[kHalf];
+#pragma unroll
+    for (int row = 0; row < kHalf; ++row) added[row] = number(gradient, place_of(row));
+#pragma unroll
+    for (int row = 0; row < kHalf; ++row) sum[row] = accumulated(sum[row], added[row], a.by);
+  }
+  if constexpr (!kWhole) {
+#pragma unroll
+    for (int row = 0; row < kHalf; ++row) sum[row] = inside(row) ? sum[row] : 0;
+  }
+
+  const std::uint32_t threshold = a.threshold != 0 ? a.threshold : a.control->threshold;
+  std::uint32_t largest = 0;
+  std::uint32_t taken = 0;  // rows of the lane
+#pragma unroll
+  for (int row = 0; row < kHalf; ++row) {
+    largest = max(largest, key(sum[row]));
+    taken |= (key(sum[row]) >= threshold ? 1U : 0U) << static_cast<unsigned>(row);
+  }
+  const auto add_squares = [&](double lane_sum) {
+#pragma unroll
+    for (int row = 0; row < kHalf; ++row) lane_sum += static_cast<double>(sum[row]) * static_cast<double>(sum[row]);
+    return lane_sum;
+  };
+  if (warp % 2 == 0) first_half[warp / 2][lane] = add_squares(0);
+  const std::uint32_t in_warp = __reduce_add_sync(kAllLanes, static_cast<unsigned>(__popc(taken)));
+  if (lane == 0) counts[warp] = in_warp;
+  const bool is_bad = __syncthreads_or(largest >= kInfinityKey) != 0;
+
+  std::uint32_t before = 0;  // in warps before this one
+  std::uint32_t total = 0;
+#pragma unroll
+  for (unsigned w = 0; w < kPassWarps; ++w) {
+    const std::uint32_t one = counts[w];
+    before += w < warp ? one : 0;
+    total += one;
+  }
+  if (is_bad) total = 0;
+  std::uint32_t at_arena = 0;
+  if (total > 0 && threadIdx.x == 0) at_arena = atomicAdd(&a.control->used[blockIdx.x % kArenas].value, total);
+  if (warp % 2 == 1) {  // while the counter is on its way
+    const double slice = add_lanes<32>(add_squares(first_half[warp / 2][lane]));
+    if (lane == 0) slices[warp / 2] = slice;
+  }
+  if (threadIdx.x == 0) {
+    place = blockIdx.x % kArenas * a.arena_size + at_arena;
+    const bool fits = at_arena + total <= a.arena_size && at_arena + total >= total;
+    if (!fits) {
+      atomicOr(&a.control->outcome, kNoRoom);
+      place = ~0U;
+    }
+    a.tiles[blockIdx.x] = {is_bad ? ~0U : fits ? place : 0, fits ? total : 0};
+    if (is_bad) atomicOr(&a.control->outcome, kNotFinite);
+  }
+  __syncthreads();
+  if (warp == 0) {
+    const double norm = add_lanes<kSlices>(lane < kSlices ? slices[lane] : 0);
+    if (lane == 0) a.tile_norms[blockIdx.x] = norm;
+  }
+  if (is_bad) {
+#pragma unroll
+    for (int row = 0; row < kHalf; ++row) {
+      if (key(sum[row]) >= kInfinityKey) {
+        atomicMin(&a.control->bad, static_cast<unsigned long long>(first + static_cast<unsigned>(row) * 32));
+      } else if constexpr (kHasGradient) {
+        if (inside(row))
+          memory[row * 32] = restored(sum[row], number(static_cast<const T*>(a.gradient) + first, row * 32), a.by);
+      }
+    }
+    return;
+  }
+  if (place == ~0U) taken = 0;
+  if (in_warp > 0 && place != ~0U) {
+    std::uint32_t at = place + before;
+#pragma unroll
+    for (int row = 0; row < kHalf; ++row) {
+      const bool is_taken = (taken >> static_cast<unsigned>(row) & 1U) != 0;
+      const unsigned lanes = __ballot_sync(kAllLanes, is_taken);
+      if (is_taken) {
+        const std::uint32_t mine = at + static_cast<std::uint32_t>(__popc(lanes & ((1U << lane) - 1)));
+        a.indices[mine] = static_cast<std::uint32_t>(first) + static_cast<unsigned>(row) * 32;
+        a.values[mine] = sum[row];
+        const std::uint32_t above = key(sum[row]) - threshold;
+        if (above < a.window) atomicAdd(a.fine + above, 1);
+        sum[row] = 0;
+      }
+      at += static_cast<std::uint32_t>(__popc(lanes));
+    }
+  }
+#pragma unroll
+  for (int row = 0; row < kHalf; ++row) {
+    if (inside(row)) memory[row * 32] = sum[row];
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(kPassThreads, std::is_void_v<T> ? 2 : kPassBlocks) pass(PassArguments a) {
+  if (blockIdx.x == 0 && threadIdx.x == 0) a.control->arrived = 0;  // for the barriers of the kernel that follows
+  if ((std::size_t{blockIdx.x} + 1) * kTile <= a.size) {
+    pass_tile<T, true>(a);
+  } else {
+    pass_tile<T, false>(a);
+  }
+}
+
+// Puts all candidates back. One warp for each tile.
+__global__ void put_back(float* memory, const TileList* tiles, std::size_t n, const std::uint32_t* indices,
+                         const float* values) {
+  const std::size_t tile = (std::size_t{blockIdx.x} * blockDim.x + threadIdx.x) / 32;
+  if (tile >= n) return;
+  const TileList list = tiles[tile];
+  for (std::uint32_t i = threadIdx.x % 32; i < list.count; i += 32)
+    memory[indices[list.offset + i]] = values[list.offset + i];
+}
+
+// Takes the accumulation back, after all candidates were put back, in tiles that have not done so themselves.
+template <class T>
+__global__ void restore(float* memory, const void* gradient, std::size_t size, Factors by, const TileList* tiles) {
+  if (tiles[blockIdx.x].offset == ~0U) return;
+  for (std::size_t i = threadIdx.x; i < kTile; i += blockDim.x) {
+    const std::size_t at = std::size_t{blockIdx.x} * kTile + i;
+    if (at < size) memory[at] = restored(memory[at], number(static_cast<const T*>(gradient), at), by);
+  }
+}
+
+}  // namespace sparsewire::cuda

@@ -1,0 +1,62 @@
+// What the kernels of a step share in device memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace sparsewire::cuda {
+
+inline constexpr int kArenas = 64;
+inline constexpr int kMostRounds = 8;     // of the search for the k-th key
+inline constexpr int kBins = 2048;        // of one round
+inline constexpr int kMostBlocks = 1024;  // of the kernel that finishes a step
+
+// What a step came to. Bits, because a step can fail in several ways.
+enum Outcome : std::uint32_t {
+  kDone = 0,
+  kTooFew = 1,     // the threshold was too high: there are fewer than k candidates
+  kNoRoom = 2,     // it was too low: there are more candidates than room
+  kNotFinite = 4,  // a sum is not finite
+};
+
+// Written last of all, where the host reads it without a call: `epoch` is the number of the step.
+struct StepResult {
+  std::uint64_t count = 0;
+  std::uint64_t bad = 0;  // the lowest index whose sum is not finite
+  double accumulated_norm2 = 0;
+  double sent_norm2 = 0;
+  std::uint32_t outcome = 0;
+  std::uint32_t kth = 0;
+  std::uint64_t found = 0;  // candidates
+  std::uint64_t epoch = 0;
+};
+
+// The candidates of a tile: where they are in the arenas, in ascending order of their indices.
+struct TileList {
+  std::uint32_t offset = 0;
+  std::uint32_t count = 0;
+};
+
+// Keys from the threshold on that are counted one by one in the pass.
+inline constexpr std::uint32_t kFine = 1U << 19U;
+
+// A counter in a line of its own: one that all blocks shared would be waited for.
+struct alignas(128) Counter {
+  std::uint32_t value = 0;
+};
+
+struct Control {
+  Counter used[kArenas];                     // candidates in each arena; more than its size if some found no room
+  alignas(128) std::uint32_t threshold = 0;  // key; 0: there is no guess
+  float margin = 0.01F;                      // of the guess below the last k-th magnitude
+  alignas(128) std::uint32_t arrived = 0;    // at barriers
+  alignas(128) unsigned long long bad = 0;   // lowest index with a sum that is not finite
+  std::uint32_t outcome = 0;
+  std::uint32_t groups_done = 0;              // groups of tiles whose sent norm is there
+  std::uint32_t fine_sums[kMostBlocks] = {};  // of the fine bins of each block
+  std::uint32_t bins[kMostRounds][kBins] = {};
+  std::uint32_t above[kMostBlocks] = {};  // winners of each block, but ties
+  std::uint32_t ties[kMostBlocks] = {};
+};
+
+}  // namespace sparsewire::cuda

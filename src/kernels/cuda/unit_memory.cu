@@ -1,0 +1,401 @@
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cub/device/device_scan.cuh>
+#include <new>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "kernels/cuda/check.h"
+#include "kernels/cuda/finish.cuh"
+#include "kernels/cuda/pass.cuh"
+#include "kernels/cuda/scratch.cuh"
+#include "kernels/cuda/search.cuh"
+#include "kernels/cuda/unit_memory.h"
+
+namespace sparsewire::cuda {
+namespace {
+
+using kernels::ScaledGradient;
+
+// Device memory that frees itself.
+template <class T>
+class DeviceArray {
+ public:
+  DeviceArray() = default;
+  explicit DeviceArray(std::size_t count) { resize(count); }
+  ~DeviceArray() { cudaFree(data_); }
+  DeviceArray(const DeviceArray&) = delete;
+  DeviceArray& operator=(const DeviceArray&) = delete;
+
+  // The contents are lost; all bytes are 0.
+  void resize(std::size_t count) {
+    SPARSEWIRE_CUDA_CHECK(cudaFree(std::exchange(data_, nullptr)));
+    SPARSEWIRE_CUDA_CHECK(cudaMalloc(&data_, std::max<std::size_t>(count, 1) * sizeof(T)));
+    SPARSEWIRE_CUDA_CHECK(cudaMemset(data_, 0, std::max<std::size_t>(count, 1) * sizeof(T)));
+    size_ = count;
+  }
+  T* data() const noexcept { return data_; }
+  std::size_t size() const noexcept { return size_; }
+
+ private:
+  T* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+// How many candidates a guessed threshold should give: as TopSelector has it.
+std::size_t wanted(std::size_t k) {
+  const auto count = static_cast<double>(k);
+  return static_cast<std::size_t>(count + std::max(0.12 * count, 4 * std::sqrt(count) + 8));
+}
+
+__global__ void begin_anew(Control* control) {
+  control->used[threadIdx.x].value = 0;
+  if (threadIdx.x != 0) return;
+  control->outcome = kDone;
+  control->bad = ~0ULL;
+}
+
+__global__ void set_threshold(Control* control, std::uint32_t key) {
+  control->threshold = key;
+  control->margin = 0.01F;
+}
+
+// Calls f with a null pointer to the type of the gradient's numbers; void: there is none.
+template <class F>
+void with_type(const ScaledGradient* gradient, F f) {
+  if (gradient == nullptr) return f(static_cast<void*>(nullptr));
+  switch (gradient->type) {
+    case NumberType::f32:
+      return f(static_cast<float*>(nullptr));
+    case NumberType::bf16:
+      return f(static_cast<__nv_bfloat16*>(nullptr));
+    case NumberType::f16:
+      return f(static_cast<__half*>(nullptr));
+  }
+}
+
+}  // namespace
+
+struct UnitMemory::Parts {
+  Parts(std::size_t entries, std::size_t most_entries) : size(entries), tile_count(kernels::tiles_of(entries)) {
+    memory.resize(size);
+    control.resize(1);
+    begin_anew<<<1, kArenas>>>(control.data());
+    set_threshold<<<1, 1>>>(control.data(), kLowestKey);
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    tiles.resize(tile_count);
+    fine.resize(kFine);
+    const std::size_t groups = (tile_count + kTile - 1) / kTile;
+    for (DeviceArray<double>* one : {&tile_norms, &sent_norms}) one->resize(tile_count);
+    for (DeviceArray<double>* one : {&group_norms, &sent_group_norms}) one->resize(groups);
+    group_counts.resize(groups);
+    reserve(most_entries);
+    SPARSEWIRE_CUDA_CHECK(cudaHostAlloc(&result, sizeof(StepResult), cudaHostAllocMapped));
+    new (result) StepResult;
+    SPARSEWIRE_CUDA_CHECK(cudaHostGetDevicePointer(&result_on_device, result, 0));
+    configure();
+  }
+  ~Parts() { cudaFreeHost(result); }
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
+
+  // Twice as many candidates as a guess should give, and room for a whole tile in each arena.
+  void reserve(std::size_t entries) {
+    most = entries;
+    arena_size = static_cast<std::uint32_t>(std::min(2 * wanted(entries), size) / kArenas + kTile);
+    indices.resize(std::size_t{arena_size} * kArenas);
+    values.resize(std::size_t{arena_size} * kArenas);
+    out_indices.resize(indices.size());  // of a threshold, every candidate is sent
+    out_values.resize(indices.size());
+  }
+
+  void configure() {
+    SPARSEWIRE_CUDA_CHECK(
+        cudaFuncSetAttribute(finish, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(FinishShared)));
+    int device = 0;
+    int processors = 0;
+    int in_each = 0;
+    SPARSEWIRE_CUDA_CHECK(cudaGetDevice(&device));
+    SPARSEWIRE_CUDA_CHECK(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device));
+    SPARSEWIRE_CUDA_CHECK(
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&in_each, finish, kFinishThreads, sizeof(FinishShared)));
+    const std::size_t fit =
+        std::min<std::size_t>(static_cast<std::size_t>(processors) * static_cast<std::size_t>(in_each), kMostBlocks);
+    const std::size_t useful = std::max<std::size_t>(1, (tile_count + 15) / 16);
+    blocks = static_cast<unsigned>(std::min(fit, useful));
+    window = std::min<std::uint32_t>(kFine, blocks * kBins);
+    tiles_per_block = static_cast<std::uint32_t>((tile_count + blocks - 1) / blocks);
+  }
+
+  // `threshold` is 0 where the guess counts.
+  void queue(const ScaledGradient* gradient, std::size_t k, std::uint32_t threshold) {
+    const PassArguments pass_arguments{.memory = memory.data(),
+                                       .gradient = gradient == nullptr ? nullptr : gradient->data,
+                                       .size = size,
+                                       .by = factors(gradient),
+                                       .threshold = threshold,
+                                       .window = k == 0 ? 0 : window,
+                                       .control = control.data(),
+                                       .tiles = tiles.data(),
+                                       .tile_norms = tile_norms.data(),
+                                       .indices = indices.data(),
+                                       .values = values.data(),
+                                       .arena_size = arena_size,
+                                       .fine = fine.data()};
+    with_type(gradient, [&]<class T>(T*) { pass<T><<<grid_of_tiles(), kPassThreads, 0, stream>>>(pass_arguments); });
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    FinishArguments arguments{.memory = memory.data(),
+                              .tiles_count = tile_count,
+                              .tiles_per_block = tiles_per_block,
+                              .control = control.data(),
+                              .tiles = tiles.data(),
+                              .tile_norms = tile_norms.data(),
+                              .group_norms = group_norms.data(),
+                              .sent_norms = sent_norms.data(),
+                              .sent_group_norms = sent_group_norms.data(),
+                              .group_counts = group_counts.data(),
+                              .indices = indices.data(),
+                              .values = values.data(),
+                              .fine = fine.data(),
+                              .window = window,
+                              .k = k,
+                              .threshold = threshold,
+                              .wanted = static_cast<std::uint32_t>(wanted(k)),
+                              .out_indices = out_indices.data(),
+                              .out_values = out_values.data(),
+                              .epoch = ++epoch,
+                              .result = result_on_device};
+    cudaLaunchAttribute attributes[2];
+    attributes[0].id = cudaLaunchAttributeCooperative;
+    attributes[0].val.cooperative = 1;  // barriers of all blocks need all blocks to run
+    attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[1].val.programmaticStreamSerializationAllowed = 1;  // launched while the pass still runs
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(blocks);
+    config.blockDim = dim3(kFinishThreads);
+    config.dynamicSmemBytes = sizeof(FinishShared);
+    config.stream = stream;
+    config.attrs = attributes;
+    config.numAttrs = 2;
+    SPARSEWIRE_CUDA_CHECK(cudaLaunchKernelEx(&config, finish, arguments));
+  }
+
+  // Reads the result as soon as it is there, without a call.
+  StepResult wait() const {
+    const volatile StepResult* from = result;
+    for (unsigned spins = 0; from->epoch != epoch; ++spins) {
+      if (spins % 4096 == 4095 && cudaStreamQuery(stream) != cudaErrorNotReady) {
+        SPARSEWIRE_CUDA_CHECK(cudaStreamSynchronize(stream));  // it failed, or the result is there now
+        if (from->epoch != epoch) throw CudaError("a step on the device", cudaErrorUnknown);
+      }
+    }
+    std::atomic_thread_fence(std::memory_order_acquire);
+    return *result;
+  }
+
+  Sent sent(const StepResult& from) const {
+    return {.indices = out_indices.data(),
+            .values = out_values.data(),
+            .count = from.count,
+            .accumulated_norm2 = from.accumulated_norm2,
+            .sent_norm2 = from.sent_norm2};
+  }
+
+  // After a step that failed: everything is in the memory again, and the counters begin anew.
+  void put_all_back() {
+    put_back<<<grid((tile_count + 7) / 8), 256, 0, stream>>>(memory.data(), tiles.data(), tile_count, indices.data(),
+                                                             values.data());
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    begin_anew<<<1, kArenas, 0, stream>>>(control.data());
+    SPARSEWIRE_CUDA_CHECK(cudaMemsetAsync(fine.data(), 0, kFine * sizeof(std::uint32_t), stream));
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+  }
+
+  Sent fail(const ScaledGradient& gradient, const StepResult& from) {
+    put_all_back();
+    with_type(&gradient, [&]<class T>(T*) {
+      if constexpr (!std::is_void_v<T>) {
+        restore<T><<<grid_of_tiles(), kTileThreads, 0, stream>>>(memory.data(), gradient.data, size, factors(&gradient),
+                                                                 tiles.data());
+      }
+    });
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    return {.bad = from.bad};
+  }
+
+  void estimate_threshold(const ScaledGradient* gradient, std::size_t k) {
+    if (sampled.size() == 0) sampled.resize(kSample);
+    with_type(gradient, [&]<class T>(T*) {
+      sample<T><<<kSampleBlocks, kSampleThreads, 0, stream>>>(
+          memory.data(), gradient == nullptr ? nullptr : gradient->data, size, factors(gradient), sampled.data());
+    });
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    const double hits = static_cast<double>(k) * kSample / static_cast<double>(size);
+    const auto rank = static_cast<std::uint32_t>(std::ceil(hits + 4 * std::sqrt(hits) + 4));
+    choose_threshold<<<1, kSampleThreads, 0, stream>>>(sampled.data(), std::min(rank, kSample), control.data());
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+  }
+
+  // The k largest of the sums in the memory, by counting. For any numbers, in five passes.
+  Sent count_and_take(std::size_t k) {
+    DeviceArray<std::uint32_t> bins(kBins);
+    std::vector<std::uint32_t> host(kBins);
+    std::uint32_t prefix = 0;
+    std::size_t rank = k;
+    for (const auto [above, shift] : {std::pair{31, 20}, {20, 10}, {10, 0}}) {
+      SPARSEWIRE_CUDA_CHECK(cudaMemsetAsync(bins.data(), 0, kBins * sizeof(std::uint32_t), stream));
+      count_keys<<<1056, kTileThreads, 0, stream>>>(memory.data(), size, prefix, shift, above, bins.data());
+      SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+      SPARSEWIRE_CUDA_CHECK(
+          cudaMemcpyAsync(host.data(), bins.data(), kBins * sizeof(std::uint32_t), cudaMemcpyDeviceToHost, stream));
+      SPARSEWIRE_CUDA_CHECK(cudaStreamSynchronize(stream));
+      std::uint32_t bin = (1U << static_cast<unsigned>(above - shift)) - 1;
+      while (bin > 0 && rank > host[bin]) rank -= host[bin--];
+      prefix = prefix << static_cast<unsigned>(above - shift) | bin;
+    }
+    std::uint32_t kth = prefix;
+    auto quota = static_cast<std::uint32_t>(rank);
+    if (kth == 0) quota = 0;  // zeros are not sent
+    DeviceArray<std::uint32_t> above(tile_count);
+    DeviceArray<std::uint32_t> ties(tile_count);
+    DeviceArray<std::uint32_t> above_before(tile_count);
+    DeviceArray<std::uint32_t> ties_before(tile_count);
+    cuda::count_winners<<<grid_of_tiles(), kTileThreads, 0, stream>>>(memory.data(), size, kth, above.data(),
+                                                                      ties.data());
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    add_up(above, above_before);
+    add_up(ties, ties_before);
+    take_winners<<<grid_of_tiles(), kTileThreads, 0, stream>>>(memory.data(), size, kth, quota, above_before.data(),
+                                                               ties_before.data(), out_indices.data(),
+                                                               out_values.data(), sent_norms.data());
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    Sent sent{.indices = out_indices.data(), .values = out_values.data()};
+    std::uint32_t last[2];
+    const std::size_t end = tile_count - 1;
+    SPARSEWIRE_CUDA_CHECK(cudaMemcpyAsync(last, above_before.data() + end, 4, cudaMemcpyDeviceToHost, stream));
+    SPARSEWIRE_CUDA_CHECK(cudaMemcpyAsync(last + 1, above.data() + end, 4, cudaMemcpyDeviceToHost, stream));
+    sent.accumulated_norm2 = norm(tile_norms, group_norms);
+    sent.sent_norm2 = norm(sent_norms, sent_group_norms);
+    sent.count = std::size_t{last[0]} + last[1] + quota;
+    set_guess(kth);
+    return sent;
+  }
+
+  void add_up(const DeviceArray<std::uint32_t>& numbers, DeviceArray<std::uint32_t>& before) {
+    std::size_t bytes = 0;
+    SPARSEWIRE_CUDA_CHECK(
+        cub::DeviceScan::ExclusiveSum(nullptr, bytes, numbers.data(), before.data(), numbers.size(), stream));
+    DeviceArray<char> room(bytes);
+    SPARSEWIRE_CUDA_CHECK(
+        cub::DeviceScan::ExclusiveSum(room.data(), bytes, numbers.data(), before.data(), numbers.size(), stream));
+    SPARSEWIRE_CUDA_CHECK(cudaStreamSynchronize(stream));
+  }
+
+  double norm(const DeviceArray<double>& of_tiles, DeviceArray<double>& of_groups) {
+    const std::size_t groups = (tile_count + kTile - 1) / kTile;
+    add_groups<<<grid(groups), kTileThreads, 0, stream>>>(of_tiles.data(), tile_count, of_groups.data());
+    DeviceArray<double> sum(1);
+    add_groups<<<1, kTileThreads, 0, stream>>>(of_groups.data(), groups, sum.data());
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    double value = 0;
+    SPARSEWIRE_CUDA_CHECK(cudaMemcpyAsync(&value, sum.data(), sizeof value, cudaMemcpyDeviceToHost, stream));
+    SPARSEWIRE_CUDA_CHECK(cudaStreamSynchronize(stream));
+    return value;
+  }
+
+  // The k-th key of this step is where the next one begins to guess.
+  void set_guess(std::uint32_t kth) {
+    has_guess = true;
+    set_threshold<<<1, 1, 0, stream>>>(control.data(), std::max(kth, kLowestKey));
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+  }
+
+  Factors factors(const ScaledGradient* gradient) const {
+    return gradient == nullptr ? Factors{} : Factors{gradient->scale, gradient->decay};
+  }
+  unsigned grid_of_tiles() const { return grid(tile_count); }
+  static unsigned grid(std::size_t n) { return static_cast<unsigned>(n); }
+
+  std::size_t size;
+  std::size_t tile_count;
+  std::size_t most = 0;
+  std::uint32_t arena_size = 0;
+  unsigned blocks = 0;
+  std::uint32_t tiles_per_block = 0;
+  std::uint32_t window = 0;  // of the fine bins
+  cudaStream_t stream = nullptr;
+  std::uint64_t epoch = 0;
+  bool has_guess = false;
+  StepResult* result = nullptr;  // on the host
+  StepResult* result_on_device = nullptr;
+  DeviceArray<float> memory;
+  DeviceArray<Control> control;
+  DeviceArray<TileList> tiles;
+  DeviceArray<std::uint32_t> fine;
+  DeviceArray<double> tile_norms, group_norms, sent_norms, sent_group_norms;
+  DeviceArray<std::uint32_t> group_counts;
+  DeviceArray<std::uint32_t> indices, out_indices, sampled;
+  DeviceArray<float> values, out_values;
+};
+
+UnitMemory::UnitMemory(std::size_t size, std::size_t most) : parts_(std::make_unique<Parts>(size, most)) {}
+UnitMemory::~UnitMemory() = default;
+
+void UnitMemory::queue_top(const ScaledGradient& gradient, std::size_t k) {
+  Parts& p = *parts_;
+  p.stream = static_cast<cudaStream_t>(gradient.stream);
+  if (!p.has_guess) p.estimate_threshold(&gradient, k);
+  p.has_guess = true;
+  p.queue(&gradient, k, 0);
+}
+
+void UnitMemory::queue_above(const ScaledGradient& gradient, std::uint32_t threshold) {
+  parts_->stream = static_cast<cudaStream_t>(gradient.stream);
+  parts_->queue(&gradient, 0, threshold);
+}
+
+std::optional<Sent> UnitMemory::wait() {
+  const StepResult result = parts_->wait();
+  if (result.outcome != kDone) return std::nullopt;
+  return parts_->sent(result);
+}
+
+Sent UnitMemory::top(const ScaledGradient& gradient, std::size_t k) {
+  Parts& p = *parts_;
+  queue_top(gradient, k);
+  StepResult result = p.wait();
+  if (result.outcome == kDone) return p.sent(result);
+  if ((result.outcome & kNotFinite) != 0) return p.fail(gradient, result);
+  // The guess was wrong. A sample of the sums, which are in the memory now, gives a better one.
+  p.put_all_back();
+  p.estimate_threshold(nullptr, k);
+  p.queue(nullptr, k, 0);
+  result = p.wait();
+  if (result.outcome == kDone) return p.sent(result);
+  p.put_all_back();
+  return p.count_and_take(k);
+}
+
+Sent UnitMemory::above(const ScaledGradient& gradient, std::uint32_t threshold) {
+  Parts& p = *parts_;
+  queue_above(gradient, threshold);
+  StepResult result = p.wait();
+  if ((result.outcome & kNotFinite) != 0) return p.fail(gradient, result);
+  while (result.outcome != kDone) {  // more than there is room for
+    p.put_all_back();
+    SPARSEWIRE_CUDA_CHECK(cudaStreamSynchronize(p.stream));
+    p.reserve(std::min(p.size, std::max<std::size_t>(2 * p.most, result.found)));
+    p.queue(nullptr, 0, threshold);
+    result = p.wait();
+  }
+  return p.sent(result);
+}
+
+void UnitMemory::forget_guess() { parts_->has_guess = false; }
+float* UnitMemory::data() noexcept { return parts_->memory.data(); }
+std::size_t UnitMemory::size() const noexcept { return parts_->size; }
+
+}  // namespace sparsewire::cuda

@@ -1,0 +1,57 @@
+// The error memory of one unit on a GPU, and the steps over it: adding a gradient, and taking out the k largest sums or
+// those above a threshold. The same bits as ErrorMemory and its sparsifiers give on the processor.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "kernels/sweep.h"
+
+namespace sparsewire::cuda {
+
+// What a step sent. The arrays are in device memory, in ascending order of the indices, until the next step.
+struct Sent {
+  const std::uint32_t* indices = nullptr;
+  const float* values = nullptr;
+  std::size_t count = 0;
+  double accumulated_norm2 = 0;
+  double sent_norm2 = 0;
+  std::optional<std::size_t> bad = {};  // the lowest index with a sum that is not finite; then nothing was sent
+};
+
+// THREADS: one caller at a time. All work is queued on the stream of the gradient. A step returns when its count is
+// known; it waits for the device to that point.
+class UnitMemory {
+ public:
+  // `size` zeros, and room for `most` entries in a step. Throws CudaError.
+  UnitMemory(std::size_t size, std::size_t most);
+  ~UnitMemory();
+  UnitMemory(const UnitMemory&) = delete;
+  UnitMemory& operator=(const UnitMemory&) = delete;
+
+  // The gradient is in device memory. Takes the k largest by magnitude; of equal ones those with the lower index; none
+  // that is zero. REQUIRES: 1 <= k <= most.
+  Sent top(const kernels::ScaledGradient& gradient, std::size_t k);
+  // Takes all whose key is at least `threshold`. Where there is not enough room, it allocates more.
+  Sent above(const kernels::ScaledGradient& gradient, std::uint32_t threshold);
+
+  // Queues a step of top() and does not wait for it; for measurements. wait() returns what it sent, or nothing if it
+  // has to be finished by another way, which it then does not.
+  void queue_top(const kernels::ScaledGradient& gradient, std::size_t k);
+  void queue_above(const kernels::ScaledGradient& gradient, std::uint32_t threshold);
+  std::optional<Sent> wait();
+
+  // The next top() has no guess to begin with.
+  void forget_guess();
+
+  float* data() noexcept;  // in device memory
+  std::size_t size() const noexcept;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace sparsewire::cuda
