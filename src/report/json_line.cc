@@ -12,7 +12,6 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr int kDeepest = 64;
 
 struct Word {
   std::string_view text;
@@ -138,7 +137,6 @@ class Scanner {
       }
       rest_.remove_prefix(1);
       if (letter == '{' || letter == '[') {
-        if (open.size() == kDeepest) return false;
         open += letter == '{' ? '}' : ']';
       } else if (letter == '}' || letter == ']') {
         if (open.back() != letter) return false;

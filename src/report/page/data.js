@@ -121,61 +121,6 @@ function points_of(run, axis, key) {
   return points;
 }
 
-// The value of a run at a step: its own, or on the line between two (files that were thinned do not have all steps).
-function at_step(points, step, hint) {
-  let i = hint;
-  while (i < points.length && points[i].step < step) ++i;
-  if (i < points.length && points[i].step === step) return {at: i, point: points[i]};
-  if (i === 0 || i >= points.length) return {at: i, point: null};
-  const a = points[i - 1], b = points[i], part = (step - a.step) / (b.step - a.step);
-  return {at: i, point: {step, x: a.x + part * (b.x - a.x), y: a.y + part * (b.y - a.y)}};
-}
-
-// The mean of several runs at equal steps, with its interval: [{x, y, low, high, n}]. It ends where one of them
-// diverged: a mean over the others would flatter the method.
-function mean_line(all) {
-  const lines = all.filter((line) => line.points.length > 0);
-  if (lines.length === 0) return {points: [], diverged: false};
-  const diverged = lines.some((line) => line.run.status === 'diverged');
-  const steps =
-      Array.from(new Set(lines.flatMap((line) => line.points.map((point) => point.step)))).sort((a, b) => a - b);
-  const hints = lines.map(() => 0), points = [];
-  for (const step of steps) {
-    const present = [];
-    let is_over = false, is_early = false;
-    lines.forEach((line, i) => {
-      const found = at_step(line.points, step, hints[i]);
-      hints[i] = found.at;
-      if (found.point)
-        present.push(found.point);
-      else if (found.at === 0)
-        is_early = true;
-      else if (line.run.status !== 'running' && line.run.status !== 'interrupted')
-        is_over = true;
-    });
-    if (is_over) break;
-    if (is_early || present.length === 0) continue;
-    if (present.some((point) => !Number.isFinite(point.y))) {
-      points.push({x: mean_of(present.map((point) => point.x)), y: NaN, step, n: present.length});
-      break;
-    }
-    const y = summary_of(present.map((point) => point.y));
-    points.push({x: mean_of(present.map((point) => point.x)), y: y.mean, low: y.low, high: y.high, step, n: y.n});
-  }
-  return {points, diverged};
-}
-
-// Lines of a chart: for each method its mean, and its single runs.
-function method_lines(runs, axis, key) {
-  return report.data.methods
-      .map((method, index) => {
-        const singles =
-            runs.filter((run) => run.method === index).map((run) => ({run, points: points_of(run, axis, key)}));
-        return {index, label: method.label, singles, mean: mean_line(singles)};
-      })
-      .filter((line) => line.singles.some((single) => single.points.length > 0));
-}
-
 // Names without their ratio where that leaves no doubt; says which ratio was left out.
 function shorten_labels(data) {
   const names = data.methods.map((method) => method.name),

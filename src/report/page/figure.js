@@ -33,7 +33,8 @@ function figure(spec) {
       redraw();
     }
   };
-  redraws.add(redraw);
+  const own = spec.id + '.', group = spec.legend ? 'off.' + spec.legend.group : null;
+  on_change(redraw, (key) => key.startsWith(own) || key === group || key.startsWith('link.'));
   new ResizeObserver(fit).observe(plot);
   figures.push(fit);
   return body;

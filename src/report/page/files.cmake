@@ -2,7 +2,7 @@
 # starts.
 set(report_scripts
     # what all need
-    dom.js format.js statistics.js state.js theme.js data.js
+    dom.js format.js statistics.js state.js theme.js data.js means.js
     # parts of charts
     scales.js save.js hover.js figure.js lines.js line_chart.js rows.js
     # the answer

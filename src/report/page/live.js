@@ -29,7 +29,7 @@ function follow(live) {
     if (is_paused() || is_busy()) return;
     location.reload();
   }, every * 1000);
-  redraws.add(say);
+  on_change(say, (key) => key === 'paused');
   say();
   return html('p', {class: 'live controls'}, said, button);
 }

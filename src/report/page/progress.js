@@ -30,7 +30,7 @@ function progress_chart(spec, runs) {
 
   // Single runs are drawn on demand, and where the mean ends because one diverged.
   const drawn_line = (line) => {
-    const has_singles = line.singles.length > 1 && (is_on('seeds') || line.mean.diverged);
+    const has_singles = line.singles.length > 1 && (is_on('seeds') || line.mean.diverged || line.mean.is_cut);
     const singles = has_singles ? line.singles.map((single) => single.points) : [];
     const {index, label} = line, {points, diverged} = line.mean;
     return {index, label, style: style_of(index), points, singles, runs: line.singles, has_diverged: diverged};

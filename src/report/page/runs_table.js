@@ -57,7 +57,6 @@ function runs_table(runs) {
     columns,
     detail: (run) => run_details(run, options),
     key: (run) => run.id + run.method,
-    follows: true,
     limit: 100,
   });
   const filter = () => select_of('runs.phase', 'Show', choices, phase(), (to) => set('runs.phase', to || null));

@@ -1,7 +1,7 @@
 // What the reader has set: kept in the address behind #, so that a reload and a shared link show the same view.
 
 const settings = new URLSearchParams(location.hash.slice(1));
-const redraws = new Set();
+const redraws = new Map();  // from functions to which settings they follow
 
 function setting(key, otherwise) {
   return settings.has(key) ? settings.get(key) : otherwise;
@@ -15,7 +15,18 @@ function set(key, value) {
     settings.set(key, String(value));
   const hash = settings.toString();
   history.replaceState(null, '', hash ? '#' + hash : location.pathname + location.search);
-  for (const redraw of redraws) redraw();
+  redraw_for(key);
+}
+
+// Calls `redraw` when a setting changes that `follows(key)` says it follows.
+function on_change(redraw, follows) {
+  redraws.set(redraw, follows);
+}
+
+// `key` null: all may have changed.
+function redraw_for(key) {
+  for (const [redraw, follows] of redraws)
+    if (key === null || follows(key)) redraw();
 }
 
 // Lines that are switched off, in all charts that share a legend.
@@ -32,6 +43,6 @@ function follow_address() {
   window.addEventListener('hashchange', () => {
     for (const key of Array.from(settings.keys())) settings.delete(key);
     for (const [key, value] of new URLSearchParams(location.hash.slice(1))) settings.set(key, value);
-    for (const redraw of redraws) redraw();
+    redraw_for(null);
   });
 }

@@ -50,9 +50,7 @@ function data_table(spec) {
                                         []));
   };
   draw();
-  redraws.add(() => {
-    if (spec.follows) draw();
-  });
+  on_change(draw, (key) => key.startsWith(spec.id + '.'));
   return html(
       'div', {id: spec.id, class: 'table'},
       html(

@@ -49,12 +49,13 @@ function marker(kind, x, y, size, colour, open = false) {
   }
 }
 
+const system_theme = window.matchMedia('(prefers-color-scheme: dark)');
+
+// As the reader says, otherwise as the system does.
 function apply_theme() {
-  const theme = setting('theme', '');
-  if (theme === 'dark' || theme === 'light')
-    document.documentElement.dataset.theme = theme;
-  else
-    delete document.documentElement.dataset.theme;
+  const wanted = setting('theme', '');
+  const is_dark = wanted === 'dark' || (wanted !== 'light' && system_theme.matches);
+  document.documentElement.dataset.theme = is_dark ? 'dark' : 'light';
 }
 
 function theme_switch() {
@@ -62,6 +63,7 @@ function theme_switch() {
       'select', {'aria-label': 'colours of the page', change: () => set('theme', select.value || null)},
       ['', 'light', 'dark'].map((value) => html('option', {value}, value ? value : 'as the system')));
   select.value = setting('theme', '');
-  redraws.add(apply_theme);
+  on_change(apply_theme, (key) => key === 'theme');
+  system_theme.addEventListener('change', apply_theme);
   return html('label', {class: 'theme'}, 'Colours ', select);
 }

@@ -129,14 +129,16 @@ TEST(Collect, ShowsARunThatTwoMethodsShareTwice) {
 
 TEST(Collect, ReadsAComparison) {
   const Folder folder;
-  folder.write("summary.json", R"({"config": {"problem": "mlp", "workers": 2, "steps": 10, "seed": 5, "lr": 0.1},
+  fs::create_directories(folder / "c");
+  folder.write("secret.jsonl", kLine);
+  folder.write("c/summary.json", R"({"config": {"problem": "mlp", "workers": 2, "steps": 10, "seed": 5, "lr": 0.1},
     "ratio": 0.1, "methods": [
     {"method": "dense", "sparsifier": "dense", "metrics": "dense.jsonl", "seconds": 2.5, "test_loss": 0.5},
     {"method": "topk", "sparsifier": "topk:ratio=0.1", "downlink": "topk:ratio=0.1", "metrics": "topk.jsonl",
      "failure": "diverged in step 12: the loss"},
     {"method": "evil", "sparsifier": "x", "metrics": "../secret.jsonl"}]})");
-  for (const char* const name : {"dense.jsonl", "topk.jsonl", "rtopk.jsonl"}) folder.write(name, kLine);
-  const Document document = collect({folder / "."});
+  for (const char* const name : {"c/dense.jsonl", "c/topk.jsonl", "c/rtopk.jsonl"}) folder.write(name, kLine);
+  const Document document = collect({folder / "c"});
   EXPECT_EQ(document.kind, "compare");
   EXPECT_FALSE(document.is_finished);
   EXPECT_EQ(document.problem, "mlp: 20 weights, 2 workers, 10 steps");
