@@ -17,7 +17,8 @@ find_package(CUDAToolkit REQUIRED)
 add_library(sparsewire_cuda STATIC ${PROJECT_SOURCE_DIR}/src/kernels/cuda/unit_memory.cu)
 target_include_directories(sparsewire_cuda PUBLIC ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(sparsewire_cuda PUBLIC sparsewire CUDA::cudart_static)
-target_compile_features(sparsewire_cuda PUBLIC cuda_std_20)
+# As an option, because CMake 3.25 does not know the standards of nvcc 13.
+target_compile_options(sparsewire_cuda PUBLIC $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>)
 # The same bits as on the processor: no contraction, no flush to zero, exact division and square root.
 target_compile_options(sparsewire_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false -ftz=false -prec-div=true
                                                -prec-sqrt=true --expt-relaxed-constexpr>)
