@@ -61,6 +61,7 @@ struct ProblemPlace {
   std::uint64_t seed = 0;
   std::string data = {};       // name of a file, for problems that take one; empty: none
   std::string test_data = {};  // name of a file in the same format; needs `data`; empty: none
+  std::string data_dir = {};   // the folder of the data sets (data/data_sets.h); empty: SPARSEWIRE_DATA names it
   double validation = 0;       // share of the training samples that is held back, in [0, 1)
   std::string split = {};      // how the other ones are divided among the workers (split.h); empty: as the problem does
   bool has_weights = false;    // the workers have been given weights, so the problem itself must weight none
