@@ -18,7 +18,8 @@ enum class Use : std::uint32_t {
   validation = 20,
   split = 21,
   pass = 22,
-  augment = 23
+  augment = 23,
+  dropout = 24
 };
 
 class Draws {
