@@ -1,6 +1,7 @@
 // Every environment variable that sparsewire reads, in one place.
 //
 //   SPARSEWIRE_SIMD    the instruction set of the kernels: auto (default) or a name from kernels::simd_levels()
+//   SPARSEWIRE_DATA    the folder of the data sets, where --data-dir does not name it
 //   SPARSEWIRE_TORCH   the module with the deep networks, where it is not beside the program
 //   OMPI_COMM_WORLD_SIZE, PMI_SIZE    the number of processes that mpirun started (Open MPI, MPICH): shows whether
 //                                     --transport mpi was forgotten
@@ -15,6 +16,12 @@ namespace sparsewire::environment {
 inline std::string simd() {
   const char* value = std::getenv("SPARSEWIRE_SIMD");  // NOLINT(concurrency-mt-unsafe): sparsewire never calls setenv
   return value == nullptr || *value == '\0' ? "auto" : value;
+}
+
+// Empty unless set.
+inline std::string data() {
+  const char* value = std::getenv("SPARSEWIRE_DATA");  // NOLINT(concurrency-mt-unsafe)
+  return value == nullptr ? "" : value;
 }
 
 // Empty unless set.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "train/problem.h"
@@ -30,6 +31,8 @@ struct TextData {
 // Reads a file, which may be compressed with gzip. Characters are bytes. Throws UsageError, also if a part would be
 // empty or if the file has fewer than two different bytes or a zero byte, which no text has.
 TextData read_text(const std::string& path);
+// The same of bytes that were read; `name` is for messages.
+TextData parse_text(std::string_view bytes, std::string_view name);
 
 // A text as samples, for Batches: sample i has inputs text[i*length] ... text[i*length + length - 1], and its targets
 // are the same, one symbol further on. The samples do not overlap.
