@@ -54,11 +54,17 @@ const ModelModule& load_module() {
   return *module;
 }
 
+const ModelModule& the_module() {
+  static const ModelModule& module = load_module();
+  return module;
+}
+
 }  // namespace
 
+void check_model_module() { the_module(); }
+
 std::unique_ptr<Model> make_model(const std::string& name, const ModelSizes& sizes) {
-  static const ModelModule& module = load_module();
-  std::unique_ptr<Model> model(module.make(name.c_str(), sizes));
+  std::unique_ptr<Model> model(the_module().make(name.c_str(), sizes));
   if (!model) throw std::logic_error(fmt::format("the module has no model '{}'", name));
   return model;
 }

@@ -1,5 +1,5 @@
-// A deep network as the problems see it: functions of flat weights and a batch. The networks themselves need libtorch and
-// are in a module of their own (torch/), which is loaded when the first one is made.
+// A deep network as the problems see it: functions of flat weights and a batch. The networks themselves need libtorch
+// and are in a module of their own (torch/), which is loaded when the first one is made.
 //
 // Only plain types cross this border, so the module may have been compiled with another ABI of the standard library.
 #pragma once
@@ -66,8 +66,10 @@ class Model {
   virtual ModelScore score(const ModelBatch& batch, std::span<const float> weights, std::span<const float> state) = 0;
 };
 
-// Makes a model. The first call loads the module, which takes most of a second. Throws UsageError, with what to do, if
-// there is none.
+// Throws UsageError, with what to do, if there is no module. The first call loads it, as that of make_model() does.
+void check_model_module();
+// Makes a model. The first call loads the module, which takes most of a second. Throws as
+// check_model_module() does.
 std::unique_ptr<Model> make_model(const std::string& name, const ModelSizes& sizes = {});
 
 // What the module exports, as `sparsewire_models`.

@@ -35,6 +35,15 @@ void load(Optimiser& optimiser, std::span<const std::byte> bytes) {
   state.finish();
 }
 
+// The mean of states, summed in rank order.
+void write_mean(const std::vector<std::span<const float>>& states, std::span<float> mean) {
+  for (std::size_t i = 0; i < mean.size(); ++i) {
+    double sum = 0;
+    for (const std::span<const float> state : states) sum += static_cast<double>(state[i]);
+    mean[i] = static_cast<float>(sum / static_cast<double>(states.size()));
+  }
+}
+
 // "rank 1", "ranks 1 and 2", "ranks 1, 2, 3 and 5 more"
 std::string list_of(const std::vector<std::size_t>& ranks) {
   constexpr std::size_t kMost = 8;
@@ -98,7 +107,10 @@ void Training::begin() {
   const std::string path(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 
   if (path.empty()) {
-    run_or_fail_on_all(transport_, [&] { problem_.initial_weights(weights_); });
+    run_or_fail_on_all(transport_, [&] {
+      problem_.initial_weights(weights_);
+      problem_.initial_state(problem_.state(transport_.rank()));
+    });
     take_initial_weights();
   } else {
     Manifest manifest;
@@ -234,6 +246,7 @@ void Training::load(const Manifest& manifest) {
   train::load(*optimiser_, mine.optimiser.empty() ? saved[0].optimiser : mine.optimiser);
   weights_ = saved[0].weights;
   step_ = first_step_ = saved[0].step;
+  load_state(saved);
 
   std::vector<std::vector<std::byte>> workers;
   std::vector<Totals> totals;
@@ -255,6 +268,41 @@ void Training::load(const Manifest& manifest) {
   totals_.paper_bits_down = is_root() ? all.paper_bits_down : 0;
 }
 
+// Another number of workers starts with the mean.
+void Training::load_state(std::span<const RankState> saved) {
+  const std::span<float> mine = problem_.state(transport_.rank());
+  for (const RankState& one : saved) {
+    if (one.problem.size() == mine.size()) continue;
+    throw UsageError(fmt::format("the checkpoint has a problem's state of {} numbers, but the problem has {}",
+                                 one.problem.size(), mine.size()));
+  }
+  if (saved.size() == static_cast<std::size_t>(transport_.size())) {
+    std::ranges::copy(saved[static_cast<std::size_t>(transport_.rank())].problem, mine.begin());
+    return;
+  }
+  std::vector<std::span<const float>> states;
+  for (const RankState& one : saved) states.emplace_back(one.problem);
+  write_mean(states, mine);
+}
+
+// What evaluations use. Collective.
+void Training::average_state() {
+  const std::span<float> mine = problem_.state(transport_.rank());
+  if (mine.empty()) return;
+  std::vector<std::vector<std::byte>> all;
+  transport_.gather(0, std::as_bytes(mine), all);
+  if (!is_root()) return;
+  std::vector<std::vector<float>> states;
+  for (const std::vector<std::byte>& bytes : all) {
+    states.emplace_back(mine.size());
+    if (bytes.size() != mine.size_bytes()) throw std::logic_error("a rank sent a state of another size");
+    std::memcpy(states.back().data(), bytes.data(), bytes.size());
+  }
+  std::vector<float> mean(mine.size());
+  write_mean(std::vector<std::span<const float>>(states.begin(), states.end()), mean);
+  problem_.set_evaluation_state(mean);
+}
+
 // The worker compares updates every --check-every steps; this compares what the optimisers made of them.
 std::uint32_t Training::compare_weights() {
   const std::vector<std::uint32_t> checksums =
@@ -267,6 +315,8 @@ std::uint32_t Training::compare_weights() {
 void Training::write_checkpoint() {
   compare_weights();
   RankState mine{.step = step_, .weights = {}, .optimiser = {}, .worker = worker_.save(), .totals = totals_};
+  const std::span<const float> state = problem_.state(transport_.rank());
+  mine.problem.assign(state.begin(), state.end());
   if (is_root()) mine.weights = weights_;
   if (is_root() || is_local()) mine.optimiser = save(*optimiser_);
   checkpoints_->write(mine);
@@ -286,6 +336,7 @@ void Training::check_evaluation() {
 
 Result Training::finish() {
   const bool is_finished = step_ == config_.steps;
+  if (is_finished) average_state();
   run_or_fail_on_all(transport_, [&] {
     if (!pending_error_.empty()) throw std::runtime_error(pending_error_);
     if (!is_root() || !is_finished) return;

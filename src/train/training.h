@@ -42,6 +42,8 @@ class Training {
   std::string choose_checkpoint();
   void resume_from(const Manifest& manifest);
   void load(const Manifest& manifest);
+  void load_state(std::span<const RankState> saved);
+  void average_state();
   void write_checkpoint();
 
   double batch_gradient(std::uint64_t number, std::span<const float> weights);

@@ -67,8 +67,7 @@ class ResNet final : public Cifar {
  public:
   // A stage for each width, with so many blocks.
   ResNet(const std::vector<std::int64_t>& widths, int blocks, Shortcut shortcut)
-      : conv_(declare_, "conv1",
-              {.inputs = 3, .outputs = widths[0], .size = 3, .padding = 1, .has_bias = false}),
+      : conv_(declare_, "conv1", {.inputs = 3, .outputs = widths[0], .size = 3, .padding = 1, .has_bias = false}),
         bn_(declare_, "bn1", widths[0]) {
     std::int64_t channels = widths[0];
     for (std::size_t stage = 0; stage < widths.size(); ++stage) {

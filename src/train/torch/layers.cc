@@ -29,8 +29,7 @@ at::Tensor Linear::operator()(const Pass& pass, const at::Tensor& x) const {
 
 Conv::Conv(Declarations& declare, const std::string& name, const ConvShape& shape) : shape_(shape) {
   const std::int64_t inputs = shape.inputs * shape.size * shape.size;
-  weight_ =
-      declare.add(name + ".weight", {shape.outputs, shape.inputs, shape.size, shape.size}, usual_start(inputs));
+  weight_ = declare.add(name + ".weight", {shape.outputs, shape.inputs, shape.size, shape.size}, usual_start(inputs));
   if (shape.has_bias) bias_ = declare.add(name + ".bias", {shape.outputs}, usual_start(inputs));
 }
 

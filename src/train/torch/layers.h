@@ -1,5 +1,5 @@
-// Layers: each declares its tensors when it is made, and is then a function of a pass and its inputs. Names and shapes of
-// the tensors are those of torch.nn.
+// Layers: each declares its tensors when it is made, and is then a function of a pass and its inputs. Names and shapes
+// of the tensors are those of torch.nn.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -26,12 +26,12 @@ constexpr std::size_t kAlignment = 64;
 bool is_aligned(const float* numbers) { return reinterpret_cast<std::uintptr_t>(numbers) % kAlignment == 0; }
 
 struct AlignedDelete {
-  void operator()(float* numbers) const { ::operator delete(numbers, std::align_val_t{kAlignment}); }
+  void operator()(float* numbers) const { ::operator delete (numbers, std::align_val_t{kAlignment}); }
 };
 using AlignedFloats = std::unique_ptr<float, AlignedDelete>;
 
 AlignedFloats allocate(std::size_t size) {
-  return AlignedFloats(static_cast<float*>(::operator new(size * sizeof(float), std::align_val_t{kAlignment})));
+  return AlignedFloats(static_cast<float*>(::operator new (size * sizeof(float), std::align_val_t{kAlignment})));
 }
 
 // Numbers where they are, or a copy of them.
