@@ -75,7 +75,7 @@ void compare_data(const Problem& problem, Transport& transport) {
   };
   throw SharedError(
       fmt::format("the data of {} differ from those of rank 0 ({} on rank {}, {} on rank 0): give every rank the same "
-                  "--data and --test-data, and on other machines copies of the same files",
+                  "--data and --test-data, or --data-dir, and on other machines copies of the same files",
                   list_of(others), shown_of(others[0]), others[0], shown_of(0)),
       /*is_usage=*/true);
 }
@@ -148,7 +148,8 @@ void Training::compare_configs() {
   for (const Setting& setting : settings()) {
     const std::string_view name = setting.option.name;
     const bool may_differ = name == "json" || name == "metrics" || name == "deadline" || name == "quiet" ||
-                            name == "data" || name == "test_data" || name == "init_weights" || name == "save_weights";
+                            name == "data" || name == "test_data" || name == "data_dir" || name == "init_weights" ||
+                            name == "save_weights";
     if (!may_differ) all += fmt::format("{}={}\n", name, shown(value_of(config_, setting)));
   }
   const std::vector<std::uint32_t> checksums = gather_and_broadcast(transport_, crc32c(std::as_bytes(std::span(all))));
@@ -179,16 +180,20 @@ std::string Training::choose_checkpoint() {
   const std::string differs = difference(found->config, config_);
   if (!differs.empty()) throw UsageError(fmt::format("'{}' is of another training: {}", found->path, differs));
   if (found->data != problem_.data_fingerprint()) {
-    throw UsageError(fmt::format("'{}' is of other data ({}) than '{}' ({}): give it the same --data", found->path,
-                                 found->data.empty() ? "no file" : found->data, config_.data,
-                                 config_.data.empty() ? "no file" : problem_.data_fingerprint()));
+    const std::string_view now = problem_.data_fingerprint();
+    const bool is_data_set = config_.data.empty() && !now.empty();
+    throw UsageError(fmt::format("'{}' is of other data ({}) than {} ({}): give it the same {}", found->path,
+                                 found->data.empty() ? "no file" : found->data,
+                                 is_data_set ? "the data set" : fmt::format("'{}'", config_.data),
+                                 now.empty() ? "no file" : now, is_data_set ? "data set (--data-dir)" : "--data"));
   }
   // Test data may be added or left out: what was evaluated on them is named so.
   const std::string_view test_data = problem_.test_fingerprint();
   if (!found->test_data.empty() && !test_data.empty() && found->test_data != test_data) {
-    throw UsageError(
-        fmt::format("'{}' was evaluated on other test data ({}) than '{}' ({}): give it the same --test-data",
-                    found->path, found->test_data, config_.test_data, test_data));
+    throw UsageError(fmt::format(
+        "'{}' was evaluated on other test data ({}) than {} ({}): give it the same {}", found->path, found->test_data,
+        config_.test_data.empty() ? "those of the data set" : fmt::format("'{}'", config_.test_data), test_data,
+        config_.test_data.empty() ? "data set (--data-dir)" : "--test-data"));
   }
   if (found->step > config_.steps) {
     throw UsageError(fmt::format("'{}' is beyond --steps {}: ask for more steps", found->path, config_.steps));

@@ -78,16 +78,19 @@ std::string data_folder(const std::string& given) {
   return folder;
 }
 
-std::string data_set_folder(std::string_view name, const std::string& data_folder) {
+std::string place_of_data_set(std::string_view name, const std::string& data_folder) {
   const std::string folder = fmt::format("{}/{}", data_folder, name);
-  if (!is_folder(folder)) {
-    throw UsageError(
-        fmt::format("the data set {} is missing: there is no folder '{}'; 'sparsewire data' says where to "
-                    "get it",
-                    name, folder));
-  }
   const std::string unpacked = folder + "/cifar-10-batches-bin";
   return name == "cifar10" && is_folder(unpacked) ? unpacked : folder;
+}
+
+std::string data_set_folder(std::string_view name, const std::string& data_folder) {
+  const std::string folder = place_of_data_set(name, data_folder);
+  if (is_folder(folder)) return folder;
+  throw UsageError(
+      fmt::format("the data set {} is missing: there is no folder '{}'; 'sparsewire data' says where to get "
+                  "it",
+                  name, folder));
 }
 
 ImageData read_images(std::string_view name, const std::string& data_folder) {

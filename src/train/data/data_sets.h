@@ -37,8 +37,10 @@ const DataSetInfo& data_set_info(std::string_view name);
 // there is neither, or no such folder.
 std::string data_folder(const std::string& given);
 
-// The folder of one of them. CIFAR-10 may be in the folder that its archive makes, cifar10/cifar-10-batches-bin. Throws
-// UsageError if there is none.
+// The folder in which one of them is, or should be. CIFAR-10 may be in the folder that its archive makes:
+// cifar10/cifar-10-batches-bin.
+std::string place_of_data_set(std::string_view name, const std::string& data_folder);
+// The same. Throws UsageError if there is no such folder.
 std::string data_set_folder(std::string_view name, const std::string& data_folder);
 
 // "mnist", "fashion-mnist" or "cifar10". Throws UsageError.

@@ -29,43 +29,33 @@ std::array<std::uint32_t, 64> make_sines() {
   return sines;
 }
 
-constexpr std::array<std::array<int, 4>, 4> kRotations{
-    {{7, 12, 17, 22}, {5, 9, 14, 20}, {4, 11, 16, 23}, {6, 10, 15, 21}}};
-
-void add_block(const char* block, const std::array<std::uint32_t, 64>& sines, State& state) {
-  std::array<std::uint32_t, 16> words{};
-  for (std::size_t i = 0; i < words.size(); ++i) words[i] = little_endian(block + 4 * i);
+// One of the four rounds: 16 steps with the function `mix`, the word number `factor*i + offset`, and four rotations
+// that take turns.
+template <class Mix>
+void add_round(const std::array<std::uint32_t, 16>& words, const std::uint32_t* sines, std::size_t factor,
+               std::size_t offset, const std::array<int, 4>& rotations, State& state, Mix mix) {
   auto [a, b, c, d] = state;
-  for (std::size_t i = 0; i < 64; ++i) {
-    std::uint32_t mixed = 0;
-    std::size_t word = 0;
-    switch (i / 16) {
-      case 0:
-        mixed = (b & c) | (~b & d);
-        word = i;
-        break;
-      case 1:
-        mixed = (b & d) | (c & ~d);
-        word = (5 * i + 1) % 16;
-        break;
-      case 2:
-        mixed = b ^ c ^ d;
-        word = (3 * i + 5) % 16;
-        break;
-      default:
-        mixed = c ^ (b | ~d);
-        word = 7 * i % 16;
-    }
-    const std::uint32_t next = b + std::rotl(a + mixed + words[word] + sines[i], kRotations[i / 16][i % 4]);
+  for (std::size_t i = 0; i < 16; ++i) {
+    const std::uint32_t sum = a + mix(b, c, d) + words[(factor * i + offset) % 16] + sines[i];
     a = d;
     d = c;
     c = b;
-    b = next;
+    b += std::rotl(sum, rotations[i % 4]);
   }
-  state[0] += a;
-  state[1] += b;
-  state[2] += c;
-  state[3] += d;
+  state = {a, b, c, d};
+}
+
+void add_block(const char* block, const std::array<std::uint32_t, 64>& sines, State& state) {
+  using Word = std::uint32_t;
+  std::array<Word, 16> words{};
+  for (std::size_t i = 0; i < words.size(); ++i) words[i] = little_endian(block + 4 * i);
+  const State before = state;
+  const Word* sine = sines.data();
+  add_round(words, sine, 1, 0, {7, 12, 17, 22}, state, [](Word b, Word c, Word d) { return (b & c) | (~b & d); });
+  add_round(words, sine + 16, 5, 1, {5, 9, 14, 20}, state, [](Word b, Word c, Word d) { return (b & d) | (c & ~d); });
+  add_round(words, sine + 32, 3, 5, {4, 11, 16, 23}, state, [](Word b, Word c, Word d) { return b ^ c ^ d; });
+  add_round(words, sine + 48, 7, 0, {6, 10, 15, 21}, state, [](Word b, Word c, Word d) { return c ^ (b | ~d); });
+  for (std::size_t i = 0; i < state.size(); ++i) state[i] += before[i];
 }
 
 }  // namespace
