@@ -1,5 +1,7 @@
 // Deep networks that classify images: those of the downlink paper on MNIST and Fashion-MNIST, and networks for
 // CIFAR-10.
+#include <fmt/core.h>
+
 #include <utility>
 
 #include "train/data/data_sets.h"
@@ -12,6 +14,8 @@ namespace {
 struct ImageTask {
   const char* model;
   const char* data;
+  std::uint32_t channels;
+  std::uint32_t size;  // height and width of the images
   Normalisation normalisation;
   std::uint64_t batch;  // unless the spec says otherwise
   bool can_be_augmented;
@@ -81,14 +85,19 @@ std::unique_ptr<Problem> make_images(const ImageTask& task, Spec& spec, const Pr
   spec.finish();                        // before anything is loaded
   auto model = make_model(task.model);  // before the data: it is the first thing that is missing
   ImageData data = read_images(task.data, data_folder(place.data_dir));
+  const ImageSet& images = data.train;
+  if (images.channels != task.channels || images.height != task.size || images.width != task.size) {
+    spec.fail(fmt::format("is for images of {0}x{0} pixels, and {1} here has images of {2}x{3} pixels", task.size,
+                          task.data, images.height, images.width));
+  }
   return std::make_unique<DeepImages>(task, std::move(model), std::move(data), batch, augment, place);
 }
 
 // The downlink paper normalises Fashion-MNIST as MNIST.
 constexpr ImageTask small_task(const char* model, const char* data) {
-  return {model, data, kMnistNormalisation, 10, false};
+  return {model, data, 1, 28, kMnistNormalisation, 10, false};
 }
-constexpr ImageTask cifar_task(const char* model) { return {model, "cifar10", kCifar10Normalisation, 20, true}; }
+constexpr ImageTask cifar_task(const char* model) { return {model, "cifar10", 3, 32, kCifar10Normalisation, 20, true}; }
 
 }  // namespace
 

@@ -33,7 +33,13 @@ DeepProblem::DeepProblem(std::unique_ptr<Model> model, std::span<const std::uint
   model_->initial_state(evaluation_state_);
 }
 
-void DeepProblem::initial_weights(std::span<float> weights) const { model_->initial_weights(seed_, weights); }
+void DeepProblem::initial_weights(std::span<float> weights) const {
+  std::call_once(is_drawn_, [&] {
+    initial_weights_.resize(layout_.dim());
+    model_->initial_weights(seed_, initial_weights_);
+  });
+  std::copy(initial_weights_.begin(), initial_weights_.end(), weights.begin());
+}
 
 ModelBatch DeepProblem::batch_of(const Room& room, std::size_t size) {
   return {.size = size, .pixels = room.pixels, .symbols = room.symbols, .targets = room.targets};

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -59,6 +60,8 @@ class DeepProblem : public Problem {
   std::vector<Room> rooms_;                 // one for each worker
   std::vector<std::vector<float>> states_;  // one for each worker
   std::vector<float> evaluation_state_;
+  mutable std::once_flag is_drawn_;
+  mutable std::vector<float> initial_weights_;  // drawn once: all workers ask for them
 };
 
 }  // namespace sparsewire::train

@@ -249,7 +249,7 @@ void Training::load(const Manifest& manifest) {
   const auto rank = static_cast<std::size_t>(transport_.rank());
   const RankState& mine = saved[rank % saved.size()];
   train::load(*optimiser_, mine.optimiser.empty() ? saved[0].optimiser : mine.optimiser);
-  weights_ = saved[0].weights;
+  weights_.assign(saved[0].weights.begin(), saved[0].weights.end());
   step_ = first_step_ = saved[0].step;
   load_state(saved);
 
@@ -322,7 +322,7 @@ void Training::write_checkpoint() {
   RankState mine{.step = step_, .weights = {}, .optimiser = {}, .worker = worker_.save(), .totals = totals_};
   const std::span<const float> state = problem_.state(transport_.rank());
   mine.problem.assign(state.begin(), state.end());
-  if (is_root()) mine.weights = weights_;
+  if (is_root()) mine.weights.assign(weights_.begin(), weights_.end());
   if (is_root() || is_local()) mine.optimiser = save(*optimiser_);
   checkpoints_->write(mine);
 }
@@ -360,7 +360,7 @@ Result Training::finish() {
                 .weights_crc32c = checksum,
                 .checkpoint = std::nullopt};
   result.changes = changes_;
-  if (is_root()) result.weights = weights_;
+  if (is_root()) result.weights.assign(weights_.begin(), weights_.end());
   struct Thresholds {
     double up;
     double down;
