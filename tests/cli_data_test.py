@@ -74,15 +74,15 @@ class Data(Case):
         self.refuses("data", "--data-dir", "c", says="'c', which --data-dir names, is not a folder", env=both)
         self.refuses("data", env={**both, "SPARSEWIRE_DATA": "c"}, says="'c', which SPARSEWIRE_DATA names, is not a folder")
 
-    def test_that_are_damaged_are_reported_and_fail(self):
+    def test_that_cannot_be_read_are_reported_and_fail(self):
         self.write_mnist()
         path = "data/mnist/t10k-images-idx3-ubyte.gz"
         self.put(path, self.get(path)[:-9])
         done = self.run_program("data", "--data-dir", "data", env=self.without)
         self.assertEqual((done.returncode, done.stderr), (1, b""))
-        self.assertIn(b"mnist: damaged: 'data/mnist/t10k-images-idx3-ubyte.gz' is cut short", done.stdout.replace(b"\n", b" "))
+        self.assertIn(b"mnist: unreadable: 'data/mnist/t10k-images-idx3-ubyte.gz' is cut short", done.stdout.replace(b"\n", b" "))
         one = self.report("mnist", "--data-dir", "data", code=1)["data_sets"][0]
-        self.assertEqual(one["state"], "damaged")
+        self.assertEqual(one["state"], "unreadable")
         self.assertIn("is cut short", one["message"])
 
     def test_that_are_named_must_be_there(self):
