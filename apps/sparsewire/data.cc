@@ -41,13 +41,13 @@ std::string state_text(const FoundDataSet& found) {
       return "official, " + found.contents;
     case DataSetState::readable:
       return "readable, but not the official files; " + found.contents;
-    case DataSetState::damaged:
-      return "damaged: " + printable(found.message);
+    case DataSetState::unreadable:
+      return "unreadable: " + printable(found.message);
   }
   return {};
 }
 
-// The checksum that the file has; of a missing one, that which it should have.
+// The checksum that the file has; of one that is missing or cannot be read, that which it should have.
 std::string file_text(const FoundFile& file) {
   const train::DataFileInfo& info = *file.info;
   const bool is_packed = file.path.empty() ? !info.packed_md5.empty() : file.path.ends_with(".gz");
@@ -58,7 +58,8 @@ std::string file_text(const FoundFile& file) {
   };
   if (file.state == FileState::missing) return row(official, name, "missing");
   if (file.state == FileState::official) return row(file.md5, name, "official");
-  return row(file.md5.empty() ? "unreadable" : file.md5, name, "differs") + row(official, "", "officially");
+  if (file.md5.empty()) return row(official, name, "unreadable");
+  return row(file.md5, name, "differs") + row(official, "", "officially");
 }
 
 std::string data_set_text(const FoundDataSet& found) {
@@ -121,7 +122,7 @@ void show_data(const DataOptions& options) {
     text += "\n" + data_set_text(found);
     json["data_sets"].push_back(data_set_json(found));
     const bool is_readable = found.state == DataSetState::official || found.state == DataSetState::readable;
-    is_good = is_good && (options.names.empty() ? found.state != DataSetState::damaged : is_readable);
+    is_good = is_good && (options.names.empty() ? found.state != DataSetState::unreadable : is_readable);
   }
   Report report(options.json, json, text);
   report.print();
@@ -136,8 +137,8 @@ void add_data(CLI::App& program) {
   command->footer(
       "Reads and verifies the data sets in the folder that --data-dir or SPARSEWIRE_DATA\n"
       "names, and says where the official files come from and their MD5. Nothing is\n"
-      "downloaded. The exit code is 1 if a data set is damaged, or if one of those that\n"
-      "are named cannot be read.\n\n"
+      "downloaded. The exit code is 1 if a data set that is there cannot be read, or if\n"
+      "one of those that are named is missing.\n\n"
       "Examples:\n  sparsewire data --data-dir data\n  sparsewire data mnist cifar10 --json -");
   const auto options = std::make_shared<DataOptions>();
   command->add_option("NAME", options->names, "Data sets (default: all that are known)")->type_name("");

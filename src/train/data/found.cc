@@ -62,7 +62,7 @@ void read_contents(FoundDataSet& found) {
 }  // namespace
 
 std::string_view name_of(DataSetState state) noexcept {
-  constexpr std::string_view kNames[] = {"missing", "incomplete", "official", "readable", "damaged"};
+  constexpr std::string_view kNames[] = {"missing", "incomplete", "official", "readable", "unreadable"};
   return kNames[static_cast<std::size_t>(state)];
 }
 
@@ -88,7 +88,7 @@ FoundDataSet find_data_set(const DataSetInfo& info, const std::string& data_fold
                                              [](const FoundFile& file) { return file.state == FileState::official; });
     found.state = is_all_official ? DataSetState::official : DataSetState::readable;
   } catch (const UsageError& error) {
-    found.state = DataSetState::damaged;
+    found.state = DataSetState::unreadable;
     found.message = error.what();
   }
   return found;

@@ -28,7 +28,7 @@ enum class DataSetState : std::uint8_t {
   incomplete,  // some files are there
   official,    // it can be read, and all files are the official ones
   readable,    // it can be read, but it is not the official data set
-  damaged,     // all files are there, but they cannot be read
+  unreadable,  // all files are there, but they cannot be read
 };
 std::string_view name_of(DataSetState state) noexcept;
 

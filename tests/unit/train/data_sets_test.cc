@@ -76,7 +76,7 @@ TEST(DataSets, AreReportedAsTheyAre) {
   EXPECT_EQ(found.files[0].state, FileState::other);
   folder.write("mnist/t10k-labels-idx1-ubyte", "nothing");
   found = find_data_set(mnist, folder / ".");
-  EXPECT_EQ(found.state, DataSetState::damaged);
+  EXPECT_EQ(found.state, DataSetState::unreadable);
   EXPECT_THAT(found.message, HasSubstr("t10k-labels-idx1-ubyte' is not an idx file of labels"));
   std::filesystem::remove(folder / "mnist/t10k-labels-idx1-ubyte");
   found = find_data_set(mnist, folder / ".");

@@ -9,6 +9,7 @@
 
 #include "sparsewire/errors.h"
 #include "train/data/idx.h"
+#include "train/gzip.h"
 #include "unit/compressed.h"
 #include "unit/folder.h"
 #include "unit/image_files.h"
@@ -134,6 +135,16 @@ TEST(Idx, IsRefusedWithOtherBytes) {
   std::string damaged = compressed(whole);
   damaged[damaged.size() - 5] = static_cast<char>(damaged[damaged.size() - 5] ^ 1);
   EXPECT_THAT(idx_complaint(damaged, 3), HasSubstr("'x' is damaged"));
+}
+
+TEST(Gzip, UnpacksNoMoreThanItIsAskedFor) {
+  const std::string two = compressed("abc") + compressed("defg");
+  EXPECT_EQ(gunzip(two, "x"), "abcdefg");
+  EXPECT_EQ(gunzip(two, "x", 7), "abcdefg");
+  EXPECT_EQ(gunzip(two, "x", 5), "abcde");
+  EXPECT_EQ(gunzip(two, "x", 3), "abc");
+  EXPECT_EQ(gunzip(two + "rubbish", "x", 2), "ab");
+  EXPECT_EQ(gunzip(two, "x", 0), "");
 }
 
 // A header alone must not take memory, and what is compressed must not unpack without a limit.
