@@ -135,10 +135,10 @@ void show_data(const DataOptions& options) {
 void add_data(CLI::App& program) {
   CLI::App* const command = program.add_subcommand("data", "Show which data sets are there, and verify them");
   command->footer(
-      "Reads and verifies the data sets in the folder that --data-dir or SPARSEWIRE_DATA\n"
-      "names, and says where the official files come from and their MD5. Nothing is\n"
-      "downloaded. The exit code is 1 if a data set that is there cannot be read, or if\n"
-      "one of those that are named is missing.\n\n"
+      "Reads and verifies the data sets in the folder that --data-dir or the variable\n"
+      "SPARSEWIRE_DATA names, and says where the official files come from, and their\n"
+      "MD5. Nothing is downloaded. The exit code is 1 if a data set that is there\n"
+      "cannot be read, or if one of those that are named is missing.\n\n"
       "Examples:\n  sparsewire data --data-dir data\n  sparsewire data mnist cifar10 --json -");
   const auto options = std::make_shared<DataOptions>();
   command->add_option("NAME", options->names, "Data sets (default: all that are known)")->type_name("");

@@ -66,7 +66,7 @@ TEST(Batches, DependOnSeedWorkerAndStepAlone) {
   EXPECT_NE(taken(other, 1, 0, 8), taken(one, 1, 0, 8));
 }
 
-TEST(Batches, AreTheSameOnSeveralThreads) {
+TEST(Batches, AreTheSameFromManyThreads) {
   const auto labels = some_labels(90);
   Batches alone(labels, 5, {.workers = 3, .seed = 1});
   Batches shared(labels, 5, {.workers = 3, .seed = 1});
