@@ -69,10 +69,13 @@ step source layout tools/check_layout.sh
 environment=$!
 build "${presets[0]}"
 if wait "$environment"; then
-  step release configure-python cmake --preset release -DSPARSEWIRE_PYTHON=ON "-DPython_EXECUTABLE=$PWD/build/venv/bin/python"
+  # libtorch is the one inside PyTorch.
+  torch=$(build/venv/bin/python -c 'import torch; print(torch.utils.cmake_prefix_path)')
+  step release configure-python cmake --preset release -DSPARSEWIRE_PYTHON=ON "-DPython_EXECUTABLE=$PWD/build/venv/bin/python" \
+    -DSPARSEWIRE_TORCH=ON "-DTorch_DIR=$torch/Torch"
   step release build-python cmake --build --preset release
 else
-  echo "-- python: the tests of the package are skipped, because its environment cannot be made:"
+  echo "-- python: the tests of the package and of deep networks are skipped, because the environment cannot be made:"
   tail -n 5 build/python-environment.log
   skipped=$((skipped + 1))
 fi

@@ -138,6 +138,25 @@ void write_metrics(const std::filesystem::path& folder) {
       "\n");
 }
 
+void write_images(const std::filesystem::path& folder) {
+  using namespace std::string_view_literals;
+  const auto add = [&](const char* format, const char* name, std::string_view file) {
+    write(folder / format, name, std::as_bytes(std::span(file)));
+  };
+  add("idx", "images", "\0\0\x08\x03\0\0\0\2\0\0\0\1\0\0\0\2abcd"sv);
+  add("idx", "labels", "\0\0\x08\x01\0\0\0\3\1\2\3"sv);
+  // The labels by gzip -9n.
+  constexpr unsigned char kCompressed[] = {0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0x03, 0x63,
+                                           0x60, 0xe0, 0x60, 0x64, 0x60, 0x60, 0x60, 0x66, 0x64, 0x62, 0x06,
+                                           0x00, 0x8b, 0xe5, 0xbd, 0xa4, 0x0b, 0x00, 0x00, 0x00};
+  add("idx", "labels_gz", {reinterpret_cast<const char*>(kCompressed), sizeof(kCompressed)});
+  const std::string record = '\7' + std::string(3072, 'x');
+  add("cifar10", "two_records", record + record);
+  add("cifar10", "text",
+      "Now is the winter of our discontent made glorious summer by this sun of York; and all the "
+      "clouds that lour'd upon our house in the deep bosom of the ocean buried.\n");
+}
+
 // encode_fuzz reads its choices and numbers from bytes that have no format, so any bytes are good.
 void write_choices(const std::filesystem::path& folder) {
   for (std::uint32_t number = 0; number < 4; ++number) {
@@ -165,5 +184,6 @@ int main(int argc, char** argv) {
   sparsewire::write_specs(folder / "spec");
   sparsewire::write_libsvm(folder / "libsvm");
   sparsewire::write_metrics(folder / "metrics");
+  sparsewire::write_images(folder);
   return 0;
 }

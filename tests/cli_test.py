@@ -102,7 +102,7 @@ class Program(Case):
 
     def test_explains_itself(self):
         overview = self.run_ok("--help").decode()
-        for command in ("compare", "compress", "decompress", "inspect", "list", "pilot", "reproduce", "train"):
+        for command in ("compare", "compress", "data", "decompress", "inspect", "list", "pilot", "reproduce", "train"):
             text = self.run_ok(command, "--help").decode()
             self.assertIn(f"Examples:\n  sparsewire {command}", text)
             self.assertLessEqual(max(map(len, (text + overview).splitlines())), 80, text)

@@ -7,6 +7,7 @@ namespace sparsewire::cli {
 
 void add_compare(CLI::App& program);
 void add_compress(CLI::App& program);
+void add_data(CLI::App& program);
 void add_decompress(CLI::App& program);
 void add_inspect(CLI::App& program);
 void add_list(CLI::App& program);

@@ -81,10 +81,10 @@ int run(int argc, char** argv) {
   program.formatter(std::make_shared<sparsewire::cli::WrappedHelp>());  // before the commands, which inherit it
   program.set_version_flag("--version", SPARSEWIRE_VERSION);
   program.require_subcommand(1);
-  for (auto* const add : {sparsewire::cli::add_compare, sparsewire::cli::add_compress, sparsewire::cli::add_decompress,
-                          sparsewire::cli::add_inspect, sparsewire::cli::add_list, sparsewire::cli::add_pilot,
-                          sparsewire::cli::add_report, sparsewire::cli::add_reproduce, sparsewire::cli::add_study,
-                          sparsewire::cli::add_train}) {
+  for (auto* const add : {sparsewire::cli::add_compare, sparsewire::cli::add_compress, sparsewire::cli::add_data,
+                          sparsewire::cli::add_decompress, sparsewire::cli::add_inspect, sparsewire::cli::add_list,
+                          sparsewire::cli::add_pilot, sparsewire::cli::add_report, sparsewire::cli::add_reproduce,
+                          sparsewire::cli::add_study, sparsewire::cli::add_train}) {
     add(program);
   }
   if (argc == 1) {

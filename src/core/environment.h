@@ -1,6 +1,8 @@
 // Every environment variable that sparsewire reads, in one place.
 //
 //   SPARSEWIRE_SIMD    the instruction set of the kernels: auto (default) or a name from kernels::simd_levels()
+//   SPARSEWIRE_DATA    the folder of the data sets, where --data-dir does not name it
+//   SPARSEWIRE_TORCH   the module with the deep networks, where it is not beside the program
 //   OMPI_COMM_WORLD_SIZE, PMI_SIZE    the number of processes that mpirun started (Open MPI, MPICH): shows whether
 //                                     --transport mpi was forgotten
 #pragma once
@@ -14,6 +16,18 @@ namespace sparsewire::environment {
 inline std::string simd() {
   const char* value = std::getenv("SPARSEWIRE_SIMD");  // NOLINT(concurrency-mt-unsafe): sparsewire never calls setenv
   return value == nullptr || *value == '\0' ? "auto" : value;
+}
+
+// Empty unless set.
+inline std::string data() {
+  const char* value = std::getenv("SPARSEWIRE_DATA");  // NOLINT(concurrency-mt-unsafe)
+  return value == nullptr ? "" : value;
+}
+
+// Empty unless set.
+inline std::string torch_module() {
+  const char* value = std::getenv("SPARSEWIRE_TORCH");  // NOLINT(concurrency-mt-unsafe)
+  return value == nullptr ? "" : value;
 }
 
 // The number of processes of this job if mpirun started it, else 1.

@@ -21,6 +21,7 @@ constexpr int kSchema = 1;
 // Options that say where and how something is written, or how long to wait, and options of checkpoints.
 constexpr std::string_view kNotOfResult[] = {"data",
                                              "test_data",
+                                             "data_dir",
                                              "init_weights",
                                              "save_weights",
                                              "check_every",
@@ -277,8 +278,10 @@ Json to_json(const Plan& plan) {
     if (is_of_result(name) && !is_among(name, kOfCell)) config[name] = train::value_of(plan.config, setting);
   }
   const auto file = [](const std::string& path, const std::string& fingerprint) {
-    if (path.empty()) return Json(nullptr);
-    return Json{{"name", std::filesystem::path(path).filename().string()}, {"contents", fingerprint}};
+    if (fingerprint.empty()) return Json(nullptr);
+    // A data set has no file of its own; its problem is in the configuration.
+    const Json name = path.empty() ? Json(nullptr) : Json(std::filesystem::path(path).filename().string());
+    return Json{{"name", name}, {"contents", fingerprint}};
   };
   return {{"schema", kSchema},
           {"methods", methods},

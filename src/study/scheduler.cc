@@ -173,8 +173,7 @@ std::unique_ptr<LoadedProblem> Scheduler::take_problem(const train::TrainConfig&
   }
   auto loaded = std::make_unique<LoadedProblem>(config);
   const train::Problem& problem = *loaded->problem;
-  const bool is_same_data = config.data.empty() || problem.data_fingerprint() == plan_.data;
-  if (!is_same_data || (!config.test_data.empty() && problem.test_fingerprint() != plan_.test_data)) {
+  if (problem.data_fingerprint() != plan_.data || problem.test_fingerprint() != plan_.test_data) {
     throw std::runtime_error("the data file was changed during the study: restore it, and the same command continues");
   }
   return loaded;

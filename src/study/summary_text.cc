@@ -348,7 +348,7 @@ std::string sheet_markdown(const Sheet& sheet) {
 
 std::string about_intervals(const Plan& plan) {
   const std::string text = "95 % intervals of the t distribution over the judging seeds. ";
-  return text + (plan.config.data.empty()
+  return text + (plan.data.empty()
                      ? "They cover the generated data, the start, the batches and the split: all that a seed decides."
                      : "They cover the start, the batches and the split, which a seed decides; not the data set.");
 }

@@ -26,6 +26,7 @@ struct RankState {
   std::vector<float> weights;        // only on rank 0: the others have the same
   std::vector<std::byte> optimiser;  // empty: the same as on rank 0
   std::vector<std::byte> worker;
+  std::vector<float> problem = {};  // Problem::state()
   Totals totals;
 };
 

@@ -34,6 +34,9 @@ std::vector<Setting> make_settings() {
       // A checkpoint knows the contents of the data, so their name may change.
       {{"data", "FILE", "Data for problems that take them (logreg)", kMayChange}, &C::data},
       {{"test_data", "FILE", "Data that are only evaluated on, in the format of --data", kMayChange}, &C::test_data},
+      {{"data_dir", "DIR", "The folder of the data sets (default: SPARSEWIRE_DATA); 'sparsewire data' shows them",
+        kMayChange},
+       &C::data_dir},
       {{"validation",
         "X",
         "Share of the training data that is held back, drawn by the seed, and evaluated on; 0: none",
@@ -364,6 +367,7 @@ ProblemPlace problem_place(const TrainConfig& config) {
           .seed = config.seed,
           .data = config.data,
           .test_data = config.test_data,
+          .data_dir = config.data_dir,
           .validation = config.validation,
           .split = config.split,
           .has_weights = !config.worker_weights.empty()};

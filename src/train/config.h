@@ -19,6 +19,7 @@ struct TrainConfig {
   std::string problem = "mlp";
   std::string data;
   std::string test_data;
+  std::string data_dir;  // empty: SPARSEWIRE_DATA
   double validation = 0;
   std::string split;           // empty: as the problem does
   std::uint64_t workers = 0;   // 0: not given; then four threads, or as many as mpirun started

@@ -10,9 +10,9 @@
 #include <tuple>
 #include <utility>
 
-#include "core/crc32c.h"
 #include "files/input.h"
 #include "sparsewire/errors.h"
+#include "train/data/data_file.h"
 #include "train/gzip.h"
 
 namespace sparsewire::train {
@@ -203,7 +203,9 @@ LabelledRows read_libsvm(const std::string& path) {
   const std::string_view text = is_compressed ? std::string_view(unpacked) : bytes.text();
   LabelledRows data = parse_libsvm(text, path);
   // Of the text: a file may be compressed between two trainings.
-  data.fingerprint = fmt::format("{} bytes, CRC-32C {:08x}", text.size(), crc32c(std::as_bytes(std::span(text))));
+  Fingerprint fingerprint;
+  fingerprint.add(text);
+  data.fingerprint = fingerprint.text();
   return data;
 }
 

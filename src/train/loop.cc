@@ -128,7 +128,10 @@ void Training::report() {
   evaluation_.reset();
   const bool is_due = (config_.eval_every != 0 && step_ % config_.eval_every == 0) || step_ == config_.steps;
   std::optional<Totals> of_all;
-  if (is_due) of_all = sum(gather_and_broadcast(transport_, totals_));  // the only messages of an evaluation
+  if (is_due) {
+    of_all = sum(gather_and_broadcast(transport_, totals_));
+    average_state();
+  }
   if (!is_root()) return;
   if (is_due) evaluation_ = evaluate(problem_, weights_, config_.eval_train);
   const StepReport report{.step = step_,

@@ -49,6 +49,15 @@ class Problem {
   virtual bool has_penalty() const noexcept { return false; }
   // How many training samples the worker has, for weights in proportion.
   virtual std::uint64_t samples_of(int /*worker*/) const noexcept { return 1; }
+
+  // Numbers that a worker keeps from step to step besides the weights, such as the running means of BatchNorm layers:
+  // its gradient() changes them, and they are in its checkpoint. All workers have as many; empty: none.
+  virtual std::span<float> state(int /*worker*/) noexcept { return {}; }
+  // What they are at the start.
+  virtual void initial_state(std::span<float> /*state*/) const {}
+  // From now on evaluate() uses these: the mean of all workers' states.
+  virtual void set_evaluation_state(std::span<const float> /*state*/) {}
+
   // Size and checksum of the data file, equal for equal contents: "1234 bytes, CRC-32C 0badcafe". Empty without one.
   virtual std::string_view data_fingerprint() const noexcept { return {}; }
   // The same of the file of test data.
@@ -61,6 +70,7 @@ struct ProblemPlace {
   std::uint64_t seed = 0;
   std::string data = {};       // name of a file, for problems that take one; empty: none
   std::string test_data = {};  // name of a file in the same format; needs `data`; empty: none
+  std::string data_dir = {};   // the folder of the data sets (data/data_sets.h); empty: SPARSEWIRE_DATA names it
   double validation = 0;       // share of the training samples that is held back, in [0, 1)
   std::string split = {};      // how the other ones are divided among the workers (split.h); empty: as the problem does
   bool has_weights = false;    // the workers have been given weights, so the problem itself must weight none
@@ -76,6 +86,7 @@ struct ProblemInfo {
   std::string_view example;  // a spec that works, without data
   bool takes_data = false;   // ProblemPlace::data may name a file
   bool has_samples = false;  // some can be held back for validation, the others can be split
+  bool is_deep = false;      // it needs libtorch, and a data set in ProblemPlace::data_dir
 };
 // Every problem there is.
 std::span<const ProblemInfo> problems() noexcept;

@@ -10,7 +10,17 @@
 namespace sparsewire::train {
 
 // What the numbers are used for: different uses have different streams. Sparsifiers use 0 and 1 (Role).
-enum class Use : std::uint32_t { weights = 16, data = 17, batch = 18, noise = 19, validation = 20, split = 21 };
+enum class Use : std::uint32_t {
+  weights = 16,
+  data = 17,
+  batch = 18,
+  noise = 19,
+  validation = 20,
+  split = 21,
+  pass = 22,
+  augment = 23,
+  dropout = 24
+};
 
 class Draws {
  public:

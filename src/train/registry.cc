@@ -11,7 +11,8 @@ namespace sparsewire::train {
 namespace {
 
 constexpr ProblemInfo kInfos[] = {
-#define PROBLEM(name, summary, example, takes_data, has_samples) {#name, summary, example, takes_data, has_samples},
+#define PROBLEM(name, summary, example, takes_data, has_samples, is_deep) \
+  {#name, summary, example, takes_data, has_samples, is_deep},
 #include "train/problems.def"
 #undef PROBLEM
 };
@@ -19,7 +20,7 @@ constexpr ProblemInfo kInfos[] = {
 using Make = std::unique_ptr<Problem> (*)(Spec& spec, const ProblemPlace& place);
 
 constexpr Make kMakers[] = {
-#define PROBLEM(name, summary, example, takes_data, has_samples) make_##name##_problem,
+#define PROBLEM(name, summary, example, takes_data, has_samples, is_deep) make_##name##_problem,
 #include "train/problems.def"
 #undef PROBLEM
 };

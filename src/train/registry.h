@@ -1,4 +1,5 @@
-// A factory for each line of problems.def, defined in the file of that name.
+// A factory for each line of problems.def, defined in the file of that name; those of deep networks in deep_images.cc
+// and deep_text.cc.
 #pragma once
 
 #include <memory>
@@ -8,7 +9,7 @@
 
 namespace sparsewire::train {
 
-#define PROBLEM(name, summary, example, takes_data, has_samples) \
+#define PROBLEM(name, summary, example, takes_data, has_samples, is_deep) \
   std::unique_ptr<Problem> make_##name##_problem(Spec& spec, const ProblemPlace& place);
 #include "train/problems.def"
 #undef PROBLEM

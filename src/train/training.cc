@@ -35,6 +35,15 @@ void load(Optimiser& optimiser, std::span<const std::byte> bytes) {
   state.finish();
 }
 
+// The mean of states, summed in rank order.
+void write_mean(const std::vector<std::span<const float>>& states, std::span<float> mean) {
+  for (std::size_t i = 0; i < mean.size(); ++i) {
+    double sum = 0;
+    for (const std::span<const float> state : states) sum += static_cast<double>(state[i]);
+    mean[i] = static_cast<float>(sum / static_cast<double>(states.size()));
+  }
+}
+
 // "rank 1", "ranks 1 and 2", "ranks 1, 2, 3 and 5 more"
 std::string list_of(const std::vector<std::size_t>& ranks) {
   constexpr std::size_t kMost = 8;
@@ -66,7 +75,7 @@ void compare_data(const Problem& problem, Transport& transport) {
   };
   throw SharedError(
       fmt::format("the data of {} differ from those of rank 0 ({} on rank {}, {} on rank 0): give every rank the same "
-                  "--data and --test-data, and on other machines copies of the same files",
+                  "--data and --test-data, or --data-dir, and on other machines copies of the same files",
                   list_of(others), shown_of(others[0]), others[0], shown_of(0)),
       /*is_usage=*/true);
 }
@@ -98,7 +107,10 @@ void Training::begin() {
   const std::string path(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 
   if (path.empty()) {
-    run_or_fail_on_all(transport_, [&] { problem_.initial_weights(weights_); });
+    run_or_fail_on_all(transport_, [&] {
+      problem_.initial_weights(weights_);
+      problem_.initial_state(problem_.state(transport_.rank()));
+    });
     take_initial_weights();
   } else {
     Manifest manifest;
@@ -138,8 +150,8 @@ void Training::compare_configs() {
   for (const Setting& setting : settings()) {
     const std::string_view name = setting.option.name;
     const bool may_differ = name == "json" || name == "metrics" || name == "deadline" || name == "quiet" ||
-                            name == "data" || name == "test_data" || name == "init_weights" || name == "save_weights" ||
-                            name == "report";
+                            name == "data" || name == "test_data" || name == "data_dir" || name == "init_weights" ||
+                            name == "save_weights" || name == "report";
     if (!may_differ) all += fmt::format("{}={}\n", name, shown(value_of(config_, setting)));
   }
   const std::vector<std::uint32_t> checksums = gather_and_broadcast(transport_, crc32c(std::as_bytes(std::span(all))));
@@ -170,16 +182,20 @@ std::string Training::choose_checkpoint() {
   const std::string differs = difference(found->config, config_);
   if (!differs.empty()) throw UsageError(fmt::format("'{}' is of another training: {}", found->path, differs));
   if (found->data != problem_.data_fingerprint()) {
-    throw UsageError(fmt::format("'{}' is of other data ({}) than '{}' ({}): give it the same --data", found->path,
-                                 found->data.empty() ? "no file" : found->data, config_.data,
-                                 config_.data.empty() ? "no file" : problem_.data_fingerprint()));
+    const std::string_view now = problem_.data_fingerprint();
+    const bool is_data_set = config_.data.empty() && !now.empty();
+    throw UsageError(fmt::format("'{}' is of other data ({}) than {} ({}): give it the same {}", found->path,
+                                 found->data.empty() ? "no file" : found->data,
+                                 is_data_set ? "the data set" : fmt::format("'{}'", config_.data),
+                                 now.empty() ? "no file" : now, is_data_set ? "data set (--data-dir)" : "--data"));
   }
   // Test data may be added or left out: what was evaluated on them is named so.
   const std::string_view test_data = problem_.test_fingerprint();
   if (!found->test_data.empty() && !test_data.empty() && found->test_data != test_data) {
-    throw UsageError(
-        fmt::format("'{}' was evaluated on other test data ({}) than '{}' ({}): give it the same --test-data",
-                    found->path, found->test_data, config_.test_data, test_data));
+    throw UsageError(fmt::format(
+        "'{}' was evaluated on other test data ({}) than {} ({}): give it the same {}", found->path, found->test_data,
+        config_.test_data.empty() ? "those of the data set" : fmt::format("'{}'", config_.test_data), test_data,
+        config_.test_data.empty() ? "data set (--data-dir)" : "--test-data"));
   }
   if (found->step > config_.steps) {
     throw UsageError(fmt::format("'{}' is beyond --steps {}: ask for more steps", found->path, config_.steps));
@@ -235,8 +251,9 @@ void Training::load(const Manifest& manifest) {
   const auto rank = static_cast<std::size_t>(transport_.rank());
   const RankState& mine = saved[rank % saved.size()];
   train::load(*optimiser_, mine.optimiser.empty() ? saved[0].optimiser : mine.optimiser);
-  weights_ = saved[0].weights;
+  weights_.assign(saved[0].weights.begin(), saved[0].weights.end());
   step_ = first_step_ = saved[0].step;
+  load_state(saved);
 
   std::vector<std::vector<std::byte>> workers;
   std::vector<Totals> totals;
@@ -258,6 +275,41 @@ void Training::load(const Manifest& manifest) {
   totals_.paper_bits_down = is_root() ? all.paper_bits_down : 0;
 }
 
+// Another number of workers starts with the mean.
+void Training::load_state(std::span<const RankState> saved) {
+  const std::span<float> mine = problem_.state(transport_.rank());
+  for (const RankState& one : saved) {
+    if (one.problem.size() == mine.size()) continue;
+    throw UsageError(fmt::format("the checkpoint has a problem's state of {} numbers, but the problem has {}",
+                                 one.problem.size(), mine.size()));
+  }
+  if (saved.size() == static_cast<std::size_t>(transport_.size())) {
+    std::ranges::copy(saved[static_cast<std::size_t>(transport_.rank())].problem, mine.begin());
+    return;
+  }
+  std::vector<std::span<const float>> states;
+  for (const RankState& one : saved) states.emplace_back(one.problem);
+  write_mean(states, mine);
+}
+
+// What evaluations use. Collective.
+void Training::average_state() {
+  const std::span<float> mine = problem_.state(transport_.rank());
+  if (mine.empty()) return;
+  std::vector<std::vector<std::byte>> all;
+  transport_.gather(0, std::as_bytes(mine), all);
+  if (!is_root()) return;
+  std::vector<std::vector<float>> states;
+  for (const std::vector<std::byte>& bytes : all) {
+    states.emplace_back(mine.size());
+    if (bytes.size() != mine.size_bytes()) throw std::logic_error("a rank sent a state of another size");
+    std::memcpy(states.back().data(), bytes.data(), bytes.size());
+  }
+  std::vector<float> mean(mine.size());
+  write_mean(std::vector<std::span<const float>>(states.begin(), states.end()), mean);
+  problem_.set_evaluation_state(mean);
+}
+
 // The worker compares updates every --check-every steps; this compares what the optimisers made of them.
 std::uint32_t Training::compare_weights() {
   const std::vector<std::uint32_t> checksums =
@@ -270,7 +322,9 @@ std::uint32_t Training::compare_weights() {
 void Training::write_checkpoint() {
   compare_weights();
   RankState mine{.step = step_, .weights = {}, .optimiser = {}, .worker = worker_.save(), .totals = totals_};
-  if (is_root()) mine.weights = weights_;
+  const std::span<const float> state = problem_.state(transport_.rank());
+  mine.problem.assign(state.begin(), state.end());
+  if (is_root()) mine.weights.assign(weights_.begin(), weights_.end());
   if (is_root() || is_local()) mine.optimiser = save(*optimiser_);
   checkpoints_->write(mine);
 }
@@ -289,6 +343,7 @@ void Training::check_evaluation() {
 
 Result Training::finish() {
   const bool is_finished = step_ == config_.steps;
+  if (is_finished) average_state();
   run_or_fail_on_all(transport_, [&] {
     if (!pending_error_.empty()) throw std::runtime_error(pending_error_);
     if (!is_root() || !is_finished) return;
@@ -307,7 +362,7 @@ Result Training::finish() {
                 .weights_crc32c = checksum,
                 .checkpoint = std::nullopt};
   result.changes = changes_;
-  if (is_root()) result.weights = weights_;
+  if (is_root()) result.weights.assign(weights_.begin(), weights_.end());
   struct Thresholds {
     double up;
     double down;

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "core/pages.h"
 #include "files/lock.h"
 #include "sparsewire/worker.h"
 #include "train/loop.h"
@@ -43,6 +44,8 @@ class Training {
   std::string choose_checkpoint();
   void resume_from(const Manifest& manifest);
   void load(const Manifest& manifest);
+  void load_state(std::span<const RankState> saved);
+  void average_state();
   void write_checkpoint();
 
   double batch_gradient(std::uint64_t number, std::span<const float> weights);
@@ -68,10 +71,10 @@ class Training {
   Worker worker_;
   bool holds_lr_;  // the update contains the learning rate already
 
-  std::vector<float> weights_;
-  std::vector<float> gradient_;
-  std::vector<float> update_;
-  std::vector<float> local_;      // this worker's weights during local steps
+  LongVector weights_;  // on a cache line, as libtorch wants it (model.h)
+  LongVector gradient_;
+  LongVector update_;
+  LongVector local_;              // this worker's weights during local steps
   std::uint64_t step_ = 0;        // steps done
   std::uint64_t number_ = 0;      // number of the current step, counted from 1
   std::uint64_t first_step_ = 0;  // steps done by the training that was resumed

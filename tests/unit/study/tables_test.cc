@@ -142,7 +142,7 @@ TEST(SummaryText, Fits80Columns) {
 TEST(SummaryText, SaysWhatIntervalsCover) {
   Plan plan = made_up_plan(small_request({"dense", "topk"}));
   EXPECT_THAT(about_intervals(plan), HasSubstr("the generated data, the start, the batches and the split"));
-  plan.config.data = "a9a";
+  plan.data = "2329875 bytes, CRC-32C 0badcafe";
   EXPECT_THAT(about_intervals(plan),
               HasSubstr("the start, the batches and the split, which a seed decides; not the data"));
 }

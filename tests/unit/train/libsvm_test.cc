@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <zlib.h>
 
 #include <cmath>
 #include <string>
@@ -11,6 +10,7 @@
 
 #include "sparsewire/errors.h"
 #include "train/random.h"
+#include "unit/compressed.h"
 #include "unit/folder.h"
 
 namespace sparsewire::train::libsvm_test {
@@ -110,21 +110,6 @@ TEST(Libsvm, NamesTheLineOfAnError) {
     EXPECT_THAT(message, StartsWith("x.txt:3: "));
     EXPECT_THAT(message, HasSubstr(says));
   }
-}
-
-// As `gzip` writes it.
-std::string compressed(const std::string& text) {
-  z_stream stream{};
-  EXPECT_EQ(deflateInit2(&stream, 1, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
-  std::string out(deflateBound(&stream, text.size()), '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  stream.avail_in = static_cast<uInt>(text.size());
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = static_cast<uInt>(out.size());
-  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
-  out.resize(stream.total_out);
-  deflateEnd(&stream);
-  return out;
 }
 
 TEST(Libsvm, ReadsCompressedFiles) {

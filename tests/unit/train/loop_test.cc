@@ -320,6 +320,56 @@ class Breaks final : public Problem {
   float gradient_;
 };
 
+// A problem with a state: worker n adds n + 1 to it in each step.
+class Counts final : public Problem {
+ public:
+  const Layout& layout() const noexcept override { return layout_; }
+  void initial_weights(std::span<float> weights) const override { std::fill(weights.begin(), weights.end(), 1.0F); }
+  double gradient(int worker, std::uint64_t /*step*/, std::span<const float> weights,
+                  std::span<float> gradient) override {
+    std::copy(weights.begin(), weights.end(), gradient.begin());
+    state(worker)[0] += static_cast<float>(worker) + 1;
+    return 1;
+  }
+  Score evaluate(Part /*part*/, std::span<const float> /*weights*/) override { return {.loss = evaluated_}; }
+  std::string_view metric() const noexcept override { return {}; }
+  std::span<float> state(int worker) noexcept override { return {&states_[static_cast<std::size_t>(worker)], 1}; }
+  void initial_state(std::span<float> state) const override { state[0] = 100; }
+  void set_evaluation_state(std::span<const float> state) override { evaluated_ = static_cast<double>(state[0]); }
+
+ private:
+  Layout layout_ = 8;
+  float states_[4] = {};
+  double evaluated_ = 0;
+};
+
+TEST(StateOfAProblem, StartsAnewIsAveragedAndResumed) {
+  const Folder folder;
+  TrainConfig config = small();
+  config.steps = 6;
+  const auto evaluated = [&](Problem& problem) { return run(config, problem).evaluation->find("train_loss"); };
+  Counts problem;
+  EXPECT_EQ(evaluated(problem), 100 + 6 * 2);  // workers 0, 1 and 2 count 1, 2 and 3
+  EXPECT_EQ(evaluated(problem), 100 + 6 * 2) << "a second training with the same problem";
+
+  config.checkpoint_dir = folder / "c";
+  config.steps = 4;
+  EXPECT_EQ(evaluated(problem), 100 + 4 * 2);
+  config.resume = true;
+  config.steps = 6;
+  Counts same;
+  EXPECT_EQ(evaluated(same), 100 + 6 * 2);
+  Counts once_more;
+  EXPECT_EQ(evaluated(once_more), 100 + 6 * 2) << "no step is left";
+  config.workers = 2;
+  config.steps = 7;
+  Counts with_two;
+  EXPECT_EQ(evaluated(with_two), 100 + 6 * 2 + 1.5) << "both begin with the mean";
+
+  const auto other = make_problem("downlink_toy:dim=8", {.workers = 2});
+  EXPECT_THAT(error_of([&] { run(config, *other); }), HasSubstr("a problem's state of 1 numbers"));
+}
+
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 

@@ -1,0 +1,72 @@
+#include "train/model.h"
+
+#include <dlfcn.h>
+#include <fmt/core.h>
+
+#include <filesystem>
+#include <stdexcept>
+#include <vector>
+
+#include "core/environment.h"
+#include "core/standard_float_mode.h"
+#include "sparsewire/errors.h"
+
+namespace sparsewire::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kModuleFile = "libsparsewire_torch.so";
+
+// The module that SPARSEWIRE_TORCH names; else the one beside the program, else the installed one.
+std::string find_module() {
+  const std::string named = environment::torch_module();
+  if (!named.empty()) {
+    if (fs::is_regular_file(named)) return named;
+    throw UsageError(fmt::format("SPARSEWIRE_TORCH names '{}', which is not a file", named));
+  }
+  std::error_code error;
+  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  for (const char* place : {".", "../lib/sparsewire", "../lib64/sparsewire"}) {
+    const fs::path file = folder / place / kModuleFile;
+    if (fs::is_regular_file(file, error)) return file.string();
+  }
+  throw UsageError(fmt::format(
+      "needs libtorch, and this build has no {}: configure it with -DSPARSEWIRE_TORCH=ON and PyTorch's "
+      "-DCMAKE_PREFIX_PATH=$(python -c 'import torch; print(torch.utils.cmake_prefix_path)'), or name that file in "
+      "SPARSEWIRE_TORCH",
+      kModuleFile));
+}
+
+// Never unloaded: libtorch does not survive that.
+const ModelModule& load_module() {
+  const std::string path = find_module();
+  // Initialisers of a library may change how the thread rounds.
+  const StandardFloatMode mode;
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    throw UsageError(fmt::format("'{}' cannot be loaded: {}", path, dlerror()));  // NOLINT(concurrency-mt-unsafe)
+  }
+  const auto* const module = static_cast<const ModelModule*>(dlsym(library, kModelModuleSymbol));
+  if (module == nullptr || module->version != kModelModuleVersion) {
+    throw UsageError(fmt::format("'{}' is of another version of sparsewire: build both together", path));
+  }
+  return *module;
+}
+
+const ModelModule& the_module() {
+  static const ModelModule& module = load_module();
+  return module;
+}
+
+}  // namespace
+
+void check_model_module() { the_module(); }
+
+std::unique_ptr<Model> make_model(const std::string& name, const ModelSizes& sizes) {
+  std::unique_ptr<Model> model(the_module().make(name.c_str(), sizes));
+  if (!model) throw std::logic_error(fmt::format("the module has no model '{}'", name));
+  return model;
+}
+
+}  // namespace sparsewire::train

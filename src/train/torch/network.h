@@ -1,0 +1,33 @@
+// A network: its tensors, and a function from inputs to logits. Each family is a file; networks.def lists all.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <vector>
+
+#include "train/model.h"
+#include "train/torch/parameters.h"
+
+namespace sparsewire::train::torch {
+
+class Network {
+ public:
+  virtual ~Network() = default;
+
+  // Of a row of inputs, besides the number of samples: {1, 28, 28}, {length}. Images are floats, symbols integers.
+  virtual std::vector<std::int64_t> input_shape() const = 0;
+  // A row of logits for each target.
+  virtual at::Tensor forward(Pass& pass, const at::Tensor& inputs) const = 0;
+
+  const Declarations& declarations() const noexcept { return declare_; }
+
+ protected:
+  Declarations declare_;
+};
+
+#define NETWORK(name) std::unique_ptr<Network> make_##name(const ModelSizes& sizes);
+#include "train/torch/networks.def"
+#undef NETWORK
+
+}  // namespace sparsewire::train::torch

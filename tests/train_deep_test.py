@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+"""Trainings of deep networks, on tiny data sets in the formats of the real ones.
+
+    train_deep_test.py PROGRAM MPIEXEC [SUITE]
+"""
+
+import json
+import os
+import random
+import shutil
+import struct
+import unittest
+from pathlib import Path
+
+import train_case
+from train_case import PROGRAM
+
+HAS_MODULE = Path(PROGRAM).with_name("libsparsewire_torch.so").exists()
+
+
+def images(count, size, seed):
+    """Each class is bright in other pixels, with noise."""
+    draws = random.Random(seed)
+    labels = [i % 10 for i in range(count)]
+    pixels = [bytes(min(255, (150 if p % 10 == label else 20) + draws.randrange(60)) for p in range(size)) for label in labels]
+    return labels, pixels
+
+
+def write_mnist(folder, train, test):
+    folder.mkdir(parents=True)
+    for name, count, seed in [("train", train, 1), ("t10k", test, 2)]:
+        labels, pixels = images(count, 784, seed)
+        header = struct.pack(">IIII", 0x803, count, 28, 28)
+        (folder / f"{name}-images-idx3-ubyte").write_bytes(header + b"".join(pixels))
+        (folder / f"{name}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, count) + bytes(labels))
+
+
+def write_cifar(folder):
+    folder.mkdir(parents=True)
+    for i, name in enumerate(["data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch"]):
+        labels, pixels = images(2, 3072, i)
+        (folder / f"{name}.bin").write_bytes(b"".join(bytes([label]) + image for label, image in zip(labels, pixels)))
+
+
+def write_text(folder):
+    folder.mkdir(parents=True)
+    (folder / "input.txt").write_text("a gradient takes this path, and the sieve keeps what is large; " * 12)
+
+
+class Case(train_case.Case):
+    def setUp(self):
+        super().setUp()
+        self.data = self.folder / "data"
+        write_mnist(self.data / "mnist", 24, 10)
+        write_mnist(self.data / "fashion-mnist", 24, 10)
+        write_cifar(self.data / "cifar10")
+        write_text(self.data / "tinyshakespeare")
+
+    def deep(self, problem, *arguments, ranks=0, **more):
+        if not HAS_MODULE:
+            self.skipTest("this build has no deep networks: -DSPARSEWIRE_TORCH=ON")
+        data = ["--problem", problem, "--data-dir", str(self.data)]
+        return self.train(*data, *arguments, "--eval-every", "0", "-q", ranks=ranks, **more)
+
+    def same(self, one, other):
+        for key in ["weights_crc32c", "test_loss", "loss"]:
+            self.assertEqual(one[key], other[key], key)
+
+
+class DeepNetworks(Case):
+    """Each family trains; workers together are one worker with all samples."""
+
+    def learns(self, problem, *arguments, steps=12):
+        every_step = ["--metrics", "m.jsonl", "--metrics-every-step", "--sparsifier", "topk:ratio=0.1"]
+        self.deep(problem, "--workers", "2", "--steps", str(steps), *every_step, *arguments)
+        losses = [line["loss"] for line in self.metrics()]
+        self.assertEqual(len(losses), steps)
+        self.assertLess(losses[-1], 0.9 * losses[0])
+        (self.folder / "m.jsonl").unlink()
+
+    def test_perceptrons_learn(self):
+        self.learns("mnist_mlp:batch=0")
+        self.learns("fashion_mlp:batch=0", "--lr", "0.3", steps=20)
+
+    def test_convolutions_learn(self):
+        self.learns("mnist_cnn:batch=4", "--lr", "0.05", steps=16)
+        self.learns("fashion_cnn:batch=0")
+
+    def test_residual_networks_learn(self):
+        self.learns("resnet20:batch=0,augment=false", steps=8)
+
+    def test_language_models_learn(self):
+        self.learns("lstm:length=8,width=32,batch=0", "--optimiser", "adam", "--lr", "0.02")
+        self.learns("gpt:length=8,width=32,heads=2,layers=2,batch=0", "--optimiser", "adam", "--lr", "0.01")
+
+    def test_workers_with_dense_gradients_are_one_with_the_joint_batch(self):
+        dense = ["--sparsifier", "dense", "--exchange", "dense", "--steps", "5", "--save-weights", "w.npy"]
+        # 84 rows of text and 24 images: as many for each of three workers.
+        for problem in ["fashion_mlp:batch=0", "gpt:length=8,width=32,heads=2,layers=1,batch=0", "lstm:length=8,width=16,batch=0"]:
+            weights = []
+            for workers in ["1", "3"]:
+                report = self.deep(problem, *dense, "--workers", workers)
+                raw = (self.folder / "w.npy").read_bytes()
+                count = sum(tensor["size"] for tensor in report["tensors"])
+                weights.append(struct.unpack(f"<{count}f", raw[-4 * count :]))
+            largest = max(map(abs, weights[0]))
+            self.assertLess(max(abs(a - b) for a, b in zip(*weights)), 1e-5 * largest, problem)
+
+    def test_bits_per_character_are_the_loss_in_bits(self):
+        report = self.deep("lstm:length=8,width=16,batch=2", "--workers", "1", "--steps", "1")
+        for part in ["validation", "test"]:
+            self.assertAlmostEqual(report[f"{part}_bits_per_character"] * 0.6931471805599453, report[f"{part}_loss"], places=12)
+
+
+class DeepNetworksAgain(Case):
+    """The same bits: after a checkpoint, under mpirun, on fewer processors."""
+
+    # BatchNorm has running statistics, dropout draws random numbers, and the optimiser has a state.
+    SETTINGS = ["--optimiser", "sgd:momentum=0.9", "--lr", "0.02", "--downlink", "topk:ratio=0.1", "--seed", "5"]
+
+    def test_resumed_trainings_end_with_the_same_bits(self):
+        for problem in ["fashion_cnn:batch=4", "mnist_cnn:batch=2", "resnet20:batch=2"]:
+            settings = [*self.SETTINGS, "--workers", "2"]
+            whole = self.deep(problem, *settings, "--steps", "6")
+            self.deep(problem, *settings, "--steps", "3", "--checkpoint-dir", "ck")
+            resumed = self.deep(problem, *settings, "--steps", "6", "--checkpoint-dir", "ck", "--resume")
+            self.same(whole, resumed)
+            # At the end of a training that has no step left, evaluations use the statistics of the checkpoint.
+            self.same(whole, self.deep(problem, *settings, "--steps", "6", "--checkpoint-dir", "ck", "--resume"))
+            shutil.rmtree(self.folder / "ck")
+
+    def test_another_number_of_workers_continues_with_the_mean_of_the_statistics(self):
+        settings = [*self.SETTINGS, "--steps", "3", "--checkpoint-dir", "ck"]
+        before = self.deep("fashion_cnn:batch=4", *settings, "--workers", "2")
+        # No step is left, so what is evaluated is the same.
+        after = self.deep("fashion_cnn:batch=4", *settings, "--workers", "3", "--resume")
+        self.assertEqual(before["weights_crc32c"], after["weights_crc32c"])
+        self.assertAlmostEqual(before["test_loss"], after["test_loss"], delta=1e-5)
+
+    def test_processes_have_the_bits_of_threads(self):
+        settings = [*self.SETTINGS, "--steps", "4"]
+        on_threads = self.deep("fashion_cnn:batch=4", *settings, "--workers", "2")
+        self.same(on_threads, self.deep("fashion_cnn:batch=4", *settings, ranks=2))
+
+    def test_one_processor_has_the_bits_of_all(self):
+        settings = [*self.SETTINGS, "--steps", "4", "--workers", "3"]
+        processor = min(os.sched_getaffinity(0))
+        alone = {"preexec_fn": lambda: os.sched_setaffinity(0, {processor})}
+        self.same(self.deep("fashion_mlp", *settings), self.deep("fashion_mlp", *settings, **alone))
+
+
+class WithoutLibtorch(Case):
+    def setUp(self):
+        super().setUp()
+        self.alone = self.folder / "sparsewire"  # nothing is beside it
+        shutil.copy(PROGRAM, self.alone)
+
+    def run_alone(self, *arguments, **environment):
+        variables = {key: value for key, value in os.environ.items() if key != "SPARSEWIRE_TORCH"}
+        return self.run_command([str(self.alone), *arguments], env={**variables, **environment})
+
+    def refuses(self, says, **environment):
+        done = self.run_alone("train", "--problem", "resnet18", "--data-dir", str(self.data), "-q", **environment)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertIn(says, done.stderr)
+
+    def test_the_program_says_what_is_missing_and_how_to_get_it(self):
+        self.refuses("needs libtorch")
+        self.refuses("-DSPARSEWIRE_TORCH=ON")
+
+    def test_a_module_that_is_none_is_refused(self):
+        self.refuses("which is not a file", SPARSEWIRE_TORCH=str(self.folder / "nothing.so"))
+        (self.folder / "text.so").write_text("no library")
+        self.refuses("cannot be loaded", SPARSEWIRE_TORCH=str(self.folder / "text.so"))
+
+    def test_other_problems_train_and_the_list_names_it(self):
+        self.assertEqual(self.run_alone("train", "--problem", "downlink_toy", "--steps", "2", "-q").returncode, 0)
+        self.assertEqual(self.run_alone("list", "--json", "list.json").returncode, 0)
+        problems = json.loads((self.folder / "list.json").read_text())["problems"]
+        deep = [one["name"] for one in problems if "needs libtorch" in one["is"]]
+        self.assertIn("resnet18", deep)
+        self.assertNotIn("mlp", deep)
+
+
+class DeepData(Case):
+    def test_images_of_another_size_are_refused(self):
+        if not HAS_MODULE:
+            self.skipTest("this build has no deep networks: -DSPARSEWIRE_TORCH=ON")
+        for name, header in [("train", (0x803, 2, 8, 8)), ("t10k", (0x803, 2, 8, 8))]:
+            (self.data / f"mnist/{name}-images-idx3-ubyte").write_bytes(struct.pack(">IIII", *header) + bytes(128))
+            (self.data / f"mnist/{name}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, 2) + bytes(2))
+        self.refuses("--problem", "mnist_mlp", "--data-dir", str(self.data), says="has images of 8x8 pixels")
+
+
+if __name__ == "__main__":
+    unittest.main()
