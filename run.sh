@@ -1,7 +1,8 @@
 #!/bin/bash
 # Builds sparsewire and runs its main job; on a bare Debian it installs what is missing first.
 #
-#   ./run.sh             sparsewire compare: the same training with every method, side by side; half a minute once it is built
+#   ./run.sh             sparsewire compare: the same training with every method, side by side; half a minute once it is built.
+#                        The last line names the report, a page with charts
 #   ./run.sh --bench     what a step costs on this machine
 #   ./run.sh ARGS...     sparsewire ARGS..., e.g. ./run.sh list
 set -euo pipefail

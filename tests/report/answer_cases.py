@@ -103,6 +103,10 @@ class Answers(case.Case):
         self.show(made_up.report(made_up.summary([Method("dense", [0.3], [1000], [500]), Method("topk", [0.2], [10], [5], 0.01)])))
         self.assertIn("One seed does not tell", self.text("#answer"))
         self.assertEqual(self.count("#answer [data-use]"), 0)
+        unfinished = {**made_up.report(made_up.summary([Method("dense", FIVE, [1] * 5), Method("topk", FIVE, [1] * 5)])), "summary": None}
+        self.show(unfinished)
+        self.assertIn("not finished", self.text("#answer"))
+        self.assertEqual((self.count("#progress .line"), self.count("#tradeoff")), (2, 0))
         data = page_files.empty("compare", methods=[{"name": name, "ratio": None, "label": name, "spec": None} for name in ("dense", "topk")])
         data["runs"] = [page_files.run(index, step=[1, 2], loss=[2.0, 1.0], total_bytes_up=[100 / (index + 1)] * 2, total_bytes_down=[100 / (index + 1)] * 2)
                         for index in range(2)]
@@ -115,7 +119,7 @@ class Answers(case.Case):
         cases = {"quotient_text(1 / 53.94)": "1/53.9", "quotient_text(1 / 12345)": "1/12,300", "quotient_text(2)": "2.00", "quotient_text(12345)": "12,300",
                  "bytes_text(8537517)": "8.54 MB", "bytes_text(999)": "999 B", "bytes_text(999.6e3)": "1.00 MB", "interval_text(0.3251, [0.3239, 0.3263])": "0.3251 ±0.0012",
                  "interval_text(-0.015, [-0.046, 0.016], true)": "−0.015 ±0.031", "range_text([-0.046, 0.016])": "−0.046 to 0.016", "range_text([-0.004, -0.00001])": "−0.0040 to −10⁻⁵",
-                 "p_text(0.0001)": "<0.001", "number_text(-1234567.8)": "−1.235×10⁶", "number_text(1e-7)": "10⁻⁷", "number_text(NaN)": "not a number",
+                 "p_text(0.0001)": "<0.001", "three_digits(0.37)": "0.370", "three_digits(-12345)": "−12,300", "three_digits(1e-7)": "10⁻⁷", "number_text(-1234567.8)": "−1.235×10⁶", "number_text(1e-7)": "10⁻⁷", "number_text(NaN)": "not a number",
                  "t_975(4).toFixed(6)": "2.776445", "t_975(1).toFixed(4)": "12.7062", "tick_text('10.0 MB')": "10 MB", "tick_text('1.50 MB')": "1.5 MB", "tick_text('100 kB')": "100 kB",
                  "seconds_text(0.0021)": "2.1 ms",
                  "new Set(Array.from({length: 56}, (_, i) => JSON.stringify([style_of(i).colour, style_of(i).dash]))).size": 56, "log_ticks(0.2, 30, 6).join()": "0.2,0.5,1,2,5,10,20", "linear_ticks(0, 1, 5).join()": "0,0.2,0.4,0.6,0.8,1"}

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from selenium import webdriver
+from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.remote.remote_connection import RemoteConnection
@@ -66,11 +67,15 @@ class Browser:
     def wait(self, condition, what):
         deadline = time.monotonic() + LIMIT
         while True:
-            found = condition()
+            failure = None
+            try:
+                found = condition()
+            except WebDriverException as error:  # the page is just loaded again
+                found, failure = None, error
             if found:
                 return found
             if time.monotonic() > deadline:
-                raise AssertionError(f"waited {LIMIT} s until {what}")
+                raise AssertionError(f"waited {LIMIT} s until {what}") from failure
             time.sleep(0.02)
 
     def click(self, selector):

@@ -99,10 +99,15 @@ class Look(case.Case):
         data["title"] = "made up, a second later"
         path.write_text(page_files.filled(data), encoding="utf-8")
         self.browser.wait(lambda: self.text("h1") == data["title"] and not self.browser.run("return window.is_old"), "the page is loaded again")
-        self.assertEqual(self.browser.run("return scrollY"), 777)
-        self.assertEqual(self.browser.run("return location.hash"), "#progress.x=step")
-        self.browser.click(".live button")
-        self.assertIn("does not follow", self.text(".live"))
+        self.browser.wait(lambda: self.browser.run("return scrollY") == 777, "it is where it was")
+        self.browser.wait(lambda: self.browser.run("return location.hash") == "#progress.x=step", "it is set as it was")
+
+        def paused():
+            if "does not follow" not in self.text(".live"):
+                self.browser.click(".live button")
+            return "does not follow" in self.text(".live")
+
+        self.browser.wait(paused, "it is paused")
         data["live"]["finished"] = True
         self.show(data)
         self.assertEqual(self.count(".live"), 0)

@@ -79,6 +79,7 @@ function sample(style) {
 function update_legend(target, legend) {
   const items = legend.items(), off = hidden(legend.group),
         signature = JSON.stringify(items.map((item) => [item.index, item.label]));
+  target.hidden = items.length < 2;
   if (target.dataset.signature !== signature) {
     target.dataset.signature = signature;
     target.replaceChildren(...items.map((item) => legend_button(legend, item)));

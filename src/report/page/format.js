@@ -90,11 +90,16 @@ function p_text(p) {
   return p < 0.001 ? '<0.001' : p.toFixed(3);
 }
 
+// Always three digits, so that numbers below one another compare: "0.370".
+function three_digits(value) {
+  const size = Math.abs(value);
+  return size >= 0.0009995 && size < 999.5 ? minus(value.toPrecision(3)) : number_text(Number(value.toPrecision(3)), 3);
+}
+
 // "1/54.0" for less, "1.25" for more: a part of something, with three digits.
 function quotient_text(quotient) {
   if (!is_number(quotient) || quotient <= 0) return '–';
-  const digits = (value) => (value < 999.5 ? value.toPrecision(3) : number_text(Number(value.toPrecision(3)), 3));
-  return quotient < 1 ? '1/' + digits(1 / quotient) : digits(quotient);
+  return quotient < 1 ? '1/' + three_digits(1 / quotient) : three_digits(quotient);
 }
 
 const WORDS = {
@@ -140,6 +145,11 @@ function words_of(column) {
   if (Object.hasOwn(WORDS, column)) return WORDS[column];
   if (/^ns_[a-z]+$/.test(column)) return 'time to ' + column.slice(3) + ' (rank 0)';
   return column.replace(/_/g, ' ');
+}
+
+// The same for the result of a run, which is of all workers.
+function result_words(key) {
+  return words_of(key).replace(' (rank 0)', '');
 }
 
 // How values of a column are written.

@@ -31,7 +31,7 @@ function strength_in(means) {
 // A cell with its top left corner at (x, y).
 function draw_cell(target, cell, hint, shade, x, y, width, height) {
   const mark = cell.chosen && width > 56 ? '✓ ' : '', size = width < 50 ? 10 : 12;
-  const text = is_number(cell.mean) ? number_text(cell.mean, 3) : '✕ ' + (cell.n ? cell.diverged + '/' + cell.n : '');
+  const text = is_number(cell.mean) ? three_digits(cell.mean) : '✕ ' + (cell.n ? cell.diverged + '/' + cell.n : '');
   const ink = !is_number(cell.mean) ? 'var(--soft)' : shade > 0.5 ? 'var(--on-heat)' : 'var(--ink)';
   const place = {x: x + 1, y: y + 1, width: Math.max(1, width - 2), height: height - 2};
   const middle = {x: x + width / 2, y: y + height / 2 + 4, 'text-anchor': 'middle'};

@@ -39,7 +39,7 @@ function evidence_section(reproduction) {
 
 function sections_of(data, shown) {
   const {summary, reproduction} = data, charts = charts_of_runs(data, shown);
-  const has_results = !summary && shown.some((run) => run.result && Object.keys(run.result).length > 0);
+  const has_results = data.kind !== 'study' && shown.some((run) => run.result && Object.keys(run.result).length > 0);
   return [
     summary ? study_sections(summary) : [],
     reproduction ? evidence_section(reproduction) : [],

@@ -77,7 +77,7 @@ function results_table(runs) {
   const column = (key) => {
     const is_part = key === 'ratio_to_dense', text = is_part ? quotient_text : format_of(key);
     const value = (run) => run.result[key];
-    return number_column(is_part ? 'of dense' : words_of(key), value, (run) => text(value(run)));
+    return number_column(is_part ? 'of dense' : result_words(key), value, (run) => text(value(run)));
   };
   const columns = [
     {title: 'method', value: method_label, node: (run) => method_cell(method_label(run), style_of(run.method))},
