@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 
 namespace sparsewire::report {
 namespace {
@@ -28,9 +27,9 @@ void append_number(double number, std::string& text) {
   } else if (std::isinf(number)) {
     text += number > 0 ? "\"inf\"" : "\"-inf\"";
   } else if (number == std::trunc(number) && std::abs(number) < kExact) {
-    fmt::format_to(std::back_inserter(text), "{}", static_cast<std::int64_t>(number));
+    text += std::to_string(static_cast<std::int64_t>(number));
   } else {
-    fmt::format_to(std::back_inserter(text), "{:.8g}", number);
+    text += fmt::format("{:.8g}", number);
   }
 }
 
