@@ -61,10 +61,15 @@ const ModelModule& the_module() {
 
 }  // namespace
 
-void check_model_module() { the_module(); }
+void check_model_module(const std::string& device) {
+  if (const char* const missing = the_module().missing(device.c_str())) {
+    throw UsageError(fmt::format("--device {} cannot be used: {}", device, missing));
+  }
+}
 
-std::unique_ptr<Model> make_model(const std::string& name, const ModelSizes& sizes) {
-  std::unique_ptr<Model> model(the_module().make(name.c_str(), sizes));
+std::unique_ptr<Model> make_model(const std::string& name, const ModelSizes& sizes, const std::string& device) {
+  check_model_module(device);
+  std::unique_ptr<Model> model(the_module().make(name.c_str(), sizes, device.c_str()));
   if (!model) throw std::logic_error(fmt::format("the module has no model '{}'", name));
   return model;
 }
