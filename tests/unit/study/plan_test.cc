@@ -175,10 +175,21 @@ TEST(Plan, SaysHowItDiffersFromAnother) {
   EXPECT_THAT(difference(older, before), HasSubstr("sparsewire was 0.1.0 and is "));
 }
 
+TEST(Plan, KnowsTheContentsOfADataSetThatHasNoFile) {
+  Plan plan = plan_of(small_request());
+  EXPECT_TRUE(to_json(plan)["data"].is_null());
+  plan.data = "12 bytes, CRC-32C 0badcafe";
+  const Json before = to_json(plan);
+  EXPECT_EQ(before["data"]["contents"], plan.data);
+  plan.data = "12 bytes, CRC-32C 00000000";
+  EXPECT_THAT(difference(before, to_json(plan)), HasSubstr("--data was "));
+}
+
 // Names of folders and where reports go must not make two studies different.
 TEST(Plan, DoesNotDependOnWhereThingsAreWritten) {
   Request request = small_request();
   request.config.json = "report.json";
+  request.config.data_dir = "data";
   request.config.quiet = true;
   request.config.deadline = 5;
   EXPECT_EQ(to_json(plan_of(request)), to_json(plan_of(small_request())));

@@ -27,6 +27,7 @@ namespace sparsewire::train::checkpoint_test {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TrainConfig small(const Folder& folder) {
@@ -48,10 +49,10 @@ struct Outcome {
   std::vector<std::string> said;
 };
 
-Outcome run(const TrainConfig& config) {
+Outcome run(const TrainConfig& config, const std::string& data) {
   Outcome outcome;
   const auto workers = static_cast<int>(config.workers);
-  const auto problem = make_problem(config.problem, {.workers = workers, .seed = config.seed, .data = config.data});
+  const auto problem = make_problem(config.problem, {.workers = workers, .seed = config.seed, .data = data});
   run_on_threads(workers, [&](Transport& transport) {
     const bool is_root = transport.rank() == 0;
     Run one{.config = config, .problem = *problem, .transport = transport};
@@ -61,6 +62,8 @@ Outcome run(const TrainConfig& config) {
   });
   return outcome;
 }
+
+Outcome run(const TrainConfig& config) { return run(config, config.data); }
 
 Outcome resume(TrainConfig config, std::uint64_t steps) {
   config.resume = true;
@@ -414,6 +417,12 @@ TEST(Checkpoint, KnowsItsDataByTheirContents) {
   EXPECT_EQ(resume(config, 30).result.first_step, 20U);
   folder.write("b", "+1 1:1\n-1 2:1\n+1 1:3\n");
   EXPECT_THAT(error_of([&] { resume(config, 40); }), HasSubstr("is of other data ("));
+  // A data set has a folder, which the problem knows, and no --data.
+  config.data = "";
+  config.resume = true;
+  config.steps = 40;
+  EXPECT_THAT(error_of([&] { run(config, folder / "b"); }),
+              AllOf(HasSubstr(") than the data set (21 bytes, CRC-32C "), HasSubstr("the same data set (--data-dir)")));
 }
 
 TEST(Checkpoint, IsNotNeededToStart) {
