@@ -27,13 +27,13 @@ std::string find_module() {
   }
   std::error_code error;
   const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
-  for (const char* place : {".", "../lib/sparsewire", "../lib64/sparsewire"}) {
+  for (const char* place : {".", "../lib/sparsewire"}) {
     const fs::path file = folder / place / kModuleFile;
     if (fs::is_regular_file(file, error)) return file.string();
   }
   throw UsageError(fmt::format(
-      "needs libtorch, and this build has no {}: configure it with -DSPARSEWIRE_TORCH=ON and PyTorch's "
-      "-DCMAKE_PREFIX_PATH=$(python -c 'import torch; print(torch.utils.cmake_prefix_path)'), or name that file in "
+      "needs libtorch, and this build has no {}: configure it with -DSPARSEWIRE_TORCH=ON and "
+      "-DTorch_DIR=$(python -c 'import torch; print(torch.utils.cmake_prefix_path)')/Torch, or name that file in "
       "SPARSEWIRE_TORCH",
       kModuleFile));
 }
