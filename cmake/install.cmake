@@ -30,6 +30,10 @@ if(TARGET sparsewire_cli)
   install(TARGETS sparsewire_cli)
 endif()
 
+if(TARGET sparsewire_cli AND TARGET sparsewire_torch)
+  install(TARGETS sparsewire_torch LIBRARY DESTINATION lib/sparsewire)  # where src/train/model.cc looks for it
+endif()
+
 # Before 1.0 a minor version may break its users.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/sparsewireConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/sparsewireConfig.cmake.in

@@ -183,6 +183,16 @@ class WithoutLibtorch(Case):
         self.assertNotIn("mlp", deep)
 
 
+class DeepDevices(Case):
+    def test_a_problem_that_needs_no_libtorch_computes_on_the_processor(self):
+        self.refuses("--problem", "downlink_toy", "--device", "cuda", says="leave --device cuda out")
+
+    def test_a_device_that_is_not_there_is_named(self):
+        if not HAS_MODULE or Path("/dev/nvidiactl").exists():
+            self.skipTest("no deep networks in this build, or there is a GPU")
+        self.refuses("--problem", "mnist_mlp", "--data-dir", str(self.data), "--device", "cuda", says="--device cuda cannot be used")
+
+
 class DeepData(Case):
     def test_images_of_another_size_are_refused(self):
         if not HAS_MODULE:

@@ -37,6 +37,8 @@ std::vector<Setting> make_settings() {
       {{"data_dir", "DIR", "The folder of the data sets (default: SPARSEWIRE_DATA); 'sparsewire data' shows them",
         kMayChange},
        &C::data_dir},
+      {{"device", "WORD", "Where deep networks compute: cpu, or cuda (a GPU)", kMayChange, {}, {"cpu", "cuda"}},
+       &C::device},
       {{"validation",
         "X",
         "Share of the training data that is held back, drawn by the seed, and evaluated on; 0: none",
@@ -370,6 +372,7 @@ ProblemPlace problem_place(const TrainConfig& config) {
           .data_dir = config.data_dir,
           .validation = config.validation,
           .split = config.split,
+          .device = config.device,
           .has_weights = !config.worker_weights.empty()};
 }
 

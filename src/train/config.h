@@ -20,6 +20,7 @@ struct TrainConfig {
   std::string data;
   std::string test_data;
   std::string data_dir;  // empty: SPARSEWIRE_DATA
+  std::string device = "cpu";
   double validation = 0;
   std::string split;           // empty: as the problem does
   std::uint64_t workers = 0;   // 0: not given; then four threads, or as many as mpirun started

@@ -73,13 +73,13 @@ std::unique_ptr<Problem> make_text(const char* name, ModelSizes sizes, Spec& spe
   if (sizes.heads != 0 && sizes.width % sizes.heads != 0) {
     spec.fail(fmt::format("width={} is not a multiple of heads={}", sizes.width, sizes.heads));
   }
-  check_model_module();  // before the data: it is the first thing that is missing
+  check_model_module(place.device);  // before the data: it is the first thing that is missing
   TextData data = read_tinyshakespeare(data_folder(place.data_dir));
   if (windows(data.part(Part::train).size(), sizes.length) == 0) {
     spec.fail(fmt::format("length={} is more than the text has", sizes.length));
   }
   sizes.alphabet = data.alphabet.size();
-  return std::make_unique<DeepText>(make_model(name, sizes), std::move(data), sizes.length, batch, place);
+  return std::make_unique<DeepText>(make_model(name, sizes, place.device), std::move(data), sizes.length, batch, place);
 }
 
 }  // namespace

@@ -27,13 +27,13 @@ std::string find_module() {
   }
   std::error_code error;
   const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
-  for (const char* place : {".", "../lib/sparsewire", "../lib64/sparsewire"}) {
+  for (const char* place : {".", "../lib/sparsewire"}) {
     const fs::path file = folder / place / kModuleFile;
     if (fs::is_regular_file(file, error)) return file.string();
   }
   throw UsageError(fmt::format(
-      "needs libtorch, and this build has no {}: configure it with -DSPARSEWIRE_TORCH=ON and PyTorch's "
-      "-DCMAKE_PREFIX_PATH=$(python -c 'import torch; print(torch.utils.cmake_prefix_path)'), or name that file in "
+      "needs libtorch, and this build has no {}: configure it with -DSPARSEWIRE_TORCH=ON and "
+      "-DTorch_DIR=$(python -c 'import torch; print(torch.utils.cmake_prefix_path)')/Torch, or name that file in "
       "SPARSEWIRE_TORCH",
       kModuleFile));
 }
@@ -61,10 +61,15 @@ const ModelModule& the_module() {
 
 }  // namespace
 
-void check_model_module() { the_module(); }
+void check_model_module(const std::string& device) {
+  if (const char* const missing = the_module().missing(device.c_str())) {
+    throw UsageError(fmt::format("--device {} cannot be used: {}", device, missing));
+  }
+}
 
-std::unique_ptr<Model> make_model(const std::string& name, const ModelSizes& sizes) {
-  std::unique_ptr<Model> model(the_module().make(name.c_str(), sizes));
+std::unique_ptr<Model> make_model(const std::string& name, const ModelSizes& sizes, const std::string& device) {
+  check_model_module(device);
+  std::unique_ptr<Model> model(the_module().make(name.c_str(), sizes, device.c_str()));
   if (!model) throw std::logic_error(fmt::format("the module has no model '{}'", name));
   return model;
 }

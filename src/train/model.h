@@ -66,20 +66,23 @@ class Model {
   virtual ModelScore score(const ModelBatch& batch, std::span<const float> weights, std::span<const float> state) = 0;
 };
 
-// Throws UsageError, with what to do, if there is no module. The first call loads it, as that of make_model() does.
-void check_model_module();
+// `device`: "cpu" or "cuda". Throws UsageError, with what to do, if there is no module, or no such device. The first
+// call loads it, as that of make_model() does.
+void check_model_module(const std::string& device);
 // Makes a model. The first call loads the module, which takes most of a second. Throws as
 // check_model_module() does.
-std::unique_ptr<Model> make_model(const std::string& name, const ModelSizes& sizes = {});
+std::unique_ptr<Model> make_model(const std::string& name, const ModelSizes& sizes, const std::string& device);
 
 // What the module exports, as `sparsewire_models`.
 struct ModelModule {
   std::uint32_t version;  // kModelModuleVersion
+  // Why it cannot compute there; null if it can.
+  const char* (*missing)(const char* device);
   // Null if there is none of that name.
-  Model* (*make)(const char* name, const ModelSizes& sizes);
+  Model* (*make)(const char* name, const ModelSizes& sizes, const char* device);
 };
 // Raised with every change of what is above.
-inline constexpr std::uint32_t kModelModuleVersion = 1;
+inline constexpr std::uint32_t kModelModuleVersion = 2;
 inline constexpr const char* kModelModuleSymbol = "sparsewire_models";
 
 }  // namespace sparsewire::train

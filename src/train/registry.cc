@@ -44,6 +44,9 @@ std::unique_ptr<Problem> make_problem(std::string_view spec_text, const ProblemP
   if (!place.split.empty() && !kInfos[number].has_samples) {
     spec.fail("has the data of each worker by definition: leave --split out");
   }
+  if (place.device != "cpu" && !kInfos[number].is_deep) {
+    spec.fail(fmt::format("computes on the processor: leave --device {} out", place.device));
+  }
   const bool is_star = spec.flag("star", false);
   auto problem = kMakers[number](spec, place);
   spec.finish();

@@ -80,7 +80,7 @@ void run(int count, char** arguments) {
   if (count != 7) throw std::runtime_error("deep_gradient MODEL ALPHABET LENGTH WIDTH LAYERS HEADS");
   const auto number = [&](int i) { return std::strtoull(arguments[i], nullptr, 10); };
   const ModelSizes sizes{number(2), number(3), number(4), number(5), number(6)};
-  const auto model = make_model(arguments[1], sizes);
+  const auto model = make_model(arguments[1], sizes, "cpu");
   check_float_mode("after loading");
 
   const Given given;

@@ -45,17 +45,17 @@ void Declarations::start_state(std::span<float> state) const {
   }
 }
 
-std::vector<at::Tensor> Declarations::views(float* numbers) const {
+std::vector<at::Tensor> Declarations::views(float* numbers, at::Device device) const {
   std::vector<at::Tensor> all;
   all.reserve(weights_.size());
-  for (const Weights& one : weights_) all.push_back(at::from_blob(numbers + one.begin, one.shape));
+  for (const Weights& one : weights_) all.push_back(at::from_blob(numbers + one.begin, one.shape, device));
   return all;
 }
 
-std::vector<at::Tensor> Declarations::state_views(float* numbers) const {
+std::vector<at::Tensor> Declarations::state_views(float* numbers, at::Device device) const {
   std::vector<at::Tensor> all;
   all.reserve(statistics_.size());
-  for (const Statistics& one : statistics_) all.push_back(at::from_blob(numbers + one.begin, {one.channels}));
+  for (const Statistics& one : statistics_) all.push_back(at::from_blob(numbers + one.begin, {one.channels}, device));
   return all;
 }
 

@@ -38,8 +38,8 @@ class Declarations {
   void start_state(std::span<float> state) const;
 
   // Tensors over the numbers, which are borrowed, in the order of add().
-  std::vector<at::Tensor> views(float* numbers) const;
-  std::vector<at::Tensor> state_views(float* numbers) const;
+  std::vector<at::Tensor> views(float* numbers, at::Device device = at::kCPU) const;
+  std::vector<at::Tensor> state_views(float* numbers, at::Device device = at::kCPU) const;
 
  private:
   struct Weights {

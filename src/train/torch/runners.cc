@@ -14,7 +14,8 @@ struct Runners::Job {
   std::condition_variable done = {};
 };
 
-Runners::Runners(std::function<void()> begin) : begin_(std::move(begin)) {}
+Runners::Runners(std::function<void()> begin, std::size_t most)
+    : begin_(std::move(begin)), most_(most != 0 ? most : std::max(1U, std::thread::hardware_concurrency())) {}
 
 Runners::~Runners() {
   {
@@ -29,10 +30,9 @@ void Runners::run(const std::function<void()>& work) {
   Job job{work};
   std::unique_lock lock(mutex_);
   jobs_.push_back(&job);
-  const std::size_t most = std::max(1U, std::thread::hardware_concurrency());
   if (idle_ >= jobs_.size()) {
     has_job_.notify_one();
-  } else if (threads_.size() < most) {
+  } else if (threads_.size() < most_) {
     threads_.emplace_back([this] { serve(); });
   }
   job.done.wait(lock, [&] { return job.is_done; });

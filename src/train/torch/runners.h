@@ -1,4 +1,5 @@
-// The threads on which libtorch computes: as many as there are processors. Workers hand their passes to them and wait.
+// The threads on which libtorch computes: as many as there are processors, or one that drives a GPU. Workers hand their
+// passes to them and wait.
 //
 // So there are as many sets of activations as processors, however many workers there are. libtorch's settings of a
 // thread and its floating-point mode never reach the workers' threads.
@@ -15,8 +16,8 @@ namespace sparsewire::train::torch {
 
 class Runners {
  public:
-  // `begin` runs first on each thread.
-  explicit Runners(std::function<void()> begin);
+  // `begin` runs first on each thread. `most`: threads; 0: as many as there are processors.
+  explicit Runners(std::function<void()> begin, std::size_t most = 0);
   ~Runners();
   Runners(const Runners&) = delete;
   Runners& operator=(const Runners&) = delete;
@@ -30,6 +31,7 @@ class Runners {
   void serve();
 
   std::function<void()> begin_;
+  std::size_t most_;
   std::mutex mutex_;
   std::condition_variable has_job_;
   std::deque<Job*> jobs_;

@@ -1,0 +1,113 @@
+// A model that computes on the processor: its tensors are views of the caller's weights.
+#include <ATen/Parallel.h>
+#include <ATen/core/Reduction.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "train/torch/torch_model.h"
+
+namespace sparsewire::train::torch {
+namespace {
+
+// Which kernels a product of matrices uses, and so its last bits, may depend on where its operands are.
+constexpr std::size_t kAlignment = 64;
+
+bool is_aligned(const float* numbers) { return reinterpret_cast<std::uintptr_t>(numbers) % kAlignment == 0; }
+
+struct AlignedDelete {
+  void operator()(float* numbers) const { ::operator delete (numbers, std::align_val_t{kAlignment}); }
+};
+using AlignedFloats = std::unique_ptr<float, AlignedDelete>;
+
+AlignedFloats allocate(std::size_t size) {
+  return AlignedFloats(static_cast<float*>(::operator new (size * sizeof(float), std::align_val_t{kAlignment})));
+}
+
+// Numbers where they are, or a copy of them.
+class AlignedInput {
+ public:
+  explicit AlignedInput(std::span<const float> numbers) : numbers_(const_cast<float*>(numbers.data())) {
+    if (is_aligned(numbers_)) return;
+    copy_ = allocate(numbers.size());
+    std::copy(numbers.begin(), numbers.end(), copy_.get());
+    numbers_ = copy_.get();
+  }
+  float* data() const noexcept { return numbers_; }
+
+ private:
+  float* numbers_;  // nothing writes to them
+  AlignedFloats copy_;
+};
+
+class HostModel final : public Model {
+ public:
+  explicit HostModel(std::unique_ptr<Network> network)
+      : network_(std::move(network)), runners_([] { at::set_num_threads(1); }) {}
+
+  std::span<const ModelTensor> tensors() const noexcept override { return declarations().tensors(); }
+  std::size_t state_size() const noexcept override { return declarations().state_size(); }
+  void initial_weights(std::uint64_t seed, std::span<float> weights) const override {
+    declarations().draw(seed, weights);
+  }
+  void initial_state(std::span<float> state) const override { declarations().start_state(state); }
+
+  double gradient(const ModelBatch& batch, std::span<const float> weights, std::span<float> state,
+                  std::span<float> gradient) override {
+    double loss = 0;
+    run_pass(runners_, [&] {
+      const c10::AutoGradMode with_gradients(true);
+      const AlignedInput at(weights);
+      const AlignedInput pixels(batch.pixels);
+      Pass pass = make_pass(batch, at.data(), state.data(), /*is_training=*/true);
+      for (at::Tensor& one : pass.weights) one.set_requires_grad(true);
+      const at::Tensor logits = network_->forward(pass, inputs_of(*network_, batch, pixels.data()));
+      const at::Tensor mean = at::cross_entropy_loss(logits, targets_of(batch));
+      mean.backward({}, std::nullopt, /*create_graph=*/false, pass.weights);
+      loss = mean.item<double>();
+      const c10::AutoGradMode without(false);
+      std::vector<at::Tensor> results = declarations().views(gradient.data());
+      for (std::size_t i = 0; i < results.size(); ++i) results[i].copy_(pass.weights[i].grad());
+    });
+    return loss;
+  }
+
+  ModelScore score(const ModelBatch& batch, std::span<const float> weights, std::span<const float> state) override {
+    ModelScore score;
+    run_pass(runners_, [&] {
+      const c10::AutoGradMode without_gradients(false);
+      const AlignedInput at(weights);
+      const AlignedInput pixels(batch.pixels);
+      Pass pass = make_pass(batch, at.data(), const_cast<float*>(state.data()), /*is_training=*/false);
+      const at::Tensor logits = network_->forward(pass, inputs_of(*network_, batch, pixels.data()));
+      const at::Tensor targets = targets_of(batch);
+      score.loss = at::cross_entropy_loss(logits.to(at::kDouble), targets, {}, at::Reduction::Sum).item<double>();
+      score.right = static_cast<std::uint64_t>(logits.argmax(1).eq(targets).sum().item<std::int64_t>());
+    });
+    return score;
+  }
+
+ private:
+  const Declarations& declarations() const noexcept { return network_->declarations(); }
+
+  Pass make_pass(const ModelBatch& batch, float* weights, float* state, bool is_training) const {
+    return {.weights = declarations().views(weights),
+            .state = declarations().state_views(state),
+            .is_training = is_training,
+            .dropout = Draws(batch.seed, Use::dropout, batch.worker, batch.step)};
+  }
+
+  std::unique_ptr<Network> network_;
+  Runners runners_;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> make_host_model(std::unique_ptr<Network> network) {
+  return std::make_unique<HostModel>(std::move(network));
+}
+
+}  // namespace sparsewire::train::torch
