@@ -19,24 +19,10 @@ namespace {
 constexpr int kSchema = 1;
 
 // Options that say where and how something is written, or how long to wait, and options of checkpoints.
-constexpr std::string_view kNotOfResult[] = {"data",
-                                             "test_data",
-                                             "data_dir",
-                                             "init_weights",
-                                             "save_weights",
-                                             "check_every",
-                                             "checkpoint_dir",
-                                             "checkpoint_every",
-                                             "keep",
-                                             "resume",
-                                             "change",
-                                             "metrics",
-                                             "json",
-                                             "report",
-                                             "deadline",
-                                             "transport",
-                                             "quiet",
-                                             "metrics_every_step"};
+constexpr std::string_view kNotOfResult[] = {
+    "data",           "test_data",        "data_dir", "init_weights", "save_weights", "check_every",
+    "checkpoint_dir", "checkpoint_every", "keep",     "resume",       "change",       "metrics",
+    "json",           "report",           "deadline", "transport",    "quiet",        "metrics_every_step"};
 
 // Options that differ by cell or seed, so they are not common to all runs.
 constexpr std::string_view kOfCell[] = {"sparsifier", "downlink", "lr", "seed"};
