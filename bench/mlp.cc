@@ -8,7 +8,7 @@
 #include <array>
 #include <cmath>
 #include <map>
-#include <memory>
+#include <span>
 
 #include "data.h"
 #include "sparsewire/sifter.h"
@@ -20,7 +20,7 @@ namespace {
 constexpr std::size_t kWorkers = 4;
 constexpr std::size_t kBatch = 8;
 constexpr std::size_t kSamples = kWorkers * kBatch;
-constexpr std::array<std::size_t, 6> kWidths = {784, 2816, 2816, 2816, 2816, 10};
+constexpr std::array<std::size_t, 5> kWidths = {784, 3328, 3328, 3328, 10};
 constexpr std::size_t kLayers = kWidths.size() - 1;
 constexpr std::size_t kClasses = kWidths.back();
 constexpr float kLearningRate = 0.1F;
@@ -37,17 +37,28 @@ float normal(std::uint32_t key) {
   return static_cast<float>(sum);
 }
 
+float between(double least, double most, std::uint32_t key) {
+  return static_cast<float>(least + (most - least) * uniform(mix(key)));
+}
+
+// About exp(-x / 2): (1 - x / 32)^16.
+float bell(float x) {
+  float power = std::max(0.0F, 1 - x / 32);
+  for (int i = 0; i < 4; ++i) power *= power;
+  return power;
+}
+
 std::size_t begin_of(std::size_t layer) {
   std::size_t begin = 0;
   for (std::size_t i = 0; i < layer; ++i) begin += kWidths[i] * kWidths[i + 1];
   return begin;
 }
 
-// Uniform, with the variance 2 / inputs of He et al., 2015.
+// Uniform in +-1/sqrt(inputs of the layer).
 std::vector<float> initial_weights() {
   std::vector<float> weights(begin_of(kLayers));
   for (std::size_t layer = 0; layer < kLayers; ++layer) {
-    const double most = std::sqrt(6.0 / static_cast<double>(kWidths[layer]));
+    const double most = 1 / std::sqrt(static_cast<double>(kWidths[layer]));
     for (std::size_t i = begin_of(layer); i < begin_of(layer + 1); ++i) {
       weights[i] = static_cast<float>(most * (2 * uniform(mix(static_cast<std::uint32_t>(i) ^ 0x5bd1e995U)) - 1));
     }
@@ -60,20 +71,33 @@ struct Samples {
   std::array<std::uint32_t, kSamples> classes{};
 };
 
+// Images of 28 x 28: each class has blobs at places of its own, which move and change their brightness from sample to
+// sample. As in photographs of clothes, the border is black, and neighbours are alike.
 Samples draw_samples(std::uint32_t step) {
-  constexpr std::uint32_t kSpace = 8;
+  constexpr std::uint32_t kBlobs = 7;
+  constexpr int kSide = 28;
+  constexpr float kMove = 1.5F;
   Samples samples;
   for (std::uint32_t s = 0; s < kSamples; ++s) {
     const std::uint32_t which = hash(1, step, s) % kClasses;
     samples.classes[s] = which;
-    std::array<float, kSpace> point;
-    for (std::uint32_t j = 0; j < kSpace; ++j) {
-      point[j] = 1.5F * normal(hash(2, which, j)) + normal(hash(3 + j, step, s));
+    std::array<float, kSide * kSide> image{};
+    for (std::uint32_t blob = 0; blob < kBlobs; ++blob) {
+      const std::uint32_t own = which * kBlobs + blob;
+      const std::uint32_t here = s * kBlobs + blob;
+      const float x = between(6, 22, hash(2, own)) + kMove * normal(hash(3, step, here));
+      const float y = between(6, 22, hash(4, own)) + kMove * normal(hash(5, step, here));
+      const float width = between(1.5, 4, hash(6, own));
+      const float light = between(0.3, 1, hash(7, own)) * (1 + 0.3F * normal(hash(8, step, here)));
+      for (int i = 0; i < kSide * kSide; ++i) {
+        const float across = (static_cast<float>(i % kSide) - x) / width;
+        const float down = (static_cast<float>(i / kSide) - y) / width;
+        image[static_cast<std::size_t>(i)] += light * bell(across * across + down * down);
+      }
     }
-    for (std::uint32_t i = 0; i < samples.inputs.size(); ++i) {
-      float input = 0.3F * normal(hash(100 + i, step, s));
-      for (std::uint32_t j = 0; j < kSpace; ++j) input += point[j] * normal(hash(4, i, j)) * 0.35F;
-      samples.inputs[i][s] = std::max(input, 0.0F);
+    for (std::uint32_t i = 0; i < image.size(); ++i) {
+      const float noise = image[i] > 0.1F ? 0.05F * normal(hash(100 + i, step, s)) : 0.0F;
+      samples.inputs[i][s] = std::clamp(image[i] - 0.1F + noise, 0.0F, 1.0F);
     }
   }
   return samples;
@@ -138,8 +162,13 @@ void softmax_gradient(const Samples& samples, Rows& outputs) {
 
 class Training {
  public:
-  explicit Training(double ratio) : weights_(initial_weights()) {
-    for (Sifter& sifter : sifters_) sifter = Sifter(fmt::format("topk:ratio={}", ratio), "ef", {weights_.size()});
+  explicit Training(const std::vector<double>& ratios) : weights_(initial_weights()) {
+    for (const double ratio : ratios) {
+      for (std::size_t worker = 0; worker < kWorkers; ++worker) {
+        sifters_.emplace_back(fmt::format("topk:ratio={}", ratio), "ef", SifterContext{.layout = weights_.size()});
+      }
+    }
+    sent_.resize(sifters_.size());
     for (std::size_t layer = 0; layer <= kLayers; ++layer) rows_[layer].resize(kWidths[layer]);
     gradient_.resize(weights_.size());
   }
@@ -148,7 +177,8 @@ class Training {
     Samples samples = draw_samples(number);
     rows_[0] = std::move(samples.inputs);
     for (std::size_t layer = 0; layer < kLayers; ++layer) {
-      mlp_forward(weight(layer), rows_[layer][0].data(), kWidths[layer], kWidths[layer + 1], rows_[layer + 1][0].data());
+      mlp_forward(weight(layer), rows_[layer][0].data(), kWidths[layer], kWidths[layer + 1],
+                  rows_[layer + 1][0].data());
       if (layer + 1 == kLayers) break;
       for (Row& row : rows_[layer + 1]) {
         for (float& x : row) x = std::max(x, 0.0F);
@@ -167,18 +197,21 @@ class Training {
       }
     }
     for (std::size_t worker = 0; worker < kWorkers; ++worker) send(worker);
-    for (const SparseVector& sent : sent_) {
+    for (const SparseVector& sent : sent_by_all(0)) {
       for (std::size_t i = 0; i < sent.size(); ++i) {
         weights_[sent.indices[i]] -= kLearningRate / kWorkers * sent.values[i];
       }
     }
   }
 
-  const SparseVector& sent() const { return sent_[0]; }
+  // What the workers sent in the last step, with ratio number r.
+  std::span<const SparseVector> sent_by_all(std::size_t r) const {
+    return std::span(sent_).subspan(r * kWorkers, kWorkers);
+  }
 
-  SparseVector sum() const {
+  SparseVector sum(std::size_t r) const {
     std::map<std::uint32_t, float> entries;
-    for (const SparseVector& sent : sent_) {
+    for (const SparseVector& sent : sent_by_all(r)) {
       for (std::size_t i = 0; i < sent.size(); ++i) entries[sent.indices[i]] += sent.values[i] * (1.0F / kWorkers);
     }
     SparseVector sum{.dim = weights_.size(), .indices = {}, .values = {}, .draw = {}};
@@ -203,30 +236,29 @@ class Training {
       mlp_gradient(rows_[layer][0].data() + worker * kBatch, of_out.data(), kWidths[layer], kWidths[layer + 1],
                    gradient_.data() + begin_of(layer));
     }
-    sifters_[worker].sift(Gradient(gradient_), sent_[worker]);
+    for (std::size_t i = worker; i < sifters_.size(); i += kWorkers) sifters_[i].sift(Gradient(gradient_), sent_[i]);
   }
 
   std::vector<float> weights_;
   std::vector<float> gradient_;
   std::array<Rows, kLayers + 1> rows_;    // inputs, and outputs of each layer
   std::array<Rows, kLayers + 1> deltas_;  // the gradient of the loss at them
-  std::array<Sifter, kWorkers> sifters_ = {Sifter("dense", "ef", {1}), Sifter("dense", "ef", {1}),
-                                           Sifter("dense", "ef", {1}), Sifter("dense", "ef", {1})};
-  std::array<SparseVector, kWorkers> sent_;
+  std::vector<Sifter> sifters_;           // of all workers for the first ratio, then for the next
+  std::vector<SparseVector> sent_;
 };
 
 }  // namespace
 
 std::vector<MlpFrames> train_mlp(const std::vector<double>& ratios, int steps,
                                  const std::function<void(int done)>& progress) {
+  Training training(ratios);
+  for (int step = 0; step < steps; ++step) {
+    progress(step);
+    training.step(static_cast<std::uint32_t>(step));
+  }
   std::vector<MlpFrames> all;
   for (std::size_t r = 0; r < ratios.size(); ++r) {
-    const auto training = std::make_unique<Training>(ratios[r]);
-    for (int step = 0; step < steps; ++step) {
-      progress(static_cast<int>(r) * steps + step);
-      training->step(static_cast<std::uint32_t>(step));
-    }
-    all.push_back({ratios[r], training->sent(), training->sum()});
+    all.push_back({ratios[r], training.sent_by_all(r)[0], training.sum(r)});
   }
   return all;
 }
