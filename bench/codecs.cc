@@ -62,7 +62,7 @@ void CodecBench::report(benchmark::State& state) const {
 std::vector<std::unique_ptr<CodecBench>> register_codecs(Bench& bench) {
   std::vector<std::unique_ptr<CodecBench>> all;
   for (const double ratio : kRatios) {
-    for (const char* const indices : {"auto", "golomb", "raw32"}) {
+    for (const char* const indices : {"auto", "golomb", "adaptive", "raw32"}) {
       for (const CodecInfo& values : value_formats()) {
         const std::string spec = fmt::format("{}:values={}", indices, values.name);
         CodecBench* const codec = all.emplace_back(std::make_unique<CodecBench>(bench, spec, ratio)).get();

@@ -30,7 +30,7 @@ namespace {
 constexpr const char* kHelp = R"(sparsewire_bench: times one step of every sparsifier beside memory += gradient.
 
   --table             time and print the table of docs/benchmarks.md (a few minutes, 3 GB of memory)
-  --wire              print the lengths of frames in bits; times nothing (seconds)
+  --wire              print the lengths of frames in bits; times nothing, but trains a network (two minutes)
   --table-md, --wire-md    the same, as Markdown
   --n=N               entries of the gradient; default 25000000
   --warmup-steps=N    steps of error feedback that make the memories, before anything is timed; default 300
@@ -127,7 +127,7 @@ int run(const Options& options) {
   initialize(options);
   Bench bench(options.settings);
   if (options.wire) {
-    fmt::print("{}", wire_table(bench.n(), *options.wire));
+    fmt::print("{}", wire_table(bench, *options.wire));
     return 0;
   }
   if (!options.export_folder.empty()) {

@@ -107,8 +107,10 @@ struct CodecTarget {
 
 std::vector<CodecTarget> codec_targets() {
   std::vector<CodecTarget> targets = {{"golomb:values=f32", 0.001, 0}, {"golomb:values=f32", 0.01, 0.25}};
-  for (const CodecInfo& format : value_formats())
-    targets.push_back({fmt::format("auto:values={}", format.name), 0.01, 0});
+  targets.push_back({"golomb:values=bf16", 0.01, 0});
+  for (const CodecInfo& format : value_formats()) {
+    targets.push_back({fmt::format("auto:values={}", format.name), 0.01, format.name == "bf16" ? 0.35 : 0});
+  }
   return targets;
 }
 

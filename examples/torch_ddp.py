@@ -24,7 +24,7 @@ def arguments():
     parser.add_argument("--data-dir", default=os.environ.get("SPARSEWIRE_DATA"), help="folder of the four idx .gz files")
     parser.add_argument("--sparsifier", default="topk:ratio=0.01", help="what each process sends (%(default)s)")
     parser.add_argument("--downlink", default="topk:ratio=0.01", help="what comes back; '' for the union of all (%(default)s)")
-    parser.add_argument("--codec", default="golomb:values=bf16", help="of indices and values (%(default)s)")
+    parser.add_argument("--codec", default="auto:values=bf16", help="of indices and values (%(default)s)")
     parser.add_argument("--steps", type=int, default=200, help="of the whole training, with those before --resume")
     parser.add_argument("--batch", type=int, default=32, help="pictures for each process and step")
     parser.add_argument("--lr", type=float, default=0.05, help="learning rate (%(default)s)")

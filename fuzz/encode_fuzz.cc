@@ -31,6 +31,7 @@ Choice choose(FuzzedDataProvider& from) {
   if (choice.format.starts_with("int") && from.ConsumeBool()) {
     choice.spec += ",block=" + std::to_string(from.ConsumeIntegralInRange(16, from.ConsumeBool() ? 100 : 65536));
   }
+  choice.spec += from.ConsumeBool() ? ",pack=yes" : ",pack=no";
   return choice;
 }
 
@@ -72,9 +73,12 @@ void draw_indices(FuzzedDataProvider& from, std::uint64_t most_dim, std::size_t 
 void put_values(FuzzedDataProvider& from, std::size_t count, SparseVector& vector) {
   std::uint32_t last = 0;
   const bool repeat = from.ConsumeBool();
+  const int near =
+      from.ConsumeIntegralInRange(0, 24);  // bits in which neighbours differ, besides the sign: to be packed
   for (std::size_t i = 0; i < count; ++i) {
     if (!repeat || i % 16 == 0) last = from.ConsumeIntegral<std::uint32_t>();
-    vector.values.push_back(std::bit_cast<float>(last));
+    const std::uint32_t more = near == 0 ? 0 : (from.ConsumeIntegral<std::uint32_t>() >> (32 - near)) | last << 31;
+    vector.values.push_back(std::bit_cast<float>(near == 0 ? last : 0x3F800000U + more));
   }
 }
 

@@ -37,6 +37,14 @@ SparseVector drawn(std::uint32_t count, std::uint32_t dim) {
   return vector;
 }
 
+// Values that packing makes shorter.
+SparseVector nearly_equal(std::uint32_t count, std::uint32_t dim) {
+  SparseVector vector = drawn(count, dim);
+  for (std::size_t i = 0; i < vector.size(); ++i)
+    vector.values[i] = (i % 3 == 0 ? -1.0F : 1.0F) + (i % 5 == 0 ? 0.125F : 0);
+  return vector;
+}
+
 Bytes encoded(const std::string& spec, const SparseVector& vector) {
   Bytes frame;
   Codec(spec).encode(vector, frame);
@@ -50,6 +58,10 @@ void write_frames(const std::filesystem::path& folder) {
   }
   for (const CodecInfo& format : value_formats()) {
     write(folder, std::string(format.name), encoded("golomb:values=" + std::string(format.name), drawn(20, 100)));
+  }
+  for (const char* const format : {"f32", "f16", "bf16", "int8", "int4"}) {
+    write(folder, "packed_" + std::string(format),
+          encoded("adaptive:pack=yes,values=" + std::string(format), nearly_equal(70, 900)));
   }
   SparseVector full = drawn(9, 9);
   full.indices.clear();

@@ -78,11 +78,15 @@ class Compress(Case):
                 self.assertAlmostEqual(bits, 8 * report["frame_bytes"], places=6)
                 self.assertAlmostEqual(report["bits_per_entry"] * report["kept"], 8 * report["frame_bytes"], places=6)
                 inspected = json.loads(self.run_ok("inspect", "out.swf", "--json", "-"))
+                parts = inspected.pop("value_parts", None)
+                self.assertEqual(parts is not None, codec == "auto" and sparsifier != "dense")
+                if parts:  # and 18 bytes of fields
+                    self.assertEqual(8 * (18 + sum(parts.values())), report["value_bits_per_entry"] * report["kept"])
                 self.assertEqual({**report, "version": 1}, {**inspected, "step": 0})
         report = self.compress(sparsifier="topk:ratio=0.01")
         bound = (math.lgamma(20001) - math.lgamma(201) - math.lgamma(19801)) / math.log(2) / 200
         self.assertAlmostEqual(report["entropy_bound_index_bits"], bound, places=6)
-        self.assertEqual(report["codec"], "golomb:values=f32")
+        self.assertEqual(report["codec"], "golomb:values=f32,pack=yes")
 
     def test_reports_frames_without_entries(self):
         for numbers in ([], [0.0] * 100):

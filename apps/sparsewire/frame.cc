@@ -15,9 +15,9 @@ constexpr std::size_t kSmallestFrame = 28;
 constexpr std::size_t kDimAt = 8;
 constexpr std::uint64_t kMostDim = 0xFFFFFFFF;
 
-// More bytes than any encoder writes for this many entries: values take up to 5 bytes each, indices up to 8, and the
+// More bytes than any encoder writes for this many entries: values and indices take up to 16 bytes each, and the
 // longest list of units 8 each.
-std::uint64_t longest_frame(std::uint64_t dim) { return 1024 + 24 * std::min(dim, kMostDim); }
+std::uint64_t longest_frame(std::uint64_t dim) { return 1024 + 40 * std::min(dim, kMostDim); }
 
 }  // namespace
 

@@ -28,6 +28,23 @@ std::string distance_text(const FrameSizes& sizes) {
                      percent < 0 ? -percent : percent, percent < 0 ? "less" : "more");
 }
 
+bool has_parts(const NumberBytes& numbers) { return numbers.parameters + numbers.classes + numbers.rests > 0; }
+
+// Where the bits of a section of numbers in blocks go.
+std::string parts_text(const NumberBytes& numbers, std::uint64_t count) {
+  if (!has_parts(numbers)) return "";
+  const auto line = [&](std::string_view name, std::size_t bytes) {
+    return row(name, fmt::format("{} bytes, {:.3f} bits per entry", grouped(bytes),
+                                 8 * static_cast<double>(bytes) / static_cast<double>(count)));
+  };
+  return line("    parameters", numbers.parameters) + line("    classes", numbers.classes) +
+         line("    rests", numbers.rests);
+}
+
+Json parts_json(const NumberBytes& numbers) {
+  return {{"parameter_bytes", numbers.parameters}, {"class_bytes", numbers.classes}, {"rest_bytes", numbers.rests}};
+}
+
 std::string table(const FrameInfo& info) {
   const FrameSizes sizes(info);
   const double percent = info.dim == 0 ? 0 : 100 * static_cast<double>(info.count) / static_cast<double>(info.dim);
@@ -40,7 +57,9 @@ std::string table(const FrameInfo& info) {
          row("kept", fmt::format("{} ({:.4g} %)", grouped(info.count), percent)) +
          row("frame", section(info.frame_bytes, sizes.bits_per_entry)) +
          row("  indices", section(info.index_bytes, sizes.index_bits_per_entry)) +
+         parts_text(info.index_numbers, info.count) +
          row("  values", section(info.value_bytes, sizes.value_bits_per_entry)) +
+         parts_text(info.value_numbers, info.count) +
          row("  header", fmt::format("{} bytes, {} bits", info.header_bytes, 8 * info.header_bytes)) +
          row("entropy bound", distance_text(sizes));
 }
@@ -53,6 +72,8 @@ void inspect_file(const InspectOptions& options) {
   check_frame(inspect(frame.span(), info), path);
   Json json = frame_json(info);
   json["version"] = info.version;
+  if (has_parts(info.index_numbers)) json["index_parts"] = parts_json(info.index_numbers);
+  if (has_parts(info.value_numbers)) json["value_parts"] = parts_json(info.value_numbers);
   Report report(options.json, json, table(info));
   report.print();
   report.commit();

@@ -43,7 +43,7 @@ def parse_arguments():
     parser.add_argument("--seconds", type=float, default=8,
                         help=f"for the timed steps of a method; it makes at least {LEAST_STEPS}; default %(default)s")
     parser.add_argument("--exchange", default="sharded", help="of sparsewire; default %(default)s")
-    parser.add_argument("--codec", default="golomb:values=bf16", help="of sparsewire; default %(default)s")
+    parser.add_argument("--codec", default="auto:values=bf16", help="of sparsewire; default %(default)s")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--md", action="store_true", help="a Markdown table: the default")
     form.add_argument("--json", action="store_true", help="JSON instead")

@@ -54,7 +54,7 @@ def parse_arguments():
                         help="steps that PowerSGD (at least 2) and sparsewire exchange densely first; default %(default)s")
     parser.add_argument("--exchange", default="sharded", help="of sparsewire; default %(default)s")
     parser.add_argument("--downlink", help="of sparsewire, or none; default: topk of the method's ratio")
-    parser.add_argument("--codec", default="golomb:values=bf16", help="of sparsewire; default %(default)s")
+    parser.add_argument("--codec", default="auto:values=bf16", help="of sparsewire; default %(default)s")
     parser.add_argument("--ranks", type=int, default=4, help="processes to start; default %(default)s")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also writes every run there, one line of JSON each")
     arguments = parser.parse_args()

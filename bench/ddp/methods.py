@@ -52,7 +52,7 @@ class Method:
     """
 
     def __init__(self, name, module, dense_start=LEAST_DENSE_START, exchange="sharded", downlink="none",
-                 codec="golomb:values=bf16"):
+                 codec="auto:values=bf16"):
         self.name = name
         options = ONE_BUCKET if name.startswith("powersgd") else {}
         self.model = model = DistributedDataParallel(

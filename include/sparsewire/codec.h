@@ -36,11 +36,14 @@ enum class [[nodiscard]] DecodeStatus : std::uint8_t{
 // The status as text for an error message: "the checksum does not match: the frame was truncated or changed".
 std::string_view describe(DecodeStatus status) noexcept;
 
-// Encodes frames. Specs are `name:values=TYPE,block=N`:
+// Encodes frames. Specs are `name:values=TYPE,block=N,pack=yes`:
 //
 //   name      how indices are encoded: auto (the shortest encoding), or another name from codecs()
 //   values    f32 (default, lossless), f16, bf16, int8, int4, int2
 //   block     how many values share a scale, for int8, int4 and int2; in [16, 65536], default 256
+//   pack      sparse: values are packed without loss where that is shorter, except int2 and those of full vectors; yes:
+//             those of full vectors too; no: they are sent as they are. The default is sparse for auto, no for other
+//             names. Versions before 0.6.0 read neither packed values nor `adaptive`
 //
 // A full vector needs no indices and is sent without them, whatever the name. Under `auto`, a vector that lists all its
 // entries is also sent without indices.
@@ -72,6 +75,13 @@ class Codec {
 // Throws only std::bad_alloc. THREADS: any.
 DecodeStatus decode(std::span<const std::byte> frame, SparseVector& vector);
 
+// The parts of a section of numbers in blocks, in bytes (docs/wire_format.md). All 0 for other sections.
+struct NumberBytes {
+  std::size_t parameters = 0;
+  std::size_t classes = 0;
+  std::size_t rests = 0;
+};
+
 // A description of a frame, from its header and its sections.
 struct FrameInfo {
   int version = 0;
@@ -82,6 +92,8 @@ struct FrameInfo {
   std::size_t header_bytes = 0;  // including the checksum
   std::size_t value_bytes = 0;   // including the scales
   std::size_t index_bytes = 0;   // including the divisors
+  NumberBytes value_numbers;     // of packed values: where their bits go
+  NumberBytes index_numbers;     // of `adaptive` indices
 };
 
 // Describes a frame. Decodes all of it, so ok means the same as for decode().

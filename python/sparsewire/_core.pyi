@@ -32,6 +32,11 @@ class SparseVector:
     def __iter__(self) -> Iterator[Any]: ...
     def __eq__(self, other: object) -> bool: ...
 
+class NumberBytes(TypedDict):
+    parameters: int
+    classes: int
+    rests: int
+
 class FrameInfo(TypedDict):
     version: int
     codec: str
@@ -41,11 +46,13 @@ class FrameInfo(TypedDict):
     header_bytes: int
     value_bytes: int
     index_bytes: int
+    value_numbers: NumberBytes
+    index_numbers: NumberBytes
 
 @overload
-def encode(vector: SparseVector, codec: str = "golomb:values=f32") -> bytes: ...
+def encode(vector: SparseVector, codec: str = "auto") -> bytes: ...
 @overload
-def encode(indices: Integers, values: Floats, dim: int, codec: str = "golomb:values=f32") -> bytes: ...
+def encode(indices: Integers, values: Floats, dim: int, codec: str = "auto") -> bytes: ...
 def decode(frame: Buffer) -> SparseVector: ...
 def inspect(frame: Buffer) -> FrameInfo: ...
 

@@ -14,7 +14,7 @@
 namespace sparsewire::python {
 namespace {
 
-constexpr const char* kDefaultCodec = "golomb:values=f32";
+constexpr const char* kDefaultCodec = "auto";
 
 py::bytes encode_vector(const SparseVector& vector, const std::string& codec) {
   std::vector<std::byte> frame;
@@ -72,6 +72,12 @@ py::dict inspect_frame(const py::object& frame) {
   fields["header_bytes"] = info.header_bytes;
   fields["value_bytes"] = info.value_bytes;
   fields["index_bytes"] = info.index_bytes;
+  const auto parts = [](const NumberBytes& numbers) {
+    return py::dict(py::arg("parameters") = numbers.parameters, py::arg("classes") = numbers.classes,
+                    py::arg("rests") = numbers.rests);
+  };
+  fields["value_numbers"] = parts(info.value_numbers);
+  fields["index_numbers"] = parts(info.index_numbers);
   return fields;
 }
 

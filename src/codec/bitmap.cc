@@ -6,6 +6,8 @@
 
 namespace sparsewire {
 
+SizeEstimate estimate_bitmap(const SparseVector& vector) { return static_cast<double>((vector.dim + 7) / 8); }
+
 std::optional<std::size_t> encode_bitmap(const SparseVector& vector, std::size_t limit, Buffer<std::byte>& out) {
   const std::size_t size = (vector.dim + 7) / 8;
   if (size > limit) return std::nullopt;

@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "codec/fields.h"
 #include "codec/index_codec.h"
+#include "codec/packed.h"
 #include "codec/value_format.h"
 #include "core/buffer.h"
 #include "core/crc32c.h"
@@ -24,13 +26,14 @@ namespace {
 
 constexpr std::uint32_t kMagic = 0x52465753;  // "SWFR"
 constexpr std::uint8_t kVersion = 1;
-constexpr std::uint8_t kFull = 0;  // the id for "no indices: all entries are present"
+constexpr std::uint8_t kPacked = 0x80;  // added to the id of a value format
+constexpr std::uint8_t kFull = 0;       // the id for "no indices: all entries are present"
 constexpr std::size_t kHeaderSize = 24;
 constexpr std::size_t kChecksumSize = 4;
 constexpr std::uint64_t kMostDim = 0xFFFFFFFF;
 
 template <class Table>
-auto* find_id(const Table& table, std::uint8_t id) {
+auto* find_id(const Table& table, int id) {
   const auto found = std::find_if(table.begin(), table.end(), [&](const auto& entry) { return entry.id == id; });
   return found == table.end() ? nullptr : &*found;
 }
@@ -48,10 +51,20 @@ struct Frame {
   std::size_t count = 0;
   const IndexCodec* index_codec = nullptr;  // null: full
   const ValueFormat* value_format = nullptr;
-  std::size_t block = 0;  // 0: none
+  std::size_t block = 0;               // 0: none
+  std::optional<PackedValues> packed;  // nothing: the values are as the format encodes them
   Bytes values;
   Bytes indices;
 };
+
+DecodeStatus parse_packed_values(Bytes rest, Frame& frame) {
+  frame.packed = parse_packed(*frame.value_format, frame.count, rest);
+  if (!frame.packed) return DecodeStatus::bad_values;
+  frame.block = block_of(*frame.packed);
+  frame.values = frame.packed->section;
+  frame.indices = rest.subspan(frame.values.size());
+  return DecodeStatus::ok;
+}
 
 DecodeStatus parse_values(Bytes rest, Frame& frame) {
   const ValueFormat& format = *frame.value_format;
@@ -77,8 +90,11 @@ DecodeStatus parse(Bytes bytes, Frame& frame) {
 
   const auto index_id = next_field<std::uint8_t>(at);
   frame.index_codec = find_id(index_codecs(), index_id);
-  frame.value_format = find_id(value_format_table(), next_field<std::uint8_t>(at));
-  if ((frame.index_codec == nullptr && index_id != kFull) || frame.value_format == nullptr) {
+  const auto value_id = next_field<std::uint8_t>(at);
+  const bool is_packed = value_id >= kPacked;
+  frame.value_format = find_id(value_format_table(), is_packed ? value_id - kPacked : value_id);
+  if ((frame.index_codec == nullptr && index_id != kFull) || frame.value_format == nullptr ||
+      (is_packed && frame.value_format->packing == Packing::none)) {
     return DecodeStatus::unknown_codec;
   }
   const auto zero = next_field<std::uint8_t>(at);
@@ -88,7 +104,8 @@ DecodeStatus parse(Bytes bytes, Frame& frame) {
     return DecodeStatus::bad_header;
   }
   frame.count = count;
-  return parse_values(body.subspan(kHeaderSize), frame);
+  const Bytes rest = body.subspan(kHeaderSize);
+  return is_packed ? parse_packed_values(rest, frame) : parse_values(rest, frame);
 }
 
 // Resizes to exactly `size`. A plain resize() of a growing vector may reserve twice as much.
@@ -106,12 +123,14 @@ void resize_with_room(std::vector<T>& items, std::size_t size) {
 }
 
 // The frame has enough bytes for `count` values by now, so allocating for them is safe: no format has more than four
-// values in a byte.
+// values in a byte, packed or not.
 DecodeStatus read(const Frame& frame, SparseVector& vector) {
   vector.dim = frame.dim;
   vector.draw.units.clear();
   resize_exactly(vector.values, frame.count);
-  if (!frame.value_format->decode(frame.values.data(), frame.block, vector.values)) return DecodeStatus::bad_values;
+  const bool is_read = frame.packed ? unpack_values(*frame.value_format, *frame.packed, vector.values)
+                                    : frame.value_format->decode(frame.values.data(), frame.block, vector.values);
+  if (!is_read) return DecodeStatus::bad_values;
   resize_exactly(vector.indices, frame.index_codec == nullptr ? 0 : frame.count);
   const bool fine =
       frame.index_codec == nullptr ? frame.indices.empty() : frame.index_codec->decode(frame.indices, vector);
@@ -156,10 +175,17 @@ struct Codec::Parts {
   const IndexCodec* index_codec = nullptr;  // null: `auto`, the shortest
   const ValueFormat* value_format = nullptr;
   std::size_t block = 0;
+  bool pack_sparse = false;
+  bool pack_full = false;
   Buffer<std::byte> best;
   Buffer<std::byte> next;
+  Buffer<std::byte> plain;
+  Buffer<std::byte> packed;
+  std::vector<SizeEstimate> estimates;  // of all index codecs
 
   std::size_t encode_indices(const SparseVector& vector, const IndexCodec*& used);
+  std::size_t encode_shortest(const SparseVector& vector, const IndexCodec*& used);
+  Bytes encode_values(std::span<const float> values, bool pack, float* received, bool& is_packed);
 };
 
 Codec::Codec(std::string_view spec_text) : parts_(std::make_unique<Parts>()) {
@@ -179,6 +205,10 @@ Codec::Codec(std::string_view spec_text) : parts_(std::make_unique<Parts>()) {
         fmt::format("block= is valid with {} only, not with {}", names_with_blocks(), parts_->value_format->info.name));
   }
   if (parts_->value_format->has_blocks) parts_->block = block.value_or(kDefaultBlock);
+  const std::string pack = parts_->index_codec == nullptr ? spec.choice("pack", {"sparse", "yes", "no"})
+                                                          : spec.choice("pack", {"no", "yes", "sparse"});
+  parts_->pack_sparse = pack != "no";
+  parts_->pack_full = pack == "yes";
   spec.finish();
 }
 
@@ -220,16 +250,39 @@ std::size_t Codec::Parts::encode_indices(const SparseVector& vector, const Index
     used = index_codec;
     return *size;
   }
+  return encode_shortest(vector, used);
+}
+
+// By the codec with the lowest estimate, and by others that come close to it.
+std::size_t Codec::Parts::encode_shortest(const SparseVector& vector, const IndexCodec*& used) {
+  constexpr double kClose = 1.003;
+  const std::span<const IndexCodec> all = index_codecs();
+  estimates.clear();
+  for (const IndexCodec& codec : all) estimates.push_back(codec.estimate(vector));
+  double lowest = std::numeric_limits<double>::infinity();
+  for (const SizeEstimate& estimate : estimates) lowest = std::min(lowest, estimate.bytes);
   std::size_t least = ~std::size_t{0};
-  for (const IndexCodec& codec : index_codecs()) {
-    const auto size = codec.encode(vector, least - 1, next);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (estimates[i].least > kClose * lowest) continue;
+    const auto size = all[i].encode(vector, least - 1, next);
     if (!size) continue;
     least = *size;
-    used = &codec;
+    used = &all[i];
     std::swap(best, next);
     if (least == 0) break;
   }
   return least;
+}
+
+// The section of values, in `plain` or in `packed`.
+Bytes Codec::Parts::encode_values(std::span<const float> values, bool pack, float* received, bool& is_packed) {
+  const std::size_t size = value_format->size(values.size(), block);
+  plain.reserve_with_room(size);
+  value_format->encode(values, block, plain.data(), received);
+  const Bytes section(plain.data(), size);
+  const auto shorter = pack ? pack_values(*value_format, values.size(), block, section, packed) : std::nullopt;
+  is_packed = shorter.has_value();
+  return is_packed ? Bytes(packed.data(), *shorter) : section;
 }
 
 void Codec::encode(const SparseVector& vector, std::vector<std::byte>& frame, std::vector<float>* received) {
@@ -248,22 +301,24 @@ void Codec::encode(const SparseVector& vector, std::vector<std::byte>& frame, st
   const IndexCodec* used = nullptr;
   // A vector that lists all its entries is sent as a full one, unless the spec names an index codec.
   const bool is_complete = vector.size() == vector.dim && vector.dim != 0 && parts_->index_codec == nullptr;
-  const std::size_t index_size = vector.is_full() || is_complete ? 0 : parts_->encode_indices(vector, used);
-  const ValueFormat& format = *parts_->value_format;
-  const std::size_t value_size = format.size(vector.size(), parts_->block);
-  resize_with_room(frame, kHeaderSize + value_size + index_size + kChecksumSize);
+  const bool is_full = vector.is_full() || is_complete;
+  const std::size_t index_size = is_full ? 0 : parts_->encode_indices(vector, used);
   if (received != nullptr) resize_with_room(*received, vector.size());
+  bool is_packed = false;
+  const Bytes values = parts_->encode_values(vector.values, is_full ? parts_->pack_full : parts_->pack_sparse,
+                                             received == nullptr ? nullptr : received->data(), is_packed);
+  resize_with_room(frame, kHeaderSize + values.size() + index_size + kChecksumSize);
 
   std::byte* at = frame.data();
   write_field(at, kMagic);
   write_field(at, kVersion);
   write_field(at, used == nullptr ? kFull : used->id);
-  write_field(at, format.id);
+  write_field(at, static_cast<std::uint8_t>(parts_->value_format->id + (is_packed ? kPacked : 0)));
   write_field(at, std::uint8_t{0});
   write_field(at, vector.dim);
   write_field(at, std::uint64_t{vector.size()});
-  format.encode(vector.values, parts_->block, at, received == nullptr ? nullptr : received->data());
-  at = std::copy_n(parts_->best.data(), index_size, at + value_size);
+  at = std::copy(values.begin(), values.end(), at);
+  at = std::copy_n(parts_->best.data(), index_size, at);
   write_field(at, crc32c(Bytes(frame).first(frame.size() - kChecksumSize)));
 }
 
@@ -290,12 +345,16 @@ DecodeStatus inspect(std::span<const std::byte> bytes, FrameInfo& info) {
   info.codec = fmt::format("{}:values={}", frame.index_codec == nullptr ? "full" : frame.index_codec->info.name,
                            frame.value_format->info.name);
   if (frame.block != 0) info.codec += fmt::format(",block={}", frame.block);
+  if (frame.packed) info.codec += ",pack=yes";
   info.dim = frame.dim;
   info.count = frame.count;
   info.frame_bytes = bytes.size();
   info.header_bytes = kHeaderSize + kChecksumSize;
   info.value_bytes = frame.values.size();
   info.index_bytes = frame.indices.size();
+  info.value_numbers = frame.packed ? bytes_of(frame.packed->numbers) : NumberBytes();
+  const bool is_adaptive = frame.index_codec != nullptr && frame.index_codec->decode == decode_adaptive;
+  info.index_numbers = is_adaptive ? bytes_of_adaptive(frame.indices) : NumberBytes();
   return DecodeStatus::ok;
 }
 

@@ -6,6 +6,7 @@
 #include "codec/divisor.h"
 #include "codec/fields.h"
 #include "codec/index_codec.h"
+#include "codec/numbers.h"
 
 namespace sparsewire {
 namespace {
@@ -15,14 +16,36 @@ using kernels::kGolombLanes;
 constexpr std::size_t kLeastForLanes = 1024;  // from this count on, four streams: 12 bytes more, a third of the time
 constexpr std::size_t kLaneTable = sizeof(std::uint32_t) * (kGolombLanes - 1);
 
+std::uint64_t sum_of_gaps(std::span<const std::uint32_t> indices) {
+  return indices.empty() ? 0 : indices.back() + 1 - indices.size();
+}
+
+kernels::GolombCode divisor_for(std::span<const std::uint32_t> indices) {
+  return search_divisor(indices.size(), sum_of_gaps(indices), [&](std::size_t i) { return gap_before(indices, i); });
+}
+
 }  // namespace
+
+// The sample is the one of `adaptive`, so that the difference of the two is more accurate than each of them.
+SizeEstimate estimate_golomb(const SparseVector& vector) {
+  const std::size_t count = vector.indices.size();
+  std::array<float, kMostNumberSample> sample;
+  std::size_t size = 0;
+  for_sample(count, [&](std::size_t i) {
+    sample[size++] =
+        std::min(static_cast<float>(gap_before(vector.indices, i)), 0x1p30F);  // golomb_cost() takes no more
+  });
+  const auto bits = kernels::golomb_cost(divisor_for(vector.indices), std::span(sample).first(size));
+  const double each = size == 0 ? 0 : static_cast<double>(bits) / static_cast<double>(size);
+  return static_cast<double>(sizeof(std::uint32_t) + (count < kLeastForLanes ? 0 : kLaneTable + 2)) +
+         each / 8 * static_cast<double>(count);
+}
 
 std::optional<std::size_t> encode_golomb(const SparseVector& vector, std::size_t limit, Buffer<std::byte>& out) {
   const std::span<const std::uint32_t> indices = vector.indices;
   const std::size_t count = indices.size();
-  const std::uint64_t sum = count == 0 ? 0 : indices.back() + 1 - count;  // of all gaps
-  const auto gap = [&](std::size_t i) { return i == 0 ? indices[0] : indices[i] - indices[i - 1] - 1; };
-  const kernels::GolombCode code = search_divisor(count, sum, gap);
+  const std::uint64_t sum = sum_of_gaps(indices);
+  const kernels::GolombCode code = divisor_for(indices);
   const std::size_t lanes = count < kLeastForLanes ? 1 : kGolombLanes;
   out.reserve_with_room(sizeof(std::uint32_t) + kLaneTable + lanes + most_bytes(code, count, sum));
 

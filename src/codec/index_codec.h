@@ -1,5 +1,5 @@
 // Index codecs: how the indices of a frame are encoded. Each has a file and a line in index_codecs.def; the file
-// <name>.cc defines encode_<name> and decode_<name>.
+// <name>.cc defines estimate_<name>, encode_<name> and decode_<name>.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +15,26 @@ namespace sparsewire {
 
 using Bytes = std::span<const std::byte>;
 
+// How many indices are left out before index number i.
+inline std::uint32_t gap_before(std::span<const std::uint32_t> indices, std::size_t i) noexcept {
+  return i == 0 ? indices[0] : indices[i] - indices[i - 1] - 1;
+}
+
+// What a codec would need for some indices.
+struct SizeEstimate {
+  double bytes = 0;  // expected; infinity if it cannot encode them
+  double least = 0;  // it may turn out to be as little as this
+
+  SizeEstimate(double expected) : bytes(expected), least(expected) {}  // NOLINT: a number is an estimate
+  SizeEstimate(double expected, double at_least) : bytes(expected), least(at_least) {}
+};
+
 struct IndexCodec {
   CodecInfo info;
   std::uint8_t id;
+
+  // About how many bytes encode() needs. Cheap: from a sample. REQUIRES: `vector` is not full.
+  SizeEstimate (*estimate)(const SparseVector& vector);
 
   // Writes the section for the indices of `vector` to the start of `out` and returns its size. Returns nothing if this
   // codec cannot encode them, or needs more than `limit` bytes. REQUIRES: `vector` is not full.
@@ -27,12 +44,16 @@ struct IndexCodec {
   bool (*decode)(Bytes section, SparseVector& vector);
 };
 
-// All index codecs. `auto` tries them in this order: those that can tell at once that they would be too long come last.
+// All index codecs. Of those that are equally short `auto` takes the first.
 std::span<const IndexCodec> index_codecs() noexcept;
 // `auto` itself.
 const CodecInfo& auto_codec() noexcept;
 
+// The parts of a section that decode_adaptive() read.
+NumberBytes bytes_of_adaptive(Bytes section) noexcept;
+
 #define INDEX_CODEC(id, name, summary, example)                                                                    \
+  SizeEstimate estimate_##name(const SparseVector& vector);                                                        \
   std::optional<std::size_t> encode_##name(const SparseVector& vector, std::size_t limit, Buffer<std::byte>& out); \
   bool decode_##name(Bytes section, SparseVector& vector);
 #include "codec/index_codecs.def"

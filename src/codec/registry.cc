@@ -7,7 +7,8 @@ namespace sparsewire {
 namespace {
 
 constexpr IndexCodec kIndexCodecs[] = {
-#define INDEX_CODEC(id, name, summary, example) {{#name, summary, example}, id, encode_##name, decode_##name},
+#define INDEX_CODEC(id, name, summary, example) \
+  {{#name, summary, example}, id, estimate_##name, encode_##name, decode_##name},
 #include "codec/index_codecs.def"
 #undef INDEX_CODEC
 };
@@ -22,22 +23,24 @@ constexpr CodecInfo kCodecs[] = {
 };
 
 constexpr ValueFormat kValueFormats[] = {
-#define VALUE_FORMAT(id, name, bits, has_blocks, rounds, reduced_as, summary) \
-  {{#name, summary, "auto:values=" #name},                                    \
-   id,                                                                        \
-   bits,                                                                      \
-   has_blocks,                                                                \
-   rounds,                                                                    \
-   ReducedAs::reduced_as,                                                     \
-   size_##name,                                                               \
-   encode_##name,                                                             \
+#define VALUE_FORMAT(id, name, bits, has_blocks, rounds, reduced_as, packing, summary) \
+  {{#name, summary, "auto:values=" #name},                                             \
+   id,                                                                                 \
+   bits,                                                                               \
+   has_blocks,                                                                         \
+   rounds,                                                                             \
+   ReducedAs::reduced_as,                                                              \
+   Packing::packing,                                                                   \
+   size_##name,                                                                        \
+   encode_##name,                                                                      \
    decode_##name},
 #include "codec/value_formats.def"
 #undef VALUE_FORMAT
 };
 
 constexpr CodecInfo kValueInfos[] = {
-#define VALUE_FORMAT(id, name, bits, has_blocks, rounds, reduced_as, summary) {#name, summary, "auto:values=" #name},
+#define VALUE_FORMAT(id, name, bits, has_blocks, rounds, reduced_as, packing, summary) \
+  {#name, summary, "auto:values=" #name},
 #include "codec/value_formats.def"
 #undef VALUE_FORMAT
 };

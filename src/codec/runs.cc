@@ -1,5 +1,7 @@
 // Runs of consecutive indices, each encoded as a gap and a length: for rows of an embedding and other supports that
 // come in blocks.
+#include <cmath>
+
 #include "codec/divisor.h"
 #include "codec/fields.h"
 #include "codec/index_codec.h"
@@ -36,7 +38,23 @@ std::uint64_t least_bits(const kernels::GolombCode& code, std::uint64_t count, s
   return count * static_cast<std::uint64_t>(code.bits()) + (sum - std::min(sum, remainders)) / code.divisor();
 }
 
+// The entropy, in bits, of a geometric distribution with this mean, but at least 1. Golomb's code of any numbers with
+// the mean takes about as much.
+double golomb_bits(double mean) {
+  return mean <= 0 ? 1 : std::max(1.0, std::log2(mean + 1) + mean * std::log2(1 + 1 / mean));
+}
+
 }  // namespace
+
+SizeEstimate estimate_runs(const SparseVector& vector) {
+  constexpr double kLess = 0.93;  // lengths that are all alike take less than expected
+  if (vector.indices.empty()) return static_cast<double>(kRunsHead);
+  const auto runs = static_cast<double>(count_runs(vector.indices));
+  const auto count = static_cast<double>(vector.indices.size());
+  const double gap = (static_cast<double>(vector.indices.back()) + 1 - count) / runs;
+  const double expected = runs * (golomb_bits(gap) + golomb_bits(count / runs - 1)) / 8;
+  return {kRunsHead + expected, kRunsHead + kLess * expected};
+}
 
 std::optional<std::size_t> encode_runs(const SparseVector& vector, std::size_t limit, Buffer<std::byte>& out) {
   const std::span<const std::uint32_t> indices = vector.indices;

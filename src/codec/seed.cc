@@ -1,5 +1,6 @@
 // No index is sent: the receiver draws them again from the random stream that Random-k recorded in SparseVector::draw.
 #include <algorithm>
+#include <limits>
 
 #include "codec/fields.h"
 #include "codec/index_codec.h"
@@ -30,12 +31,26 @@ bool fits(const Draw& draw, std::uint64_t dim, std::size_t count) {
   return size == dim && k == count;
 }
 
+// How many units have to be written; nothing if the indices were not drawn.
+std::optional<std::size_t> units_to_write(const SparseVector& vector) {
+  const Draw& draw = vector.draw;
+  if (draw.units.empty() || !fits(draw, vector.dim, vector.indices.size())) return std::nullopt;
+  return is_one_unit(draw, vector.dim, vector.indices.size()) ? 0 : draw.units.size();
+}
+
 }  // namespace
+
+SizeEstimate estimate_seed(const SparseVector& vector) {
+  const auto units = units_to_write(vector);
+  if (!units) return std::numeric_limits<double>::infinity();
+  return static_cast<double>(kSeedHead + *units * kUnit + kChecksum);
+}
 
 std::optional<std::size_t> encode_seed(const SparseVector& vector, std::size_t limit, Buffer<std::byte>& out) {
   const Draw& draw = vector.draw;
-  if (draw.units.empty() || !fits(draw, vector.dim, vector.indices.size())) return std::nullopt;
-  const std::size_t units = is_one_unit(draw, vector.dim, vector.indices.size()) ? 0 : draw.units.size();
+  const auto found = units_to_write(vector);
+  if (!found) return std::nullopt;
+  const std::size_t units = *found;
   const std::size_t size = kSeedHead + units * kUnit + kChecksum;
   if (size > limit) return std::nullopt;
   out.reserve(size);

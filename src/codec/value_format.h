@@ -17,6 +17,10 @@ using Bytes = std::span<const std::byte>;
 // As what a transport's all-reduce can add values of a format.
 enum class ReducedAs : std::uint8_t { nothing, f32, bf16 };
 
+// What a code of a format is, for packing without loss: the sign and the magnitude of a float, or an integer in two's
+// complement.
+enum class Packing : std::uint8_t { none, floats, integers };
+
 struct ValueFormat {
   CodecInfo info;  // the example is a codec with this format
   std::uint8_t id;
@@ -24,6 +28,7 @@ struct ValueFormat {
   bool has_blocks;  // the section begins with the size of a block
   bool rounds;      // decode() may return other values than encode() got
   ReducedAs reduced_as;
+  Packing packing;
 
   // The size of the section in bytes. REQUIRES: block > 0 if the format has blocks.
   std::size_t (*size)(std::size_t count, std::size_t block) noexcept;
@@ -52,7 +57,7 @@ const ValueFormat& exact_format() noexcept;
 // Whether no value is a NaN or an infinity.
 bool all_finite(std::span<const float> values) noexcept;
 
-#define VALUE_FORMAT(id, name, bits, has_blocks, rounds, reduced_as, summary)                            \
+#define VALUE_FORMAT(id, name, bits, has_blocks, rounds, reduced_as, packing, summary)                   \
   std::size_t size_##name(std::size_t count, std::size_t block) noexcept;                                \
   void encode_##name(std::span<const float> values, std::size_t block, std::byte* out, float* received); \
   bool decode_##name(const std::byte* section, std::size_t block, std::span<float> values);

@@ -26,13 +26,13 @@ from encoder import bf16_bits, f16_bits  # noqa: E402
 
 RUN = dict(seed=0x123456789ABCDEF0, step=2**33 + 7, rank=3)  # for Random-k; large enough to use all words of the counter
 
-Case = namedtuple("Case", "name index value sparsifier values chosen block")
+Case = namedtuple("Case", "name index value sparsifier values chosen block packed")
 
 
-def codec_spec(index, value, block):
+def codec_spec(case):
     """The codec spec for the program. `full` has no name: `auto` sends a vector with all entries in a full frame."""
-    spec = f"{'auto' if index == 'full' else index}:values={value}"
-    return spec + f",block={block}" if value.startswith("int") else spec
+    spec = f"{'auto' if case.index == 'full' else case.index}:values={case.value},pack={'yes' if case.packed else 'no'}"
+    return spec + f",block={case.block}" if case.value.startswith("int") else spec
 
 
 # Inputs, without zeros, because some sparsifiers send zeros and others do not.
@@ -74,12 +74,12 @@ def above(values, threshold):
 def cases():
     out = []
 
-    def add(name, index, value, sparsifier, values, chosen, block=16):
-        out.append(Case(name, index, value, sparsifier, values, chosen, block))
+    def add(name, index, value, sparsifier, values, chosen, block=16, packed=False):
+        out.append(Case(name, index, value, sparsifier, values, chosen, block, packed))
 
-    def add_top(name, index, value, dim, k, seed, block=16):
+    def add_top(name, index, value, dim, k, seed, block=16, packed=False):
         values = gauss(dim, seed)
-        add(name, index, value, f"topk:k={k}", values, topk(values, k), block)
+        add(name, index, value, f"topk:k={k}", values, topk(values, k), block, packed)
 
     for number, value in enumerate(["f32", "f16", "bf16", "int8", "int4", "int2"]):
         add_top(f"golomb_{value}", "golomb", value, 1000, 75, number)
@@ -113,6 +113,20 @@ def cases():
         add(f"ties_{value}", "full", value, "dense", ties(100), None)
     for value in ["int8", "int4", "int2"]:
         add(f"wide_{value}", "full", value, "dense", wide(150, 81), None, block=17)
+
+    # Since 0.6.0.
+    for count in [32, 33, 1100]:
+        add_top(f"adaptive_{count}_int2", "adaptive", "int2", 6000, count, 90, block=64)
+    rows = [to_f32(v + (9 if v > 0 else -9)) if i // 100 % 10 == 3 and i % 3 == 0 or i % 211 == 0 else v
+            for i, v in enumerate(gauss(20000, 91))]
+    add("adaptive_rows_f16", "adaptive", "f16", "threshold:lambda=6", rows, above(rows, 6))
+    add("empty_adaptive", "adaptive", "f32", "threshold:lambda=1e30", gauss(77, 60), [])
+    add("last_adaptive", "adaptive", "f32", "topk:k=1", [0.25] * 99 + [2.0], [99])
+    for number, value in enumerate(["f32", "f16", "bf16", "int8", "int4"]):
+        if not value.startswith("int"):  # too few to gain
+            add_top(f"packed_{value}", "golomb", value, 3000, 100, 100 + number, block=64, packed=True)
+        add_top(f"packed_1100_{value}", "adaptive", value, 9000, 1100, 110 + number, block=256, packed=True)
+    add("packed_all_bf16", "full", "bf16", "dense", gauss(300, 120), None, packed=True)  # folded around the middle
     return out
 
 
@@ -155,7 +169,7 @@ def expected_values(case, sent, vector):
 def make(program, case, folder):
     npy.write(folder / "in.npy", "f", case.values)
     command = [program, "compress", folder / "in.npy", "--sparsifier", case.sparsifier,
-               "--codec", codec_spec(case.index, case.value, case.block), "-o", folder / "out.swf"]
+               "--codec", codec_spec(case), "-o", folder / "out.swf"]
     for name, number in RUN.items():
         command += [f"--{name}", str(number)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -166,6 +180,7 @@ def make(program, case, folder):
     for field in ["index", "value"]:
         codec = vector.info[field + "_codec"]
         check(codec == getattr(case, field), case, f"another {field} codec: {codec}")
+    check(vector.info["packed"] == case.packed, case, "packed, or not, against the spec")
     check(vector.dim == len(case.values), case, f"dim is {vector.dim}")
     check(vector.indices == case.chosen, case, f"indices are {vector.indices}, not {case.chosen}")
     sent = case.values if case.chosen is None else [case.values[i] for i in case.chosen]

@@ -145,6 +145,100 @@ std::uint64_t get_golomb(BitReader& in, std::uint64_t divisor) {
   return q * divisor + r;
 }
 
+// ---- numbers in blocks
+
+constexpr std::uint64_t kNumberBlock = 32;
+
+void put_unary(BitWriter& out, std::uint64_t zeros) {
+  for (; zeros > 0; --zeros) out.bit(false);
+  out.bit(true);
+}
+
+std::uint64_t get_unary(BitReader& in) {
+  std::uint64_t zeros = 0;
+  while (!in.bit()) ++zeros;
+  return zeros;
+}
+
+// Where a class starts and how many bits its rests have.
+struct NumberClass {
+  std::uint64_t start;
+  std::uint64_t bits;
+};
+
+NumberClass class_number(std::uint64_t c, std::uint64_t linear, std::uint64_t parameter) {
+  const std::uint64_t e = c > linear ? c - linear : 0;
+  require(parameter + e <= 32);
+  const std::uint64_t ones = (std::uint64_t{1} << e) - 1;
+  return {(std::min(c, linear) + ones) << parameter, parameter + e};
+}
+
+void put_numbers(Writer& out, const std::vector<std::uint64_t>& numbers, const Form& form) {
+  BitWriter parameters;
+  BitWriter classes;
+  BitWriter rests;
+  int before = 0;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const int parameter = form.parameters[i / kNumberBlock % form.parameters.size()];
+    if (i % kNumberBlock == 0) {
+      const int change = parameter - before;
+      parameters.bit(change != 0);
+      if (change != 0) {
+        parameters.bit(change < 0);
+        put_unary(parameters, static_cast<std::uint64_t>(std::abs(change)) - 1);
+      }
+      before = parameter;
+    }
+    std::uint64_t c = 0;
+    const auto p = static_cast<std::uint64_t>(parameter);
+    while (c < 200 &&
+           class_number(c, form.linear, p).start + (std::uint64_t{1} << class_number(c, form.linear, p).bits) <=
+               numbers[i]) {
+      ++c;
+    }
+    put_unary(classes, c);
+    const NumberClass found = class_number(c, form.linear, p);
+    rests.number(numbers[i] - found.start, static_cast<int>(found.bits));
+  }
+  out.u8(form.linear);
+  out.u32(parameters.take().size());
+  out.u32(classes.take().size());
+  out.bytes(parameters.take());
+  out.bytes(classes.take());
+  out.bytes(rests.take());
+}
+
+std::vector<std::uint64_t> get_numbers(Reader& in, std::uint64_t count, int least, Form& form) {
+  form.linear = in.u8();
+  require(form.linear <= 63);
+  const std::uint64_t parameter_bytes = in.u32();
+  const std::uint64_t class_bytes = in.u32();
+  BitReader parameters(in.bytes(parameter_bytes));
+  BitReader classes(in.bytes(class_bytes));
+  BitReader rests(in.rest());
+  form.parameters.clear();
+  std::vector<std::uint64_t> numbers;
+  std::int64_t parameter = 0;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    if (i % kNumberBlock == 0) {
+      if (parameters.bit()) {
+        const bool minus = parameters.bit();
+        const auto size = static_cast<std::int64_t>(get_unary(parameters)) + 1;
+        parameter += minus ? -size : size;
+      }
+      require(parameter >= least && parameter <= 31);
+      form.parameters.push_back(static_cast<std::uint8_t>(parameter));
+    }
+    const NumberClass found = class_number(get_unary(classes), form.linear, static_cast<std::uint64_t>(parameter));
+    numbers.push_back(found.start + rests.number(static_cast<int>(found.bits)));
+    require(numbers.back() < (std::uint64_t{1} << 32U));
+  }
+  parameters.end();
+  classes.end();
+  rests.end();
+  return numbers;
+}
+
 // ---- values
 
 int bits_of(ValueCodec codec) {
@@ -198,7 +292,7 @@ void put_blocks(Writer& out, const std::vector<float>& values, const Form& form)
   out.bytes(codes.take());
 }
 
-Bytes values_section(const SparseVector& vector, const Form& form) {
+Bytes plain_section(const SparseVector& vector, const Form& form) {
   Writer out;
   if (has_blocks(form.values)) {
     put_blocks(out, vector.values, form);
@@ -210,6 +304,52 @@ Bytes values_section(const SparseVector& vector, const Form& form) {
     if (form.values == ValueCodec::bf16) out.u16(to_bf16(x));
   }
   return out.take();
+}
+
+// The codes of a plain section, with their sign bits; and the scales before them.
+struct PlainCodes {
+  Bytes scales;
+  std::vector<std::uint64_t> codes;
+};
+
+PlainCodes codes_of(const Bytes& plain, std::uint64_t count, const Form& form) {
+  PlainCodes found;
+  Reader in(plain);
+  if (has_blocks(form.values)) {
+    const auto scales = in.bytes(4 + 4 * up(count, form.block));
+    found.scales.assign(scales.begin(), scales.end());
+  }
+  BitReader bits(in.rest());
+  for (std::uint64_t i = 0; i < count; ++i) found.codes.push_back(bits.number(bits_of(form.values)));
+  return found;
+}
+
+Bytes packed_section(const Bytes& plain, std::uint64_t count, const Form& form) {
+  const PlainCodes found = codes_of(plain, count, form);
+  const std::uint64_t half = std::uint64_t{1} << static_cast<unsigned>(bits_of(form.values) - 1);
+  std::vector<std::uint64_t> numbers;
+  for (const std::uint64_t code : found.codes) {
+    const bool minus = code >= half;
+    const std::uint64_t magnitude = !minus ? code : has_blocks(form.values) ? 2 * half - code : code - half;
+    const auto above = static_cast<std::int64_t>(magnitude) - static_cast<std::int64_t>(form.reference);
+    const std::int64_t y = form.fold == 0 ? above : above >= 0 ? 2 * above : -2 * above - 1;
+    numbers.push_back(2 * static_cast<std::uint64_t>(y) + (minus ? 1 : 0));
+  }
+  Writer rest;
+  rest.bytes(found.scales);
+  rest.u8(form.fold);
+  rest.u32(form.reference);
+  put_numbers(rest, numbers, form);
+  const Bytes bytes = rest.take();
+  Writer out;
+  out.u32(bytes.size());
+  out.bytes(bytes);
+  return out.take();
+}
+
+Bytes values_section(const SparseVector& vector, const Form& form) {
+  const Bytes plain = plain_section(vector, form);
+  return form.packed ? packed_section(plain, vector.size(), form) : plain;
 }
 
 float value_of(std::uint64_t code, std::size_t block, const Frame& frame) {
@@ -247,7 +387,7 @@ void get_blocks(Reader& in, std::uint64_t count, Frame& frame) {
   codes.end();
 }
 
-void get_values(Reader& in, std::uint64_t count, Frame& frame) {
+void get_plain_values(Reader& in, std::uint64_t count, Frame& frame) {
   require(count <= 4 * in.left());  // no format takes less than two bits
   if (has_blocks(frame.form.values)) get_blocks(in, count, frame);
   for (std::uint64_t i = 0; i < count && !has_blocks(frame.form.values); ++i) {
@@ -256,6 +396,48 @@ void get_values(Reader& in, std::uint64_t count, Frame& frame) {
     if (frame.form.values == ValueCodec::bf16) frame.vector.values.push_back(from_bf16(in.u16()));
   }
   for (const float x : frame.vector.values) require(std::isfinite(x));
+}
+
+// Unpacks the section, and reads the plain one that it stands for.
+void get_packed_values(Reader& in, std::uint64_t count, Frame& frame) {
+  Form& form = frame.form;
+  require(form.values != ValueCodec::int2);
+  Reader section(in.bytes(in.u32()));
+  Writer plain;
+  if (has_blocks(form.values)) {
+    form.block = section.u32();
+    require(form.block >= 16 && form.block <= 65536);
+    plain.u32(form.block);
+    for (const std::byte byte : section.bytes(4 * up(count, form.block)))
+      plain.u8(std::to_integer<std::uint64_t>(byte));
+  }
+  form.fold = section.u8();
+  form.reference = section.u32();
+  require(count <= 8 * section.left());
+  const std::int64_t half = std::int64_t{1} << static_cast<unsigned>(bits_of(form.values) - 1);
+  require(form.fold <= 1 && form.reference < half);
+  BitWriter codes;
+  for (const std::uint64_t number : get_numbers(section, count, 1, form)) {
+    const auto y = static_cast<std::int64_t>(number / 2);
+    const bool minus = number % 2 != 0;
+    std::int64_t magnitude = form.reference;
+    if (form.fold == 0) magnitude += y;
+    if (form.fold == 1) magnitude += y % 2 == 0 ? y / 2 : -(y + 1) / 2;
+    require(magnitude >= 0 && magnitude < half);
+    require(!has_blocks(form.values) || !minus || magnitude > 0);
+    const std::int64_t code = !minus ? magnitude : has_blocks(form.values) ? 2 * half - magnitude : half + magnitude;
+    codes.number(static_cast<std::uint64_t>(code), bits_of(form.values));
+  }
+  plain.bytes(codes.take());
+  const Bytes bytes = plain.take();
+  Reader again(bytes);
+  get_plain_values(again, count, frame);
+  require(again.left() == 0);
+}
+
+void get_values(Reader& in, std::uint64_t count, Frame& frame) {
+  if (frame.form.packed) return get_packed_values(in, count, frame);
+  get_plain_values(in, count, frame);
 }
 
 // ---- indices
@@ -299,6 +481,21 @@ void get_golomb_section(Reader& in, std::uint64_t count, Frame& frame) {
     next = index + 1;
   }
   for (BitReader& lane : lanes) lane.end();
+}
+
+Bytes adaptive_section(const SparseVector& vector, const Form& form) {
+  Writer out;
+  put_numbers(out, gaps_of(vector.indices), form);
+  return out.take();
+}
+
+void get_adaptive_section(Reader& in, std::uint64_t count, Frame& frame) {
+  std::uint64_t next = 0;
+  for (const std::uint64_t gap : get_numbers(in, count, 0, frame.form)) {
+    require(gap < frame.vector.dim && next + gap < frame.vector.dim);
+    frame.vector.indices.push_back(static_cast<std::uint32_t>(next + gap));
+    next += gap + 1;
+  }
 }
 
 Bytes bitmap_section(const SparseVector& vector) {
@@ -439,6 +636,8 @@ Bytes index_section(const SparseVector& vector, const Form& form) {
       return seed_section(vector);
     case IndexCodec::runs:
       return runs_section(vector, form);
+    case IndexCodec::adaptive:
+      return adaptive_section(vector, form);
   }
   return {};
 }
@@ -463,6 +662,9 @@ void get_indices(Reader& in, std::uint64_t count, Frame& frame) {
     case IndexCodec::runs:
       get_runs_section(in, count, frame);
       break;
+    case IndexCodec::adaptive:
+      get_adaptive_section(in, count, frame);
+      break;
   }
   require(in.left() == 0);
   if (frame.form.indices == IndexCodec::full) return;
@@ -481,11 +683,12 @@ Frame read_or_refuse(std::span<const std::byte> bytes) {
   require(in.u8() == 1);
   const std::uint8_t index_codec = in.u8();
   const std::uint8_t value_codec = in.u8();
-  require(index_codec <= 5 && value_codec <= 5);
+  require(index_codec <= 6 && (value_codec <= 5 || (value_codec >= 128 && value_codec <= 132)));
   require(in.u8() == 0);
   Frame frame;
   frame.form.indices = static_cast<IndexCodec>(index_codec);
-  frame.form.values = static_cast<ValueCodec>(value_codec);
+  frame.form.packed = value_codec >= 128;
+  frame.form.values = static_cast<ValueCodec>(value_codec % 128);
   frame.vector.dim = in.u64();
   const std::uint64_t count = in.u64();
   require(frame.vector.dim < (std::uint64_t{1} << 32U) && count <= frame.vector.dim);
@@ -528,7 +731,7 @@ Bytes write_frame(const SparseVector& vector, const Form& form) {
   for (const char letter : {'S', 'W', 'F', 'R'}) out.u8(static_cast<std::uint64_t>(letter));
   out.u8(1);
   out.u8(static_cast<std::uint64_t>(form.indices));
-  out.u8(static_cast<std::uint64_t>(form.values));
+  out.u8(static_cast<std::uint64_t>(form.values) + (form.packed ? 128 : 0));
   out.u8(0);
   out.u64(vector.dim);
   out.u64(vector.size());

@@ -15,7 +15,7 @@ namespace sparsewire::reference {
 
 using Bytes = std::vector<std::byte>;
 
-enum class IndexCodec : std::uint8_t { full, golomb, bitmap, raw32, seed, runs };
+enum class IndexCodec : std::uint8_t { full, golomb, bitmap, raw32, seed, runs, adaptive };
 enum class ValueCodec : std::uint8_t { f32, f16, bf16, int8, int4, int2 };
 
 // The choices that an encoder has.
@@ -25,6 +25,11 @@ struct Form {
   std::uint32_t block = 256;
   std::uint32_t divisor = 1;            // of golomb, and of the gaps of runs
   std::uint32_t divisor_of_length = 1;  // of runs
+  bool packed = false;
+  std::uint8_t fold = 0;        // of packed values
+  std::uint32_t reference = 0;  // of packed values; as large as the smallest magnitude, at most, for fold 0
+  std::uint8_t linear = 3;      // of numbers in blocks
+  std::vector<std::uint8_t> parameters = {1};  // of numbers in blocks: of block 0, 1, ..., and from the start again
 };
 
 // A decoded frame.

@@ -10,9 +10,10 @@ import math
 import struct
 from collections import namedtuple
 
-INDEX_CODECS = ["full", "golomb", "bitmap", "raw32", "seed", "runs"]
+INDEX_CODECS = ["full", "golomb", "bitmap", "raw32", "seed", "runs", "adaptive"]
 VALUE_CODECS = ["f32", "f16", "bf16", "int8", "int4", "int2"]
-CODE_BITS = {"int8": 8, "int4": 4, "int2": 2}
+PACKED_CODECS = VALUE_CODECS[:5]  # those that can be packed; 128 more on the wire
+CODE_BITS = {"f32": 32, "f16": 16, "bf16": 16, "int8": 8, "int4": 4, "int2": 2}
 
 Vector = namedtuple("Vector", "dim indices values info")
 
@@ -100,10 +101,14 @@ class Bits:
     def number(self, n):
         return sum(self.bit() << i for i in range(n))
 
-    def golomb(self, m):
-        q = 0
+    def unary(self):
+        zeros = 0
         while not self.bit():
-            q += 1
+            zeros += 1
+        return zeros
+
+    def golomb(self, m):
+        q = self.unary()
         b = max(1, (m - 1).bit_length())  # ceil(log2 m), but 1 for m = 1
         u = 2**b - m
         s = self.number(b - 1)
@@ -144,6 +149,67 @@ def draw_units(units, seed, role, rank, step):
         indices += [base + p for p in draw(k, size, (seed + u * 0x9E3779B97F4A7C15) % 2**64, role, rank, step)]
         base += size
     return indices
+
+
+def read_numbers(section, count, least, info):
+    """A section of numbers in blocks, to the end of `section`."""
+    what = section.what
+    linear = section.numbers("B")[0]
+    require(linear <= 63, f"{what}: linear above 63")
+    sizes = section.numbers("I", 2)
+    parameters, classes = (Bits(section.take(size), what) for size in sizes)
+    rests = Bits(section.rest(), what)
+    numbers, p, blocks = [], 0, []
+    for i in range(count):
+        if i % 32 == 0:
+            if parameters.bit():
+                minus = parameters.bit()
+                d = parameters.unary() + 1
+                p += -d if minus else d
+            require(least <= p <= 31, f"{what}: parameter outside [{least}, 31]")
+            blocks.append(p)
+        c = classes.unary()
+        e = max(0, c - linear)
+        require(p + e <= 32, f"{what}: a number of 2^32 or more")
+        number = (min(c, linear) + 2**e - 1) * 2**p + rests.number(p + e)
+        require(number < 2**32, f"{what}: a number of 2^32 or more")
+        numbers.append(number)
+    for stream in [parameters, classes, rests]:
+        stream.end()
+    info.setdefault("numbers", []).append(dict(linear=linear, parameters=blocks))
+    return numbers
+
+
+def read_packed(section, codec, count, info):
+    """The plain section that a packed one stands for."""
+    packed = Bytes(section.take(section.u32()), "values")
+    width = CODE_BITS[codec]
+    plain = b""
+    if codec.startswith("int"):
+        block = packed.take(4)
+        size = struct.unpack("<I", block)[0]
+        require(16 <= size <= 65536, "values: block outside [16, 65536]")
+        plain = block + packed.take(4 * ceil_div(count, size))
+    fold, = packed.numbers("B")
+    reference = packed.u32()
+    half = 2**(width - 1)
+    require(fold <= 1, "values: fold")
+    require(reference < half, "values: reference too large")
+    info.update(fold=fold, reference=reference)
+    require(count <= 8 * (len(packed.data) - packed.at), "values: too few bytes")
+    bits, fill = 0, 0
+    for n in read_numbers(packed, count, 1, info):
+        minus, y = n % 2, n // 2
+        m = reference + (y if fold == 0 else y // 2 if y % 2 == 0 else -(y + 1) // 2)
+        require(0 <= m < half, "values: a magnitude out of range")
+        if codec.startswith("int"):
+            require(m > 0 or not minus, "values: minus zero")
+            code = 2 * half - m if minus else m
+        else:
+            code = m + half * minus
+        bits |= code << fill
+        fill += width
+    return plain + bits.to_bytes(ceil_div(fill, 8), "little")
 
 
 def read_values(section, codec, count, info):
@@ -198,6 +264,15 @@ def read_golomb(section, dim, count, info):
         indices.append(previous)
     for stream in streams:
         stream.end()
+    return indices
+
+
+def read_adaptive(section, dim, count, info):
+    indices, previous = [], -1
+    for gap in read_numbers(section, count, 0, info):
+        previous += gap + 1
+        require(previous < dim, "adaptive: index outside [0, dim)")
+        indices.append(previous)
     return indices
 
 
@@ -263,18 +338,26 @@ def decode(data):
     require(version == 1, "another version")
     require(struct.unpack("<I", data[-4:])[0] == crc32c(data[:-4]), "checksum does not match")
     require(index_id < len(INDEX_CODECS), "unknown index codec")
-    require(value_id < len(VALUE_CODECS), "unknown value codec")
+    packed = value_id >= 128
+    value_id -= 128 * packed
+    require(value_id < len(PACKED_CODECS if packed else VALUE_CODECS), "unknown value codec")
     require(zero == 0, "non-zero zero")
     require(dim < 2**32, "dim from 2^32 on")
     require(count <= dim, "count above dim")
-    info = {"index_codec": INDEX_CODECS[index_id], "value_codec": VALUE_CODECS[value_id], "count": count}
+    info = {"index_codec": INDEX_CODECS[index_id], "value_codec": VALUE_CODECS[value_id], "count": count,
+            "packed": packed}
 
     section = Bytes(data[24:-4], "values")
-    values = read_values(section, info["value_codec"], count, info)
+    if packed:
+        plain = Bytes(read_packed(section, info["value_codec"], count, info), "values")
+        values = read_values(plain, info["value_codec"], count, info)
+        plain.end()
+    else:
+        values = read_values(section, info["value_codec"], count, info)
     require(all(math.isfinite(value) for value in values), "values: not finite")
     section.what = info["index_codec"]
     read = {"full": read_full, "golomb": read_golomb, "bitmap": read_bitmap, "raw32": read_raw32, "seed": read_seed,
-            "runs": read_runs}[info["index_codec"]]
+            "runs": read_runs, "adaptive": read_adaptive}[info["index_codec"]]
     indices = read(section, dim, count, info)
     section.end()
     return Vector(dim, indices, values, info)

@@ -20,10 +20,11 @@ def with_checksum(data):
     return data + struct.pack("<I", crc32c(data))
 
 
-def frame(dim, count, value_section, index_section, index="golomb", value="f32", magic=b"SWFR", version=1, zero=0):
+def frame(dim, count, value_section, index_section, index="golomb", value="f32", magic=b"SWFR", version=1, zero=0, packed=False):
     """Codecs are given by name, or by number for unknown ones."""
     index_id = INDEX_CODECS.index(index) if isinstance(index, str) else index
     value_id = VALUE_CODECS.index(value) if isinstance(value, str) else value
+    value_id += 128 * packed
     header = struct.pack("<4s4B2Q", magic, version, index_id, value_id, zero, dim, count)
     return with_checksum(header + value_section + index_section)
 
@@ -54,7 +55,53 @@ def golomb_bits(x, m):
     return bits + number_bits(y // 2, b - 1) + [y % 2]
 
 
+def unary_bits(zeros):
+    return [0] * zeros + [1]
+
+
+def number_parts(x, p, linear):
+    """The class of a number, and its rest as bits."""
+    c = 0
+    while True:
+        e = max(0, c - linear)
+        start = (min(c, linear) + 2**e - 1) * 2**p
+        if x < start + 2**(p + e):
+            return c, number_bits(x - start, p + e)
+        c += 1
+
+
+def change_bits(d):
+    return [0] if d == 0 else [1, int(d < 0)] + unary_bits(abs(d) - 1)
+
+
+def numbers_section(numbers, linear=3, parameters=(1,)):
+    """`parameters`: of block 0, 1, ..., and from the start again."""
+    blocks = [parameters[j % len(parameters)] for j in range(ceil_div(len(numbers), 32))]
+    changes = [bit for before, p in zip([0] + blocks, blocks) for bit in change_bits(p - before)]
+    parts = [number_parts(x, blocks[i // 32], linear) for i, x in enumerate(numbers)]
+    streams = [pack_bits(changes), pack_bits(bit for c, _ in parts for bit in unary_bits(c)),
+               pack_bits(bit for _, rest in parts for bit in rest)]
+    return struct.pack("<B2I", linear, len(streams[0]), len(streams[1])) + b"".join(streams)
+
+
 # Values.
+
+def packed_section(plain, value, count, fold=0, reference=None, linear=3, parameters=(1,), block=256):
+    """Packs the section of a value codec. The reference is the smallest magnitude unless it is given."""
+    scales = 4 + 4 * ceil_div(count, block) if value.startswith("int") else 0
+    width = CODE_BITS[value]
+    half = 2**(width - 1)
+    bits = int.from_bytes(plain[scales:], "little")
+    codes = [bits >> i * width & 2 * half - 1 for i in range(count)]
+    pairs = [(code, 0) if code < half else (2 * half - code if scales else code - half, 1) for code in codes]
+    if reference is None:
+        reference = min((m for m, _ in pairs), default=0)
+    offsets = [m - reference for m, _ in pairs]
+    ys = [d if fold == 0 else 2 * d if d >= 0 else -2 * d - 1 for d in offsets]
+    numbers = [2 * y + minus for y, (_, minus) in zip(ys, pairs)]
+    rest = plain[:scales] + struct.pack("<BI", fold, reference) + numbers_section(numbers, linear, parameters)
+    return struct.pack("<I", len(rest)) + rest
+
 
 def f16_bits(x):
     """Rounds to nearest, ties to even; values that are too large become the largest finite number."""
@@ -128,6 +175,10 @@ def golomb_section(indices, M):
     return struct.pack("<I", M) + lengths + b"".join(streams)
 
 
+def adaptive_section(indices, linear=3, parameters=(1,)):
+    return numbers_section(gaps_of(indices), linear, parameters)
+
+
 def bitmap_section(indices, dim):
     present = set(indices)
     return pack_bits(int(i in present) for i in range(dim))
@@ -164,13 +215,17 @@ def runs_section(indices, M_gap, M_length):
 
 
 def encode(dim, indices, values, index="golomb", value="f32", block=256, M=1, M_gap=1, M_length=1, seed=0, step=0, rank=0,
-           role=0, units=()):
-    """`indices` is None for full; for seed they must be those that `draw_indices` returns."""
+           role=0, units=(), linear=3, parameters=(1,), packed=None):
+    """`packed`: arguments of packed_section, or None for plain values. `indices` is None for full; for seed they must be those that `draw_indices` returns."""
     section = {"full": lambda: b"", "golomb": lambda: golomb_section(indices, M),
                "bitmap": lambda: bitmap_section(indices, dim), "raw32": lambda: raw32_section(indices),
                "runs": lambda: runs_section(indices, M_gap, M_length),
+               "adaptive": lambda: adaptive_section(indices, linear, parameters),
                "seed": lambda: seed_section(indices, seed, step, rank, role, units)}[index]()
-    return frame(dim, len(values), value_section(value, values, block), section, index, value)
+    of_values = value_section(value, values, block)
+    if packed is not None:
+        of_values = packed_section(of_values, value, len(values), block=block, **packed)
+    return frame(dim, len(values), of_values, section, index, value, packed=packed is not None)
 
 
 def draw_indices(units, seed=0, step=0, rank=0, role=0):

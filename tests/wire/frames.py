@@ -5,9 +5,10 @@ import struct
 from collections import namedtuple
 from fractions import Fraction
 
-from decoder import VALUE_CODECS, bf16
-from encoder import (bitmap_section, coded_values, draw_indices, encode, frame, golomb_bits, golomb_section, pack_bits,
-                     raw32_section, runs_section, seed_section, value_section, with_checksum)
+from decoder import PACKED_CODECS, VALUE_CODECS, bf16
+from encoder import (adaptive_section, bitmap_section, change_bits, coded_values, draw_indices, encode, frame, golomb_bits,
+                     golomb_section, number_bits, numbers_section, pack_bits, packed_section, raw32_section, runs_section,
+                     seed_section, unary_bits, value_section, with_checksum)
 
 LAST = 2**32 - 2  # the largest possible index
 
@@ -36,7 +37,7 @@ def whole_frames():
 
     # Vectors without entries, for all codecs that can encode them; and vectors of dim 0.
     for dim in [0, 1, 9, 2**32 - 1]:
-        for index in ["golomb", "raw32", "runs", "seed"] + (["bitmap"] if dim < 10 else []) + (["full"] if dim == 0 else []):
+        for index in ["golomb", "raw32", "runs", "seed", "adaptive"] + (["bitmap"] if dim < 10 else []) + (["full"] if dim == 0 else []):
             add(f"empty, {index}, dim {dim}", dim, None if index == "full" else [], index=index)
     for value in VALUE_CODECS:
         add(f"empty, {value}", 5, [], value=value)
@@ -44,7 +45,7 @@ def whole_frames():
     # One entry, at the start and at the end.
     for dim in [1, 2, 8, 1000]:
         for at in {0, dim - 1}:
-            for index in ["golomb", "bitmap", "raw32", "runs"]:
+            for index in ["golomb", "bitmap", "raw32", "runs", "adaptive"]:
                 add(f"one at {at} of {dim}, {index}", dim, [at], index=index, M=3, M_gap=5, M_length=4)
     for m in [2**22 + 1, 2**31 - 1, 2**31, 2**31 + 1, 2**32 - 2, 2**32 - 1]:
         add(f"one at the last index, golomb, M {m}", LAST + 1, [LAST], M=m)
@@ -64,6 +65,66 @@ def whole_frames():
             add(f"golomb, {count} entries, M {m}", 4000, choose(count, 4000), M=m)
     add("golomb, no gaps, M 1", 1024, list(range(1024)), M=1)
     add("golomb, one stream far longer than the others", 6000, list(range(1027)) + [5999], M=1)
+
+    # Numbers in blocks: counts around a block, and around what the library reads at a time; all sizes of classes.
+    for count in [1, 31, 32, 33, 64, 1024, 1025]:
+        for linear, parameters in [(0, (0,)), (3, (1, 2)), (63, (0, 5, 1))]:
+            add(f"adaptive, {count} entries, linear {linear}", 4000, choose(count, 4000), index="adaptive", linear=linear,
+                parameters=parameters)
+    for p in range(32):
+        linear = [0, 1, 7, 63][p % 4]
+        add(f"adaptive, parameter {p}, linear {linear}", 2000, choose(40, 2000), index="adaptive", linear=linear,
+            parameters=(p, 31 - p))
+    for linear in [0, 1, 2, 3, 5, 8, 31, 62, 63]:
+        gaps = [0, 1, linear, linear + 1, linear + 2, linear + 3, 2 * linear + 7, 300]
+        indices = [sum(gaps[:i + 1]) + i for i in range(len(gaps))]
+        add(f"adaptive, linear {linear}", 1000, indices, index="adaptive", linear=linear, parameters=(0,))
+    for p in [0, 1, 30, 31]:
+        for linear in [0, 1, 63]:
+            add(f"adaptive, the last index, parameter {p}, linear {linear}", LAST + 1, [LAST], index="adaptive",
+                linear=linear, parameters=(p,))
+            add(f"adaptive, the first and the last index, parameter {p}, linear {linear}", LAST + 1, [0, LAST],
+                index="adaptive", linear=linear, parameters=(p,))
+
+    # Packed values, which are exact: so the formats that round take values that they have.
+    def add_packed(name, value, values, block=16, **packed):
+        plain = value_section(value, values, block)
+        section = packed_section(plain, value, len(values), block=block, **packed)
+        frames.append(Whole("packed, " + name, frame(len(values), len(values), section, b"", "full", value, packed=True),
+                            len(values), None, f32_bits(values)))
+
+    for value in ["f32", "f16", "bf16"]:
+        step = {"f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}[value]
+        for count in [0, 1, 32, 33, 1030]:
+            near = [rng.choice([-1, 1]) * (1 + step * min(int(rng.expovariate(0.05)), 100)) for _ in range(count)]
+            for fold in [0, 1]:
+                reference = None if fold == 0 or count == 0 else struct.unpack("<I", struct.pack("<f", 1.0))[0] >> 16
+                if value == "f32" and reference is not None:
+                    reference <<= 16
+                if value == "f16" and reference is not None:
+                    reference = 0x3C05
+                add_packed(f"{value}, {count}, fold {fold}", value, near, fold=fold, reference=reference, linear=2,
+                           parameters=(3, 1, 6))
+        ends = [0.0, -0.0, 1.0, -2.0]
+        ends += {"f32": [3.4028234663852886e38, 2.0**-149], "f16": [65504.0, -2.0**-24],
+                 "bf16": [-3.3895313892515355e38, 2.0**-133]}[value]
+        add_packed(f"{value}, extremes", value, ends, parameters=(12,), linear=1)
+    for value, most in [("int8", 127), ("int4", 7)]:
+        for block, count in [(16, 1), (16, 17), (17, 100), (31, 1100), (65536, 75)]:
+            scales = [rng.choice([0.0, 0.5, 2.0**-149, 2.0**100]) for _ in range(-(-count // block))]
+            codes = [rng.choice([most, -most, 0, rng.randint(-most, most)]) for _ in range(count)]
+            values = [float(q) * scales[i // block] for i, q in enumerate(codes)]
+            values = [-0.0 if q < 0 and v == 0 else v for q, v in zip(codes, values)]
+            plain = coded_values(value, block, scales, codes)
+            for fold, reference in [(0, 0), (1, most // 2)]:
+                section = packed_section(plain, value, count, fold, reference, 2, (1, 3), block)
+                frames.append(Whole(f"packed, {value}, {count} in blocks of {block}, fold {fold}",
+                                    frame(count, count, section, b"", "full", value, packed=True), count, None,
+                                    f32_bits(values)))
+    for index in ["golomb", "adaptive", "raw32", "runs", "bitmap"]:
+        values = [1.0, -1.5, 1.25, 1.0]
+        frames.append(Whole(f"packed, {index}", encode(50, [3, 4, 20, 49], values, index=index, packed={}), 50, [3, 4, 20, 49],
+                            f32_bits(values)))
 
     for dim in [1, 7, 8, 9, 15, 16, 17, 63, 64, 65, 1001]:
         add(f"bitmap, dim {dim}", dim, choose(dim // 2 + 1, dim), index="bitmap")
@@ -138,8 +199,9 @@ def broken_frames():
 
     for version in [0, 2, 255]:
         add(f"version {version}", "version", 1, 1, one, b"", index="full", version=version)
-    for codec in [6, 255]:
+    for codec in [7, 128, 255]:
         add(f"index codec {codec}", "unknown index", 1, 1, one, b"", index=codec)
+    for codec in [6, 127, 133, 255]:
         add(f"value codec {codec}", "unknown value", 1, 1, one, b"", index="full", value=codec)
     for zero in [1, 128]:
         add(f"zero is {zero}", "zero", 1, 1, one, b"", index="full", zero=zero)
@@ -240,6 +302,97 @@ def broken_frames():
     add("golomb: one stream for 1030", "too few", 3000, len(many), values, lanes[:4] + b"".join(parts))
     add("golomb: four streams for 3", "", 20, 3, three, stream[:4] + struct.pack("<3I", 1, 1, 1) + bytes(4))
     add("golomb: four streams, index dim", "outside", many[-1], len(many), values, lanes)
+
+    def numbers(changes, classes, rests, linear=1):
+        streams = [pack_bits(bits) for bits in (changes, classes, rests)]
+        return struct.pack("<B2I", linear, len(streams[0]), len(streams[1])) + b"".join(streams)
+
+    def joined_unary(ranks):
+        return [bit for c in ranks for bit in unary_bits(c)]
+
+    section = adaptive_section(indices, 1, (2,))
+    head, streams = section[:9], section[9:]
+    assert numbers(change_bits(2), joined_unary([0, 0, 2]), number_bits(2, 2) + number_bits(0, 2) + number_bits(7, 3)) == section
+    add("adaptive: nothing", "too few", 20, 3, three, b"", index="adaptive")
+    add("adaptive: cut in the fields", "too few", 20, 3, three, section[:8], index="adaptive")
+    add("adaptive: a byte short", "too few", 20, 3, three, section[:-1], index="adaptive")
+    add("adaptive: a byte long", "left over", 20, 3, three, section + b"\0", index="adaptive")
+    add("adaptive: linear 64", "linear", 20, 3, three, b"\x40" + section[1:], index="adaptive")
+    for field, sizes in [("parameters", (0, 1)), ("classes", (1, 0))]:
+        add(f"adaptive: no {field}", "too few", 20, 3, three, struct.pack("<B2I", 1, *sizes) + streams, index="adaptive")
+    for sizes in [(2**32 - 1, 1), (1, 2**32 - 1), (2**31, 2**31)]:
+        add(f"adaptive: lengths {sizes}", "too few", 20, 3, three, struct.pack("<B2I", 1, *sizes) + streams, index="adaptive")
+    longer = struct.pack("<B2I", 1, 2, 1) + streams[:1] + b"\0" + streams[1:]
+    add("adaptive: a byte of parameters too many", "left over", 20, 3, three, longer, index="adaptive")
+    longer = struct.pack("<B2I", 1, 1, 2) + streams[:2] + b"\0" + streams[2:]
+    add("adaptive: a byte of classes too many", "left over", 20, 3, three, longer, index="adaptive")
+    add("adaptive: bytes, no entries", "left over", 20, 0, b"", section, index="adaptive")
+    good_parts = dict(changes=change_bits(2), classes=joined_unary([0, 0, 2]),
+                      rests=number_bits(2, 2) + number_bits(0, 2) + number_bits(7, 3))
+    for part, bits in good_parts.items():
+        ending = bits + [0] * (7 - len(bits) % 8) + [1]
+        add(f"adaptive: a bit after the {part}", "non-zero bits", 20, 3, three, numbers(**{**good_parts, part: ending}),
+            index="adaptive")
+    add("adaptive: parameter -1", "parameter", 20, 3, three, numbers(**{**good_parts, "changes": change_bits(-1)}),
+        index="adaptive")
+    add("adaptive: parameter 32", "parameter", 20, 3, three, numbers(**{**good_parts, "changes": change_bits(32)}),
+        index="adaptive")
+    add("adaptive: parameter without an end", "too few", 20, 3, three, numbers(**{**good_parts, "changes": [1, 0] + [0] * 60}),
+        index="adaptive")
+    add("adaptive: index dim", "outside", 19, 3, three, section, index="adaptive")
+    add("adaptive: zeros without a one", "too few|2.32", 20, 3, three, numbers(change_bits(2), [0] * 400, []), index="adaptive")
+    for c, p in [(33, 1), (34, 0), (95, 2), (4, 31), (2, 31), (150, 0), (300, 0)]:
+        add(f"adaptive: class {c}, parameter {p}", "2.32|too few", 2**32 - 1, 1, one,
+            numbers(change_bits(p), unary_bits(c), [1] * 80), index="adaptive")
+    for beyond in [2**32 - 1, 2**32 + 5 - 3]:  # below dim modulo 2^32 after the first index
+        add(f"adaptive: gap {beyond}", "outside|2.32", 20, 2, one * 2, numbers_section([2, beyond], 0, (4,)), index="adaptive")
+    many = list(range(0, 4400, 2))[:1100]
+    add("adaptive: many, index dim", "outside", many[-1], len(many), one * len(many), adaptive_section(many), index="adaptive")
+
+    # Packed values.
+    def add_packed(name, reason, section, value="f32", count=3, indices=b"", **fields):
+        fields = dict(index="full", packed=True, **fields)
+        add("packed: " + name, reason, count, count, section, indices, value=value, **fields)
+
+    for value in PACKED_CODECS:
+        section = packed_section(value_section(value, [1.0, -1.0, 1.0], 16), value, 3, block=16)
+        add_packed(f"{value}, a byte short", "too few", section[:-1], value)
+        add_packed(f"{value}, a byte long", "left over", section + b"\0", value)
+        inside = struct.pack("<I", len(section) - 3) + section[4:] + b"\0"
+        add_packed(f"{value}, a byte long inside", "left over", inside, value)
+        add_packed(f"{value}, no length", "too few", section[:3], value)
+        add_packed(f"{value}, length 0", "too few", struct.pack("<I", 0) + section[4:], value)
+        for length in [1, 4, 8, 2**31, 2**32 - 1]:
+            add_packed(f"{value}, length {length}", "", struct.pack("<I", length) + section[4:], value)
+        at = len(section) - len(numbers_section([0, 1, 0])) - 5 if value in ["f32", "f16", "bf16"] else 12
+        half = 2**({"f32": 32, "f16": 16, "bf16": 16, "int8": 8, "int4": 4}[value] - 1)
+        add_packed(f"{value}, fold 2", "fold", section[:at] + b"\x02" + section[at + 1:], value)
+        for reference in [half, 2**32 - 1]:
+            add_packed(f"{value}, reference {reference}", "reference",
+                       section[:at + 1] + struct.pack("<I", reference) + section[at + 5:], value)
+        for fold, reference, n in [(0, half - 1, 2), (1, half - 1, 4), (1, 0, 2), (0, 1, 2**32 - 2)]:
+            scales = struct.pack("<If", 16, 1.0) if value.startswith("int") else b""
+            body = scales + struct.pack("<BI", fold, reference) + numbers_section([n], 0, (20,))
+            add_packed(f"{value}, fold {fold}, reference {reference}, number {n}", "magnitude",
+                       struct.pack("<I", len(body)) + body, value, 1)
+        body = scales + struct.pack("<BI", 0, 1) + numbers_section([0], 0, (0,))
+        add_packed(f"{value}, parameter 0", "parameter", struct.pack("<I", len(body)) + body, value, 1)
+        for count in [200, 2**30, 2**32 - 1]:
+            add(f"packed: {value}, count {count} in few bytes", "too few", 2**32 - 1, count, section, b"", value=value,
+                packed=True)
+    for value in ["int8", "int4"]:
+        body = struct.pack("<If", 16, 1.0) + struct.pack("<BI", 0, 0) + numbers_section([1], 0, (1,))
+        add_packed(f"{value}, minus zero", "minus zero", struct.pack("<I", len(body)) + body, value, 1)
+        for block in [15, 65537]:
+            plain = struct.pack("<If", block, 1.0)
+            body = plain + struct.pack("<BI", 0, 0) + numbers_section([2], 0, (1,))
+            add_packed(f"{value}, block {block}", "block", struct.pack("<I", len(body)) + body, value, 1)
+        for scale in [-1.0, infinity, nan]:
+            body = struct.pack("<If", 16, scale) + struct.pack("<BI", 0, 0) + numbers_section([2], 0, (1,))
+            add_packed(f"{value}, scale {scale}", "scale", struct.pack("<I", len(body)) + body, value, 1)
+    for value, reference in [("f32", 0x7F7FFFFF), ("f16", 0x7BFF), ("bf16", 0x7F7F)]:
+        body = struct.pack("<BI", 0, reference) + numbers_section([2], 0, (1,))
+        add_packed(f"{value}, infinity", "not finite", struct.pack("<I", len(body)) + body, value, 1)
 
     bitmap = bitmap_section(indices, 20)
     add("bitmap: a byte short", "too few", 20, 3, three, bitmap[:-1], index="bitmap")

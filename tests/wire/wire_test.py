@@ -14,8 +14,8 @@ import tempfile
 import unittest
 
 import npy
-from decoder import INDEX_CODECS, VALUE_CODECS, Refused, crc32c, decode, philox
-from encoder import bf16_bits, draw_indices, f16_bits, golomb_bits, with_checksum
+from decoder import INDEX_CODECS, PACKED_CODECS, VALUE_CODECS, Refused, crc32c, decode, philox
+from encoder import bf16_bits, change_bits, draw_indices, f16_bits, golomb_bits, number_parts, with_checksum
 from frames import BROKEN, WHOLE, f32_bits, mutants, edge_frames
 
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden" / "v1"
@@ -33,6 +33,15 @@ class Page(unittest.TestCase):
                            (2, 5, "101"), (3, 5, "1110"), (4, 5, "1111"),
                            (13, 5, "001110"), (6, 8, "1110"), (3, 8, "1101"), (1, 8, "1001")]:
             self.assertEqual("".join(map(str, golomb_bits(x, m))), code, (x, m))
+
+    def test_numbers_worked_by_hand(self):
+        for x, p, linear, c, rest in [(6, 2, 1, 1, "01"), (0, 2, 1, 0, "00"), (21, 2, 1, 3, "1010"), (0, 0, 0, 0, ""),
+                                      (1, 0, 0, 1, "0"), (2, 0, 0, 1, "1"), (3, 0, 0, 2, "00"), (6, 0, 0, 2, "11"),
+                                      (5, 0, 63, 5, ""), (63, 0, 63, 63, ""), (64, 0, 63, 64, "0"), (9, 1, 3, 4, "10")]:
+            found, bits = number_parts(x, p, linear)
+            self.assertEqual((found, "".join(map(str, bits))), (c, rest), (x, p, linear))
+        for d, code in [(0, "0"), (1, "101"), (-1, "111"), (2, "1001"), (-3, "11001")]:
+            self.assertEqual("".join(map(str, change_bits(d))), code, d)
 
     def test_a_frame_written_by_hand(self):
         # Entries 1 and 4 of 6: 1.5 and -2. M is 2, the gaps 1 and 2: 1 1, 0 1 0.
@@ -116,8 +125,9 @@ class Golden(unittest.TestCase):
                 expected = json.loads(path.with_suffix(".json").read_text())
                 self.assertEqual((vector.dim, vector.indices), (expected["dim"], expected["indices"]))
                 self.assertEqual(f32_bits(vector.values), expected["value_bits"])
-                seen |= {vector.info["index_codec"], vector.info["value_codec"]}
-        self.assertEqual(seen, set(INDEX_CODECS + VALUE_CODECS), "every codec has a golden frame")
+                seen |= {vector.info["index_codec"], vector.info["value_codec"] + " packed" * vector.info["packed"]}
+        packed = [codec + " packed" for codec in PACKED_CODECS]
+        self.assertEqual(seen, set(INDEX_CODECS + VALUE_CODECS + packed), "every codec has a golden frame")
 
 
 class Program(unittest.TestCase):

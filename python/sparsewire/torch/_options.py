@@ -16,7 +16,7 @@ class Options:
     sparsifier: str = "topk:ratio=0.01"
     exchange: str = "sharded"
     downlink: Optional[str] = None
-    codec: str = "golomb:values=f32"
+    codec: str = "auto"
     downlink_codec: Optional[str] = None
     feedback: str = "ef"
     scope: str = "model"

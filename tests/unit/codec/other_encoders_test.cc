@@ -52,11 +52,85 @@ TEST(FramesOfOtherEncoders, DecodeWithLargeGapsAndSmallDivisors) {
   }
 }
 
+TEST(FramesOfOtherEncoders, DecodeNumbersWithEveryParameter) {
+  for (const std::size_t count : {0U, 1U, 31U, 32U, 33U, 64U, 1024U, 1100U}) {
+    for (const NamedVector& each : shapes(count, 1, 100 * count + 100)) {
+      for (const int linear : {0, 1, 5, 63}) {
+        for (const std::vector<std::uint8_t>& parameters :
+             {std::vector<std::uint8_t>{0}, {1, 1, 4}, {7, 0, 31, 16}, {24}, {31, 30}}) {
+          SCOPED_TRACE(each.name + ", linear " + std::to_string(linear) + ", " + std::to_string(parameters[0]));
+          SparseVector decoded;
+          ASSERT_EQ(decode(reference::write_frame(each.vector, {.indices = reference::IndexCodec::adaptive,
+                                                                .linear = static_cast<std::uint8_t>(linear),
+                                                                .parameters = parameters}),
+                           decoded),
+                    DecodeStatus::ok);
+          ASSERT_TRUE(same_bits(each.vector, decoded));
+        }
+      }
+    }
+  }
+}
+
+TEST(FramesOfOtherEncoders, DecodeTheLargestNumbers) {
+  for (const std::uint32_t last : {0x7FFFFFFFU, 0x80000000U, 0xFFFFFFFDU, 0xFFFFFFFEU}) {
+    for (const int linear : {0, 1, 63}) {
+      for (std::uint8_t parameter = 0; parameter < 32; ++parameter) {
+        for (const std::size_t before : {0U, 40U}) {
+          SCOPED_TRACE(::testing::Message() << last << ", " << linear << ", " << int{parameter} << ", " << before);
+          Indices indices = every_nth(before, 0, 1);
+          indices.push_back(last);
+          const SparseVector vector = vector_of(kLargestDim, indices, 1);
+          SparseVector decoded;
+          ASSERT_EQ(decode(reference::write_frame(vector, {.indices = reference::IndexCodec::adaptive,
+                                                           .linear = static_cast<std::uint8_t>(linear),
+                                                           .parameters = {parameter}}),
+                           decoded),
+                    DecodeStatus::ok);
+          ASSERT_TRUE(same_bits(vector, decoded));
+        }
+      }
+    }
+  }
+}
+
+TEST(FramesOfOtherEncoders, DecodePackedValuesInEveryForm) {
+  for (const std::size_t count : {0U, 1U, 32U, 33U, 1025U, 4099U}) {
+    const auto k = static_cast<std::uint32_t>(count);
+    const SparseVector vector = drawn_vector({{4 * k + 3, k}}, count);
+    for (std::uint8_t values = 0; values < 5; ++values) {
+      for (const int fold : {0, 1}) {
+        if (values == 0 && fold == 1) continue;  // twice their distances exceed 32 bits
+        for (const int linear : {0, 4, 63}) {
+          const reference::Form form = {.indices = reference::IndexCodec::raw32,
+                                        .values = static_cast<reference::ValueCodec>(values),
+                                        .block = 33,
+                                        .packed = true,
+                                        .fold = static_cast<std::uint8_t>(fold),
+                                        .reference = fold == 0    ? 0U
+                                                     : values < 3 ? 1000U
+                                                                  : 3U,
+                                        .linear = static_cast<std::uint8_t>(linear),
+                                        .parameters = {static_cast<std::uint8_t>(values == 0 ? 29 : 11), 31, 13}};
+          SCOPED_TRACE(::testing::Message() << "count " << count << ", value codec " << int{values} << ", fold " << fold
+                                            << ", linear " << linear);
+          const Bytes frame = reference::write_frame(vector, form);
+          const std::optional<reference::Frame> slow = reference::read_frame(frame);
+          ASSERT_TRUE(slow.has_value());
+          SparseVector decoded;
+          ASSERT_EQ(decode(frame, decoded), DecodeStatus::ok);
+          ASSERT_TRUE(same_bits(slow->vector, decoded));
+        }
+      }
+    }
+  }
+}
+
 TEST(FramesOfOtherEncoders, DecodeInEveryForm) {
   for (const std::size_t count : frame_lengths()) {
     const auto k = static_cast<std::uint32_t>(count);
     for (std::uint8_t values = 0; values < 6; ++values) {
-      for (std::uint8_t indices = 0; indices < 6; ++indices) {
+      for (std::uint8_t indices = 0; indices < 7; ++indices) {
         for (const std::uint32_t block : {16U, 17U, 1000U, 65536U}) {
           if (values < 3 && block != 16) continue;
           SCOPED_TRACE(::testing::Message() << "count " << count << ", index codec " << int{indices} << ", value codec "

@@ -61,7 +61,7 @@ TEST(WireSize, OfRandomIndicesIsWithinTwoPercentOfTheBound) {
     const std::size_t count = count_at(ratio);
     const SparseVector vector = with_indices(random_indices(kDim, count, kFrameSeed));
     const double bound = entropy(kDim, count);
-    for (const char* spec : {"golomb:values=f32", "auto"}) {
+    for (const char* spec : {"golomb:values=f32", "auto:pack=no"}) {
       const double bits = bits_per_index(encoded(spec, vector), count);
       EXPECT_LE(bits, 1.02 * bound) << spec << " at " << ratio << ", seed " << kFrameSeed;
       std::cout << spec << " at " << ratio << ": " << bits << " bits, " << bits / bound << " times the bound\n";
@@ -147,13 +147,78 @@ TEST_P(ClusteredIndices, TakeNoMoreThanRandomOnes) {
     const SparseVector random = with_indices(random_indices(kDim, count, kFrameSeed));
     const SparseVector clustered_ones = with_indices(GetParam().make(count));
     ASSERT_TRUE(clustered_ones.is_valid());
-    for (const char* spec : {"golomb", "auto"}) {
+    for (const char* spec : {"golomb", "auto:pack=no"}) {
       const double expected = bits_per_index(encoded(spec, random), count);
       const double bits = bits_per_index(encoded(spec, clustered_ones), count);
       EXPECT_LE(bits, 1.005 * expected) << spec << " at " << ratio << ", seed " << kFrameSeed;
       std::cout << spec << " at " << ratio << ": " << bits << " bits, random ones " << expected << '\n';
     }
   }
+}
+
+// 20 layers with densities log-uniform over two decades.
+Indices layers(std::size_t count) {
+  constexpr std::size_t kLayers = 20;
+  reference::Random random(kFrameSeed + 4);
+  std::vector<double> shares;
+  double sum = 0;
+  for (std::size_t i = 0; i < kLayers; ++i) {
+    shares.push_back(std::pow(10.0, -2 * random.uniform()));
+    sum += shares.back();
+  }
+  Indices indices;
+  for (std::size_t i = 0; i < kLayers; ++i) {
+    const auto of_layer = static_cast<std::size_t>(static_cast<double>(count) * shares[i] / sum);
+    for (const std::uint32_t index : random_indices(kDim / kLayers, of_layer, kFrameSeed + i)) {
+      indices.push_back(static_cast<std::uint32_t>(i * (kDim / kLayers)) + index);
+    }
+  }
+  return indices;
+}
+
+TEST(WireSize, FollowsTheDensity) {
+  const SparseVector vector = with_indices(layers(count_at(0.01)));
+  const double bits = bits_per_index(encoded("auto:pack=no", vector), vector.size());
+  const double by_golomb = bits_per_index(encoded("golomb", vector), vector.size());
+  EXPECT_LE(bits, 0.93 * by_golomb);
+  std::cout << "layers: " << bits << " bits, " << by_golomb << " with one divisor\n";
+}
+
+// ---- values
+
+// Of numbers from `kind`, those above a threshold.
+SparseVector above(const char* kind, float threshold) {
+  SparseVector vector;
+  for (const float value : reference::input(kind).make(1'000'000, 0, kFrameSeed)) {
+    if (std::fabs(value) >= threshold) {
+      vector.indices.push_back(static_cast<std::uint32_t>(vector.dim));
+      vector.values.push_back(value);
+    }
+    ++vector.dim;
+  }
+  return vector;
+}
+
+double bits_per_value(const std::string& spec, const SparseVector& vector) {
+  FrameInfo info;
+  EXPECT_EQ(inspect(encoded(spec, vector), info), DecodeStatus::ok);
+  return 8.0 * static_cast<double>(info.value_bytes) / static_cast<double>(info.count);
+}
+
+TEST(WireSize, OfValuesAboveAThresholdIsFarBelowThatOfTheirFormat) {
+  const SparseVector vector = above("normal", 2.576F);  // 1 % of them
+  EXPECT_LE(bits_per_value("auto:values=bf16", vector), 7.0);
+  EXPECT_LE(bits_per_value("auto:values=f32", vector), 23.0);
+  EXPECT_LE(bits_per_value("auto:values=f16", vector), 10.0);
+  EXPECT_LT(bits_per_value("auto:values=int8", vector), 8.0);
+  EXPECT_EQ(bits_per_value("auto:values=bf16,pack=no", vector), 16.0);
+}
+
+// A sum of what two workers sent: where they disagree, values of all magnitudes remain.
+TEST(WireSize, OfSumsIsFarBelowThatOfTheirFormat) {
+  SparseVector vector = above("normal", 2.576F);
+  for (std::size_t i = 0; i + 1 < vector.size(); i += 20) vector.values[i] += vector.values[i + 1] * 0.99F;
+  EXPECT_LE(bits_per_value("auto:values=bf16", vector), 9.0);
 }
 
 TEST(WireSize, OfTwoBitValuesAtOneIn64IsBelowTenBitsPerEntry) {

@@ -68,6 +68,17 @@ struct NamedFrame {
   Bytes bytes;
 };
 
+// Values above a threshold, which packing makes shorter.
+SparseVector packable_vector(std::uint64_t dim, std::size_t count) {
+  SparseVector vector = vector_of(dim, random_indices(dim, count, kFrameSeed), 1);
+  reference::Random random(kFrameSeed);
+  for (float& value : vector.values) {
+    const float size = 1 + 0.05F * static_cast<float>(random.below(4));
+    value = random.below(2) == 0 ? size : -size;
+  }
+  return vector;
+}
+
 // Frames of every codec with every format, of up to a few hundred bytes.
 std::vector<NamedFrame> small_frames() {
   std::vector<NamedFrame> frames;
@@ -81,20 +92,29 @@ std::vector<NamedFrame> small_frames() {
       frames.push_back({spec + ", full", encoded(spec, full_vector(values_of_kind(1, 21)))});
     }
   }
+  for (const char* const format : {"f32", "f16", "bf16", "int8", "int4"}) {
+    const std::string spec = std::string("adaptive:pack=yes,values=") + format;
+    for (const std::size_t count : {format[0] == 'i' ? 400U : 65U}) {  // integers gain less
+      frames.push_back({spec, encoded(spec, packable_vector(count * 9, count))});
+      EXPECT_GE(frames.back().bytes[6], std::byte{128}) << spec << " is not packed";
+    }
+  }
   frames.push_back({"seed of three units", encoded("seed", drawn_vector({{10, 3}, {50, 40}, {7, 0}}, 1))});
   frames.push_back({"runs", encoded("runs", vector_of(400, runs(60, 1, 20, kFrameSeed), 1))});
   return frames;
 }
 
-std::vector<NamedFrame> frames_of_four_lanes() {
+std::vector<NamedFrame> longer_frames() {
   const SparseVector vector = vector_of(9000, random_indices(9000, 1029, kFrameSeed), 1);
   return {{"golomb:values=int2", encoded("golomb:values=int2", vector)},
-          {"golomb:values=int8", encoded("golomb:values=int8", vector)}};
+          {"golomb:values=int8", encoded("golomb:values=int8", vector)},
+          {"adaptive:values=int2", encoded("adaptive:values=int2", vector)},
+          {"packed", encoded("adaptive:values=int8,pack=yes", packable_vector(9000, 1029))}};
 }
 
 std::vector<NamedFrame> all_frames() {
   std::vector<NamedFrame> frames = small_frames();
-  for (NamedFrame& frame : frames_of_four_lanes()) frames.push_back(std::move(frame));
+  for (NamedFrame& frame : longer_frames()) frames.push_back(std::move(frame));
   return frames;
 }
 
@@ -162,7 +182,7 @@ TEST(FrameSafety, NamesWhatIsWrongWithAHeader) {
   EXPECT_EQ(status_with(3, 'r', 1), DecodeStatus::not_a_frame);
   EXPECT_EQ(status_with(4, 0, 1), DecodeStatus::unknown_version);
   EXPECT_EQ(status_with(4, 2, 1), DecodeStatus::unknown_version);
-  EXPECT_EQ(status_with(5, 6, 1), DecodeStatus::unknown_codec);
+  EXPECT_EQ(status_with(5, 7, 1), DecodeStatus::unknown_codec);
   EXPECT_EQ(status_with(5, 255, 1), DecodeStatus::unknown_codec);
   EXPECT_EQ(status_with(6, 6, 1), DecodeStatus::unknown_codec);
   EXPECT_EQ(status_with(7, 1, 1), DecodeStatus::bad_header);
@@ -281,8 +301,8 @@ TEST(FrameSafety, ChecksTheHeaderBeforeItAllocates) {
       kSlowBuild ? std::vector<std::size_t>{28, 36, 61, 400} : std::vector<std::size_t>{28, 32, 36, 40, 61, 100, 400};
   const std::vector<unsigned> fills =
       kSlowBuild ? std::vector<unsigned>{0x00, 0xFF} : std::vector<unsigned>{0x00, 0x01, 0x10, 0xFF};
-  for (int index_codec = 0; index_codec < 7; ++index_codec) {
-    for (int value_codec = 0; value_codec < 7; ++value_codec) {
+  for (const int index_codec : {0, 1, 2, 3, 4, 5, 6, 7}) {
+    for (const int value_codec : {0, 1, 2, 3, 4, 5, 6, 128, 130, 131, 133}) {
       for (const std::uint64_t dim : numbers) {
         for (const std::uint64_t count : numbers) {
           for (const std::size_t size : sizes) {
@@ -300,7 +320,7 @@ TEST(FrameSafety, ChecksTheHeaderBeforeItAllocates) {
 }
 
 TEST(FrameSafety, ChecksTheLaneLengths) {
-  const Bytes good = frames_of_four_lanes()[0].bytes;
+  const Bytes good = longer_frames()[0].bytes;
   const std::size_t lanes = good.size() - 4 - reference::read_frame(good)->index_bytes + 4;  // after the divisor
   const std::uint64_t length = get(good, lanes, 4);
   const std::uint64_t streams = good.size() - 4 - (lanes + 12);

@@ -1,0 +1,59 @@
+// The gaps between indices as numbers in blocks: the code follows the density of the support from place to place.
+#include <limits>
+
+#include "codec/index_codec.h"
+#include "codec/numbers.h"
+
+namespace sparsewire {
+namespace {
+
+NumberChoice code_for_gaps(std::span<const std::uint32_t> indices) noexcept {
+  std::array<std::uint32_t, kMostNumberSample> sample;
+  std::size_t size = 0;
+  for_sample(indices.size(), [&](std::size_t i) { sample[size++] = gap_before(indices, i); });
+  return choose_number_code(std::span(sample).first(size), 0);
+}
+
+}  // namespace
+
+SizeEstimate estimate_adaptive(const SparseVector& vector) {
+  return kNumbersHead + code_for_gaps(vector.indices).bits / 8 * static_cast<double>(vector.indices.size());
+}
+
+std::optional<std::size_t> encode_adaptive(const SparseVector& vector, std::size_t limit, Buffer<std::byte>& out) {
+  const std::span<const std::uint32_t> indices = vector.indices;
+  return write_number_section(code_for_gaps(indices).code, indices.size(), 0, limit, out,
+                              [&](std::size_t begin, std::span<std::uint32_t> gaps) {
+                                gaps[0] = gap_before(indices, begin);
+                                for (std::size_t i = 1; i < gaps.size(); ++i)
+                                  gaps[i] = indices[begin + i] - indices[begin + i - 1] - 1;
+                              });
+}
+
+bool decode_adaptive(Bytes section, SparseVector& vector) {
+  const std::span<std::uint32_t> indices = vector.indices;
+  kernels::NumberCode code;
+  kernels::NumberReader reader;
+  if (!parse_numbers(section, indices.size(), 0, code, reader)) return false;
+  std::uint32_t gaps[kNumberPiece];
+  std::uint64_t next = 0;  // the lowest possible value of the next index
+  for (std::size_t begin = 0; begin < indices.size(); begin += kNumberPiece) {
+    const std::span<std::uint32_t> part(gaps, std::min(kNumberPiece, indices.size() - begin));
+    if (!kernels::read_numbers(code, reader, part)) return false;
+    std::uint64_t sum = part.size();
+    for (const std::uint32_t gap : part) sum += gap;
+    if (sum > vector.dim - next) return false;
+    auto index = static_cast<std::uint32_t>(next) - 1;
+    for (std::size_t i = 0; i < part.size(); ++i) indices[begin + i] = index += gaps[i] + 1;
+    next += sum;
+  }
+  return reader.is_finished();
+}
+
+NumberBytes bytes_of_adaptive(Bytes section) noexcept {
+  kernels::NumberCode code;
+  kernels::NumberReader reader;
+  return parse_numbers(section, 0, 0, code, reader) ? bytes_of(reader) : NumberBytes();
+}
+
+}  // namespace sparsewire

@@ -1,0 +1,472 @@
+// Scalar code and plain loops that vectorise, compiled for each SIMD level (see golomb.cc).
+#include "kernels/numbers.h"
+
+#include "kernels/targets.h"  // must come before foreach_target.h
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/numbers.cc"
+#include <hwy/foreach_target.h>  // must come before highway.h
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace sparsewire::kernels {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D = hn::CappedTag<std::uint32_t, kNumberBlock>;
+using V = hn::Vec<D>;
+
+// Aligned for vectors.
+struct alignas(64) Block {
+  std::uint32_t numbers[kNumberBlock];
+};
+
+// The place of a number in the code with parameter `parameter`.
+struct Place {
+  std::uint32_t rank;    // of its class
+  std::uint32_t longer;  // how many bits more than the parameter the rest has
+  std::uint32_t first;   // the smallest number of the class, divided by 2^parameter
+};
+
+HWY_INLINE Place place_of(std::uint32_t number, std::uint32_t parameter, std::uint32_t linear) {
+  const std::uint32_t quotient = number >> parameter;
+  const std::uint32_t base = std::min(quotient, linear);
+  const std::uint64_t above = std::uint64_t{quotient} - base + 1;
+  const auto longer = static_cast<std::uint32_t>(std::bit_width(above) - 1);
+  return {base + longer, longer, static_cast<std::uint32_t>(base + (std::uint64_t{1} << longer) - 1)};
+}
+
+constexpr std::uint32_t kExact = 1U << 24;  // below, a float holds the integer exactly
+
+// 127 + floor(log2 x) for x in [1, 2^24].
+HWY_INLINE V exponent(D d, V x) {
+  const hn::RebindToFloat<D> df;
+  const hn::RebindToSigned<D> di;
+  return hn::ShiftRight<23>(hn::BitCast(d, hn::ConvertTo(df, hn::BitCast(di, x))));
+}
+
+// Numbers divided by 2^parameter, as a class would have them if all had the same size, and what is above `linear`.
+struct Quotients {
+  V base;   // at most linear
+  V above;  // 1 for a number at or below linear, at most kExact
+};
+
+HWY_INLINE Quotients divide(D d, const std::uint32_t* numbers, std::uint32_t parameter, std::uint32_t linear) {
+  const V quotient = hn::ShiftRightSame(hn::LoadU(d, numbers), static_cast<int>(parameter));
+  const V base = hn::Min(quotient, hn::Set(d, linear));
+  return {base, hn::Add(hn::Min(hn::Sub(quotient, base), hn::Set(d, kExact - 1)), hn::Set(d, 1))};
+}
+
+HWY_INLINE std::uint32_t sum_of(D d, V v) { return hn::GetLane(hn::SumOfLanes(d, v)); }
+HWY_INLINE std::uint32_t largest_of(D d, V v) { return hn::GetLane(hn::MaxOfLanes(d, v)); }
+
+// The bits of the numbers beyond a one and `parameter` bits for each. An estimate if some are above 2^24.
+HWY_INLINE std::uint32_t extra_bits(const Block& block, std::uint32_t parameter, std::uint32_t linear) {
+  const D d;
+  V sum = hn::Zero(d);
+  for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
+    const Quotients q = divide(d, block.numbers + i, parameter, linear);
+    const V exponents = exponent(d, q.above);
+    sum = hn::Add(sum, hn::Add(q.base, hn::Add(exponents, exponents)));
+  }
+  return sum_of(d, sum) - 2 * 127 * static_cast<std::uint32_t>(kNumberBlock);
+}
+
+// Sums over a block: of the parts of the classes up to `linear`, and of those above, which are also what rests have
+// more than `parameter` bits. Exact.
+struct Longer {
+  std::uint32_t bases;
+  std::uint32_t longer;
+};
+
+HWY_INLINE Longer longer_bits(const Block& block, std::uint32_t parameter, std::uint32_t linear) {
+  const D d;
+  V bases = hn::Zero(d);
+  V exponents = hn::Zero(d);
+  V largest = hn::Zero(d);
+  for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
+    const Quotients q = divide(d, block.numbers + i, parameter, linear);
+    bases = hn::Add(bases, q.base);
+    exponents = hn::Add(exponents, exponent(d, q.above));
+    largest = hn::Max(largest, q.above);
+  }
+  Longer sums{sum_of(d, bases), sum_of(d, exponents) - 127 * static_cast<std::uint32_t>(kNumberBlock)};
+  if (largest_of(d, largest) == kExact) [[unlikely]] {
+    sums.longer = 0;
+    for (const std::uint32_t number : block.numbers) sums.longer += place_of(number, parameter, linear).longer;
+  }
+  return sums;
+}
+
+// The bits that a parameter takes after another one.
+HWY_INLINE std::uint32_t bits_of_change(std::uint32_t from, std::uint32_t to) {
+  return from == to ? 1 : 2 + (from < to ? to - from : from - to);
+}
+
+// The parameter that is about right: the mean of log2(number + 1), which a float has in its bits, nearly.
+HWY_INLINE std::uint32_t guess(const Block& block, std::uint32_t count) {
+  const D d;
+  const hn::RebindToFloat<D> df;
+  const hn::RebindToSigned<D> di;
+  V sum = hn::Zero(d);  // in units of 2^-15, so that it fits
+  for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
+    const V number = hn::Min(hn::Load(d, block.numbers + i), hn::Set(d, 0x7FFFFFFE));
+    const V plus_one = hn::BitCast(d, hn::ConvertTo(df, hn::BitCast(di, hn::Add(number, hn::Set(d, 1)))));
+    sum = hn::Add(sum, hn::ShiftRight<8>(hn::Sub(plus_one, hn::Set(d, 127U << 23))));
+  }
+  constexpr std::uint32_t kShift = (3U << 15) / 10;  // by trial
+  return (sum_of(d, sum) / count + kShift) >> 15;
+}
+
+HWY_INLINE void plan_block(const Block& block, std::uint32_t count, const NumberCode& code, NumberPlan& plan) {
+  const auto linear = static_cast<std::uint32_t>(code.linear);
+  const auto least = static_cast<std::uint32_t>(code.least_parameter);
+  const auto before = static_cast<std::uint32_t>(plan.parameter);
+  const std::uint32_t middle = std::clamp<std::uint32_t>(guess(block, count), least, kMostParameter);
+  std::uint32_t best = middle;
+  std::uint32_t best_bits = ~0U;  // with the change of the parameter
+  const auto consider = [&](std::uint32_t parameter) HWY_ATTR {
+    const std::uint32_t bits =
+        extra_bits(block, parameter, linear) + count * (parameter + 1) + bits_of_change(before, parameter);
+    best = bits < best_bits ? parameter : best;
+    best_bits = std::min(bits, best_bits);
+  };
+  consider(middle);
+  if (middle > least) consider(middle - 1);
+  if (middle < kMostParameter) consider(middle + 1);
+  if (before >= least && (before + 1 < middle || before > middle + 1)) consider(before);
+
+  const Longer exact = longer_bits(block, best, linear);
+  plan.parameter = static_cast<int>(best);
+  plan.parameter_bits += bits_of_change(before, best);
+  plan.class_bits += count + exact.bases + exact.longer;
+  plan.rest_bits += count * best + exact.longer;
+}
+
+void plan_numbers(const NumberCode& code, std::span<const std::uint32_t> numbers, std::uint8_t* parameters,
+                  NumberPlan& plan) {
+  Block block;
+  for (std::size_t begin = 0; begin < numbers.size(); begin += kNumberBlock) {
+    const std::size_t count = std::min(kNumberBlock, numbers.size() - begin);
+    std::copy_n(numbers.data() + begin, count, block.numbers);
+    std::fill(block.numbers + count, block.numbers + kNumberBlock, 0U);
+    plan_block(block, static_cast<std::uint32_t>(count), code, plan);
+    *parameters++ = static_cast<std::uint8_t>(plan.parameter);
+  }
+}
+
+void write_parameter(int parameter, NumberWriter& writer) {
+  const int change = parameter - writer.parameter;
+  writer.parameter = parameter;
+  if (change == 0) return writer.parameters.put(0, 1);
+  const int size = std::abs(change);
+  writer.parameters.put((change < 0 ? 3U : 1U) | std::uint64_t{4} << (size - 1), 2 + size);
+}
+
+// The codes of a block: `classes[i]` is its class; the rest has `widths[i]` bits.
+struct Codes {
+  Block classes;
+  Block rests;
+  Block widths;
+  std::uint32_t highest = 0;  // class
+  std::uint32_t widest = 0;   // rest
+};
+
+// False if a number is too large for that.
+HWY_INLINE bool make_codes(const std::uint32_t* numbers, std::uint32_t parameter, std::uint32_t linear, Codes& codes) {
+  const D d;
+  V largest = hn::Zero(d);
+  V highest = hn::Zero(d);
+  V widest = hn::Zero(d);
+  for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
+    const Quotients q = divide(d, numbers + i, parameter, linear);
+    const V longer = hn::Sub(exponent(d, q.above), hn::Set(d, 127));
+    const V first = hn::Sub(hn::Add(q.base, hn::Shl(hn::Set(d, 1), longer)), hn::Set(d, 1));
+    const V rest = hn::Sub(hn::LoadU(d, numbers + i), hn::ShiftLeftSame(first, static_cast<int>(parameter)));
+    const V rank = hn::Add(q.base, longer);
+    const V width = hn::Add(longer, hn::Set(d, parameter));
+    hn::Store(rank, d, codes.classes.numbers + i);
+    hn::Store(rest, d, codes.rests.numbers + i);
+    hn::Store(width, d, codes.widths.numbers + i);
+    largest = hn::Max(largest, q.above);
+    highest = hn::Max(highest, rank);
+    widest = hn::Max(widest, width);
+  }
+  codes.highest = largest_of(d, highest);
+  codes.widest = largest_of(d, widest);
+  return largest_of(d, largest) < kExact;
+}
+
+// Writes the rests, kEach of them together. REQUIRES: that they fit.
+template <std::size_t kEach>
+HWY_INLINE void put_rests(const Codes& codes, BitWriter& writer) {
+  for (std::size_t i = 0; i < kNumberBlock; i += kEach) {
+    std::uint64_t bits = 0;
+    std::uint32_t size = 0;
+    for (std::size_t j = 0; j < kEach; ++j) {
+      bits |= std::uint64_t{codes.rests.numbers[i + j]} << size;
+      size += codes.widths.numbers[i + j];
+    }
+    writer.put(bits, static_cast<int>(size));
+  }
+}
+
+HWY_INLINE void put_classes(const Codes& codes, BitWriter& writer) {
+  for (std::size_t i = 0; i < kNumberBlock; i += 4) {
+    std::uint64_t bits = 0;
+    std::uint32_t size = 0;
+    for (std::size_t j = 0; j < 4; ++j) {
+      size += codes.classes.numbers[i + j];
+      bits |= std::uint64_t{1} << size++;
+    }
+    writer.put(bits, static_cast<int>(size));
+  }
+}
+
+void put_slowly(std::span<const std::uint32_t> numbers, std::uint32_t parameter, std::uint32_t linear,
+                BitWriter& classes, BitWriter& rests) {
+  for (const std::uint32_t number : numbers) {
+    const Place place = place_of(number, parameter, linear);
+    std::uint32_t zeros = place.rank;
+    for (; zeros >= 32; zeros -= 32) classes.put(0, 32);
+    classes.put(std::uint64_t{1} << zeros, static_cast<int>(zeros) + 1);
+    rests.put(number - static_cast<std::uint32_t>(std::uint64_t{place.first} << parameter),
+              static_cast<int>(parameter + place.longer));
+  }
+}
+
+void write_numbers(const NumberCode& code, std::span<const std::uint32_t> numbers, const std::uint8_t* parameters,
+                   NumberWriter& writer) {
+  constexpr std::uint32_t kFour = BitWriter::kMost / 4;
+  const auto linear = static_cast<std::uint32_t>(code.linear);
+  // Local copies, which the compiler can keep in registers.
+  BitWriter classes = writer.classes;
+  BitWriter rests = writer.rests;
+  Codes codes;
+  for (std::size_t begin = 0; begin < numbers.size(); begin += kNumberBlock) {
+    const std::uint32_t parameter = *parameters++;
+    write_parameter(static_cast<int>(parameter), writer);
+    const auto block = numbers.subspan(begin, std::min(kNumberBlock, numbers.size() - begin));
+    if (block.size() < kNumberBlock || !make_codes(block.data(), parameter, linear, codes) || codes.highest >= kFour) {
+      put_slowly(block, parameter, linear, classes, rests);
+      continue;
+    }
+    put_classes(codes, classes);
+    if (codes.widest <= kFour) {
+      put_rests<4>(codes, rests);
+    } else if (codes.widest <= 2 * kFour) {
+      put_rests<2>(codes, rests);
+    } else {
+      put_rests<1>(codes, rests);
+    }
+  }
+  writer.classes = classes;
+  writer.rests = rests;
+}
+
+HWY_INLINE std::uint64_t load(std::span<const std::byte> bytes, std::size_t at) {
+  std::uint64_t word = 0;
+  if (at + 8 <= bytes.size()) {
+    std::memcpy(&word, bytes.data() + at, 8);
+  } else if (at < bytes.size()) {
+    std::memcpy(&word, bytes.data() + at, bytes.size() - at);
+  }
+  return word;
+}
+
+// Finds the next `count` ones of the stream: their positions, counted from the byte in which the stream's position is.
+// Writes up to 67 numbers more. False if the stream ends before, or if more zeros than in any class follow each other.
+HWY_INLINE bool find_ones(NumberReader::Stream& stream, std::size_t count, std::uint32_t* ones) {
+  std::size_t at = stream.position / 8;
+  const std::size_t begin = at;
+  std::uint64_t word = load(stream.bytes, at) >> stream.position % 8 << stream.position % 8;
+  std::size_t found = 0;
+  int empty = 0;  // words without a one
+  for (;;) {
+    const auto here = static_cast<std::size_t>(std::popcount(word));
+    const auto base = static_cast<std::uint32_t>((at - begin) * 8);
+    std::uint32_t* out = ones + found;
+    for (std::size_t i = 0; i < here; i += 4) {
+      for (std::size_t j = 0; j < 4; ++j) {  // after the last one: garbage, written over later
+        out[i + j] = base + static_cast<std::uint32_t>(std::countr_zero(word));
+        word &= word - 1;
+      }
+    }
+    found += here;
+    if (found >= count) break;
+    at += 8;
+    empty = here == 0 ? empty + 1 : 0;
+    if (at >= stream.bytes.size() || empty == 3) return false;
+    word = load(stream.bytes, at);
+  }
+  stream.position = begin * 8 + ones[count - 1] + 1;
+  return true;
+}
+
+// Reads the parameter of the next block.
+HWY_INLINE bool read_parameter(NumberReader& reader, int least) {
+  NumberReader::Stream& stream = reader.parameters;
+  const std::uint64_t end = stream.bytes.size() * 8;
+  if (stream.position >= end) return false;
+  const std::uint64_t window = load(stream.bytes, stream.position / 8) >> stream.position % 8;
+  if ((window & 1) == 0) {
+    ++stream.position;
+    return reader.parameter >= least;  // before the first block it is 0
+  }
+  const int zeros = std::countr_zero(window >> 2);
+  if (zeros >= kMostParameter) return false;
+  const int change = zeros + 1;
+  reader.parameter += (window & 2) != 0 ? -change : change;
+  stream.position += static_cast<std::uint64_t>(2 + change);
+  return stream.position <= end && reader.parameter >= least && reader.parameter <= kMostParameter;
+}
+
+// Reads the rests one by one and with care: for the end of the stream, and for numbers that may exceed 32 bits.
+bool read_rests_slowly(NumberReader::Stream& stream, std::uint32_t parameter, std::uint32_t linear,
+                       std::span<const std::uint32_t> classes, std::uint32_t* numbers) {
+  for (const std::uint32_t rank : classes) {
+    const std::uint32_t base = std::min(rank, linear);
+    const std::uint64_t first = base + (std::uint64_t{1} << (rank - base)) - 1;
+    const std::uint32_t width = parameter + rank - base;
+    const std::uint64_t window = load(stream.bytes, stream.position / 8) >> stream.position % 8;
+    const std::uint64_t number = (first << parameter) + (window & ((std::uint64_t{1} << width) - 1));
+    stream.position += width;
+    if (stream.position > stream.bytes.size() * 8 || number > 0xFFFFFFFF) return false;
+    *numbers++ = static_cast<std::uint32_t>(number);
+  }
+  return true;
+}
+
+// The first number of each class, and the lengths of the rests.
+struct Rests {
+  Block firsts;
+  Block widths;
+};
+
+HWY_INLINE void find_rests(const Block& classes, std::uint32_t parameter, std::uint32_t linear, Rests& rests) {
+  const D d;
+  for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
+    const V rank = hn::Load(d, classes.numbers + i);
+    const V base = hn::Min(rank, hn::Set(d, linear));
+    const V longer = hn::Sub(rank, base);
+    const V first = hn::Sub(hn::Add(base, hn::Shl(hn::Set(d, 1), longer)), hn::Set(d, 1));
+    hn::Store(hn::ShiftLeftSame(first, static_cast<int>(parameter)), d, rests.firsts.numbers + i);
+    hn::Store(hn::Add(longer, hn::Set(d, parameter)), d, rests.widths.numbers + i);
+  }
+}
+
+HWY_INLINE void read_rests(NumberReader::Stream& stream, const Rests& rests, std::uint32_t* numbers) {
+  const std::byte* const bytes = stream.bytes.data();
+  std::uint64_t position = stream.position;
+  for (std::size_t i = 0; i < kNumberBlock; ++i) {
+    std::uint64_t window;
+    std::memcpy(&window, bytes + position / 8, 8);
+    const std::uint64_t width = rests.widths.numbers[i];
+    window = window >> position % 8 & ((std::uint64_t{1} << width) - 1);
+    numbers[i] = rests.firsts.numbers[i] + static_cast<std::uint32_t>(window);
+    position += width;
+  }
+  stream.position = position;
+}
+
+// The same where all rests have `parameter` bits: eight of them are a whole number of bytes, so that the next eight are
+// found in the same places.
+HWY_INLINE void read_equal_rests(NumberReader::Stream& stream, const Block& classes, std::uint32_t parameter,
+                                 std::uint32_t* numbers) {
+  constexpr std::size_t kGroup = 8;
+  const std::uint64_t mask = (std::uint64_t{1} << parameter) - 1;
+  const std::byte* const bytes = stream.bytes.data() + stream.position / 8;
+  for (std::size_t j = 0; j < kGroup; ++j) {
+    const std::uint64_t at = stream.position % 8 + j * parameter;
+    const std::byte* from = bytes + at / 8;
+    for (std::size_t i = j; i < kNumberBlock; i += kGroup, from += parameter) {
+      std::uint64_t window;
+      std::memcpy(&window, from, 8);
+      numbers[i] = static_cast<std::uint32_t>(window >> at % 8 & mask) + (classes.numbers[i] << parameter);
+    }
+  }
+  stream.position += kNumberBlock * parameter;
+}
+
+// The classes of a block, of which the ones end at ones[0], ones[1], ... Returns the highest.
+HWY_INLINE std::uint32_t find_classes(const std::uint32_t* ones, std::size_t count, Block& classes) {
+  const D d;
+  V highest = hn::Zero(d);
+  for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
+    const V rank = hn::Sub(hn::Sub(hn::LoadU(d, ones + i), hn::LoadU(d, ones + i - 1)), hn::Set(d, 1));
+    hn::Store(rank, d, classes.numbers + i);
+    highest = hn::Max(highest, rank);
+  }
+  if (count == kNumberBlock) return largest_of(d, highest);
+  return *std::max_element(classes.numbers, classes.numbers + count);
+}
+
+bool read_numbers(const NumberCode& code, NumberReader& reader, std::span<std::uint32_t> numbers) {
+  constexpr std::uint64_t kMargin = kNumberBlock * 32 + 64;  // the most bits that read_rests() touches
+  const auto linear = static_cast<std::uint32_t>(code.linear);
+  std::array<std::uint32_t, kMostNumbers + 69> found;
+  std::uint32_t* const ones = found.data() + 1;
+  if (numbers.empty()) return true;
+  found[0] = static_cast<std::uint32_t>(reader.classes.position % 8) - 1;  // the last one before these
+  if (!find_ones(reader.classes, numbers.size(), ones)) return false;
+  std::fill_n(ones + numbers.size(), kNumberBlock, 0U);  // so that the last block is whole
+  const std::uint64_t end = reader.rests.bytes.size() * 8;
+
+  Block classes;
+  Rests rests;
+  for (std::size_t begin = 0; begin < numbers.size(); begin += kNumberBlock) {
+    if (!read_parameter(reader, code.least_parameter)) return false;
+    const auto parameter = static_cast<std::uint32_t>(reader.parameter);
+    const std::size_t count = std::min(kNumberBlock, numbers.size() - begin);
+    const std::uint32_t highest = find_classes(ones + begin, count, classes);
+    const std::uint32_t longer = highest - std::min(highest, linear);
+    if (parameter + longer > 32) return false;
+    // All numbers are below (linear + 2 * 2^longer) * 2^parameter.
+    const bool is_small = (linear + (std::uint64_t{2} << longer)) << parameter <= std::uint64_t{1} << 32;
+    if (count < kNumberBlock || !is_small || reader.rests.position + kMargin > end) [[unlikely]] {
+      const std::span<const std::uint32_t> part(classes.numbers, count);
+      if (!read_rests_slowly(reader.rests, parameter, linear, part, numbers.data() + begin)) return false;
+    } else if (longer == 0) {
+      read_equal_rests(reader.rests, classes, parameter, numbers.data() + begin);
+    } else {
+      find_rests(classes, parameter, linear, rests);
+      read_rests(reader.rests, rests, numbers.data() + begin);
+    }
+  }
+  return true;
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace sparsewire::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace sparsewire::kernels {
+namespace {
+HWY_EXPORT(plan_numbers);
+HWY_EXPORT(write_numbers);
+HWY_EXPORT(read_numbers);
+}  // namespace
+
+bool NumberReader::is_finished() const noexcept {
+  return parameters.rest().is_finished() && classes.rest().is_finished() && rests.rest().is_finished();
+}
+
+void plan_numbers(const NumberCode& code, std::span<const std::uint32_t> numbers, std::uint8_t* parameters,
+                  NumberPlan& plan) noexcept {
+  HWY_DYNAMIC_DISPATCH(plan_numbers)(code, numbers, parameters, plan);
+}
+
+void write_numbers(const NumberCode& code, std::span<const std::uint32_t> numbers, const std::uint8_t* parameters,
+                   NumberWriter& writer) noexcept {
+  HWY_DYNAMIC_DISPATCH(write_numbers)(code, numbers, parameters, writer);
+}
+
+bool read_numbers(const NumberCode& code, NumberReader& reader, std::span<std::uint32_t> numbers) noexcept {
+  return HWY_DYNAMIC_DISPATCH(read_numbers)(code, reader, numbers);
+}
+
+}  // namespace sparsewire::kernels
+#endif  // HWY_ONCE
