@@ -29,12 +29,10 @@ Runners::~Runners() {
 void Runners::run(const std::function<void()>& work) {
   Job job{work};
   std::unique_lock lock(mutex_);
+  // First, because it can throw. A thread that is idle takes the job; one that is busy looks for it when it is done.
+  if (idle_ <= jobs_.size() && threads_.size() < most_) threads_.emplace_back([this] { serve(); });
   jobs_.push_back(&job);
-  if (idle_ >= jobs_.size()) {
-    has_job_.notify_one();
-  } else if (threads_.size() < most_) {
-    threads_.emplace_back([this] { serve(); });
-  }
+  has_job_.notify_one();
   job.done.wait(lock, [&] { return job.is_done; });
   lock.unlock();
   if (job.error) std::rethrow_exception(job.error);
