@@ -63,7 +63,7 @@ TEST(RunsCsv, HasTheColumnsOfThePage) {
       "bytes_up,"
       "bytes_down,bytes_served,paper_bits_up,paper_bits_down,reached,bytes_to_target,steps_to_target,censored_at,"
       "worker_error,server_error,peak_memory_norm2,weights_crc32c");
-  EXPECT_THAT(lines[1], HasSubstr(",tune,dense,,,1000,\"logreg:samples=50,held_back=20\",0.2,"));
+  EXPECT_THAT(lines[1], HasSubstr(",tune,dense,,,1000,\"logreg:samples=50,held_back=20\",cpu,0.2,"));
   EXPECT_THAT(lines.back(), HasSubstr(",judge,topk,0.1,,2,"));
 }
 
