@@ -19,7 +19,7 @@ file(STRINGS ${Torch_DIR}/TorchConfig.cmake torch_abi REGEX "set\\(TORCH_CXX_FLA
 string(REGEX MATCH "_GLIBCXX_USE_CXX11_ABI=[01]" torch_abi "${torch_abi}")
 
 file(GLOB sources CONFIGURE_DEPENDS src/train/torch/*.cc)
-add_library(sparsewire_torch MODULE ${sources})
+add_library(sparsewire_torch MODULE ${sources} src/core/portable_math.cc)  # the random numbers need it
 target_compile_features(sparsewire_torch PRIVATE cxx_std_20)
 target_compile_definitions(sparsewire_torch PRIVATE ${torch_abi})
 target_include_directories(sparsewire_torch PRIVATE src)

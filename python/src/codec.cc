@@ -120,7 +120,7 @@ Describes a frame.
 
 >>> info = inspect(encode([2, 5], [0.5, -1.0], 8))
 >>> info["codec"], info["dim"], info["count"], info["value_bytes"]
-('golomb:values=f32', 8, 2, 8)
+('bitmap:values=f32', 8, 2, 8)
 )doc");
   module.def("_codecs", [] { return list_of(codecs()); });
   module.def("_value_formats", [] { return list_of(value_formats()); });

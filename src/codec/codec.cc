@@ -277,7 +277,10 @@ std::size_t Codec::Parts::encode_shortest(const SparseVector& vector, const Inde
 // The section of values, in `plain` or in `packed`.
 Bytes Codec::Parts::encode_values(std::span<const float> values, bool pack, float* received, bool& is_packed) {
   const std::size_t size = value_format->size(values.size(), block);
-  plain.reserve_with_room(size);
+  // Also for `packed` while packing does not pay yet, and with room for short vectors of changing length: later steps
+  // shall not allocate.
+  plain.reserve_with_room(size + 256);
+  if (pack) packed.reserve_with_room(size + 256);
   value_format->encode(values, block, plain.data(), received);
   const Bytes section(plain.data(), size);
   const auto shorter = pack ? pack_values(*value_format, values.size(), block, section, packed) : std::nullopt;

@@ -57,7 +57,8 @@ TEST(RunsCsv, HasTheColumnsOfThePage) {
   ASSERT_EQ(lines.size(), 1u + 2 * 3 * 2 + 2 * 3);
   EXPECT_EQ(
       lines[0],
-      "id,phase,method,ratio,own,seed,problem,validation,split,workers,worker_weights,sparsifier,feedback,exchange,"
+      "id,phase,method,ratio,own,seed,problem,device,validation,split,workers,worker_weights,sparsifier,feedback,"
+      "exchange,"
       "downlink,codec,downlink_codec,downlink_feedback,scope,optimiser,lr,schedule,clip,local_steps,eval_every,"
       "eval_train,measure_every,k,status,diverged_at,steps,initial_train_loss,train_loss,val_loss,test_loss,metric,"
       "bytes_up,"
