@@ -6,45 +6,16 @@
 
 import json
 import os
-import random
 import shutil
 import struct
 import unittest
 from pathlib import Path
 
 import train_case
+from tiny_data import write_cifar, write_mnist, write_text
 from train_case import PROGRAM
 
 HAS_MODULE = Path(PROGRAM).with_name("libsparsewire_torch.so").exists()
-
-
-def images(count, size, seed):
-    """Each class is bright in other pixels, with noise."""
-    draws = random.Random(seed)
-    labels = [i % 10 for i in range(count)]
-    pixels = [bytes(min(255, (150 if p % 10 == label else 20) + draws.randrange(60)) for p in range(size)) for label in labels]
-    return labels, pixels
-
-
-def write_mnist(folder, train, test):
-    folder.mkdir(parents=True)
-    for name, count, seed in [("train", train, 1), ("t10k", test, 2)]:
-        labels, pixels = images(count, 784, seed)
-        header = struct.pack(">IIII", 0x803, count, 28, 28)
-        (folder / f"{name}-images-idx3-ubyte").write_bytes(header + b"".join(pixels))
-        (folder / f"{name}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, count) + bytes(labels))
-
-
-def write_cifar(folder):
-    folder.mkdir(parents=True)
-    for i, name in enumerate(["data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch"]):
-        labels, pixels = images(2, 3072, i)
-        (folder / f"{name}.bin").write_bytes(b"".join(bytes([label]) + image for label, image in zip(labels, pixels)))
-
-
-def write_text(folder):
-    folder.mkdir(parents=True)
-    (folder / "input.txt").write_text("a gradient takes this path, and the sieve keeps what is large; " * 12)
 
 
 class Case(train_case.Case):
@@ -186,6 +157,9 @@ class WithoutLibtorch(Case):
 class DeepDevices(Case):
     def test_a_problem_that_needs_no_libtorch_computes_on_the_processor(self):
         self.refuses("--problem", "downlink_toy", "--device", "cuda", says="leave --device cuda out")
+
+    def test_a_problem_without_a_data_set_takes_no_folder_of_them(self):
+        self.refuses("--problem", "downlink_toy", "--data-dir", str(self.data), says="uses no data set: leave --data-dir")
 
     def test_a_device_that_is_not_there_is_named(self):
         if not HAS_MODULE or Path("/dev/nvidiactl").exists():

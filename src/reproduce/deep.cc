@@ -42,8 +42,8 @@ std::uint64_t set_steps(Part& part, const train::Problem& problem, const Options
   config.steps = options.rounds.value_or(rounded(part.passes * in_a_pass));
   const std::uint64_t tuning = rounded(part.tune_passes * in_a_pass);
   if (tuning < config.steps && part.request.tune_seeds > 0) part.request.tune_steps = tuning;
-  const double passes = static_cast<double>(config.steps) / in_a_pass;
-  const double evaluations = std::clamp(kEvaluationsInAPass * passes, kFewestEvaluations, kMostEvaluations);
+  part.passes = static_cast<double>(config.steps) / in_a_pass;
+  const double evaluations = std::clamp(kEvaluationsInAPass * part.passes, kFewestEvaluations, kMostEvaluations);
   config.eval_every = rounded(static_cast<double>(config.steps) / evaluations);
   return rounded(part.quick_passes * in_a_pass);
 }
@@ -175,20 +175,21 @@ std::optional<Difference> Outcome::difference_at_equal_bytes(std::string_view me
   return difference_of(one->equal_bytes->numbers.by_seed, two->equal_bytes->numbers.by_seed, plan.higher_is_better);
 }
 
-std::string in_words(const Difference& difference, bool is_accuracy) {
+std::string in_words(std::string_view mine, const std::optional<Difference>& difference, std::string_view other,
+                     bool is_accuracy) {
+  if (!difference) return fmt::format("{} cannot be compared with {}: a run diverged", mine, other);
   const double unit = is_accuracy ? 100 : 1;
   const int decimals = is_accuracy ? 2 : 4;
-  const char* const name = is_accuracy ? "points" : "nats";
-  const bool is_better = difference.mean >= 0;
-  const char* const direction = is_accuracy == is_better ? "more" : "less";
-  std::string text = fmt::format("{:.{}f} {} {}", std::abs(difference.mean) * unit, decimals, name, direction);
-  if (!difference.ci95) return text;
-  const double side = is_better ? 1 : -1;
-  double low = side * difference.ci95->low * unit;
-  double high = side * difference.ci95->high * unit;
-  if (low > high) std::swap(low, high);
-  return text + fmt::format(" ({:.{}f} to {:.{}f}; better with {} of {} seeds)", low, decimals, high, decimals,
-                            difference.wins, difference.seeds);
+  const bool is_better = difference->mean >= 0;
+  std::string text = fmt::format("{} has {:.{}f} {} {}", mine, std::abs(difference->mean) * unit, decimals,
+                                 is_accuracy ? "points" : "nats", is_accuracy == is_better ? "more" : "less");
+  if (difference->ci95) {
+    const double side = is_better ? unit : -unit;
+    const auto [low, high] = std::minmax({side * difference->ci95->low, side * difference->ci95->high});
+    text += fmt::format(" ({:.{}f} to {:.{}f}; better with {} of {} seeds)", low, decimals, high, decimals,
+                        difference->wins, difference->seeds);
+  }
+  return fmt::format("{} than {}", text, other);
 }
 
 const Outcome* find_part(const Outcomes& outcomes, std::string_view name) {

@@ -75,8 +75,10 @@ using Outcomes = std::vector<std::unique_ptr<Outcome>>;
 std::optional<Difference> difference_of(const std::vector<std::optional<double>>& mine,
                                         const std::vector<std::optional<double>>& others, bool higher_is_better);
 
-// "1.2 points more (0.3 to 2.1; 3 of 3 seeds)", of accuracies; of losses "0.012 nats less ...".
-std::string in_words(const Difference& difference, bool is_accuracy);
+// "mine has 1.2 points more (0.3 to 2.1; better with 3 of 3 seeds) than other"; of losses "0.012 nats less". Nothing: a
+// run diverged.
+std::string in_words(std::string_view mine, const std::optional<Difference>& difference, std::string_view other,
+                     bool is_accuracy);
 
 // Runs the parts that are wanted. `judge` sets verdict, reason and conditions, from the parts that there are; it is not
 // asked where something was too short. Throws UsageError, also if there is no libtorch, or no data.

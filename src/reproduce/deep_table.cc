@@ -59,8 +59,9 @@ std::string table_of(const Outcome& outcome) {
     table.add(row);
   }
   const train::TrainConfig& config = plan.config;
-  return fmt::format("{}: {}\n{}, {} workers, {} weights, {} steps{}, {} seed{}{}\n{}", outcome.part.name,
+  return fmt::format("{}: {}\n{}, {} workers, {} weights, {} step{}{}, {} seed{}{}\n{}", outcome.part.name,
                      outcome.part.title, config.problem, config.workers, plan.dim, config.steps,
+                     config.steps == 1 ? "" : "s",
                      config.local_steps == 1 ? "" : fmt::format(" of {} local steps", config.local_steps),
                      plan.seeds.size(), plan.seeds.size() == 1 ? "" : "s",
                      plan.tune_seeds.empty()

@@ -4,17 +4,20 @@
 // AdamW, error feedback with decay 0.95, the 64 largest of every 4096 entries, 2 bits a value.
 #include <fmt/core.h>
 
-#include <cmath>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "reproduce/deep.h"
-#include "reproduce/table.h"
 #include "train/preset.h"
 
 namespace sparsewire::reproduce {
 namespace {
 
-constexpr double kNear = 0.01;  // of the loss
-constexpr double kLeastSaving = 20;
+constexpr double kNear = 0.01;           // of the loss
+constexpr double kLeastTimesFewer = 20;  // bytes
 
 std::optional<double> bytes_of(const Outcome& outcome, std::string_view method) {
   const study::Judged* const one = outcome.find(method);
@@ -30,19 +33,17 @@ void judge_loco(const Outcomes& outcomes, Result& result) {
   const auto bytes = bytes_of(*local, "sparseloco");
   const auto dense_bytes = bytes_of(*local, "averaging");
   if (!difference || !averaging || !bytes || !dense_bytes) {
-    result.verdict = Verdict::does_not_hold;
     result.reason = "a run diverged";
     return;
   }
   const bool is_near = difference->mean >= -kNear * *averaging;
   const double saving = *dense_bytes / *bytes;
-  result.verdict = is_near && saving >= kLeastSaving   ? Verdict::holds
-                   : is_near || saving >= kLeastSaving ? Verdict::partly
-                                                       : Verdict::does_not_hold;
-  result.reason = fmt::format(
-      "SparseLoCo ends with {} than averaging, whose test loss is {:.4f}, and moves 1/{:.1f} of "
-      "its bytes",
-      in_words(*difference, false), *averaging, saving);
+  result.verdict = is_near && saving >= kLeastTimesFewer   ? Verdict::holds
+                   : is_near || saving >= kLeastTimesFewer ? Verdict::partly
+                                                           : Verdict::does_not_hold;
+  result.reason =
+      fmt::format("{}, whose test loss is {:.4f}, and moves 1/{:.1f} of its bytes",
+                  in_words("SparseLoCo", difference, "averaging", /*is_accuracy=*/false), *averaging, saving);
   const Outcome* const each = find_part(outcomes, "every_step");
   if (each == nullptr) return;
   const study::Summary* const mine = local->find("sparseloco")->find(local->plan.primary);
@@ -53,10 +54,9 @@ void judge_loco(const Outcomes& outcomes, Result& result) {
         numbers == nullptr ? std::nullopt : difference_of(mine->by_seed, numbers->by_seed, each->plan.higher_is_better);
     const auto other_bytes = bytes_of(*each, method);
     if (!apart || !other_bytes) continue;
-    result.conditions.push_back(
-        fmt::format("SparseLoCo ends with {} than {} after every step, and moves 1/{:.1f} of its "
-                    "bytes",
-                    in_words(*apart, false), method, *other_bytes / *bytes));
+    result.conditions.push_back(fmt::format("{} after every step, and moves 1/{:.1f} of its bytes",
+                                            in_words("SparseLoCo", apart, method, /*is_accuracy=*/false),
+                                            *other_bytes / *bytes));
   }
 }
 
@@ -78,10 +78,11 @@ Result reproduce_loco_text(const Options& options_given, const Progress& /*progr
     part.request.ratios = {"0.015625"};  // 64 of 4096
     if (is_local) {
       part.request.config.local_steps = preset.local_steps;
-      part.request.methods = {
-          "dense | name=averaging",
-          fmt::format("{} | feedback={} codec={} name=sparseloco", preset.sparsifier, preset.feedback, preset.codec),
-          fmt::format("{} | feedback={} name=sparseloco_f32", preset.sparsifier, preset.feedback)};
+      part.request.methods = {"dense | name=averaging",
+                              fmt::format("{} | feedback={} codec={} exchange={} name=sparseloco", preset.sparsifier,
+                                          preset.feedback, preset.codec, preset.exchange),
+                              fmt::format("{} | feedback={} exchange={} name=sparseloco_f32", preset.sparsifier,
+                                          preset.feedback, preset.exchange)};
     } else {
       part.request.methods = {"dense", "topk"};
     }

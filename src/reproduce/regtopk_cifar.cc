@@ -4,6 +4,10 @@
 // accurate than Top-k at 0.1 %. Their absolute numbers and their learning rates are not known.
 #include <fmt/core.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "reproduce/deep.h"
 
 namespace sparsewire::reproduce {
@@ -18,11 +22,12 @@ void judge_regtopk(const Outcomes& outcomes, Result& result) {
   std::size_t better = 0;
   for (const auto& outcome : outcomes) {
     const auto difference = outcome->difference("regtopk", "topk");
+    result.conditions.push_back(
+        fmt::format("{}: {}", outcome->part.name, in_words("RegTop-k", difference, "Top-k", /*is_accuracy=*/true)));
+    if (!difference) continue;
     ++all;
-    result.conditions.push_back(fmt::format("{}: RegTop-k has {} than Top-k", outcome->part.name,
-                                            difference ? in_words(*difference, true) : "runs that diverged, other"));
-    if (!difference || difference->mean <= 0) continue;
-    const bool is_sure = difference->ci95 ? difference->ci95->low > 0 : false;
+    if (difference->mean <= 0) continue;
+    const bool is_sure = difference->ci95 && difference->ci95->low > 0;
     if (is_sure) ++better;
     if (is_sure && difference->mean >= kEnough) ++claimed;
   }
@@ -42,7 +47,7 @@ Result reproduce_regtopk_cifar(const Options& options_given, const Progress& /*p
     Part part = cifar_part(options_given);
     part.name = both ? "both_ways" : "one_way";
     part.title = both ? "downlink compressed too, with a memory on the server" : "uplink compressed";
-    part.request.ratios = {"0.001"};
+    part.request.ratios = {options_given.size == Size::quick ? "0.01" : "0.001"};
     part.request.lrs = options_given.size == Size::quick ? std::vector{0.1} : std::vector{0.03, 0.1, 0.3};
     if (options_given.size == Size::quick) part.request.tune_seeds = 0;
     part.request.methods =

@@ -44,15 +44,15 @@ void judge_rtopk(const Outcomes& outcomes, Result& result) {
     for (const std::string& ratio : outcome->plan.ratios) {
       const std::string best = best_rtopk(*outcome, ratio);
       for (const char* rival : {"topk", "randomk"}) {
-        ++all;
         const auto difference = outcome->difference(best, rival, ratio);
-        const std::string text =
-            fmt::format("{}, ratio {}: {} has {} than {}", outcome->part.name, ratio, best.empty() ? "rTop-k" : best,
-                        difference ? in_words(*difference, is_accuracy) : "runs that diverged, other", rival);
+        const std::string text = fmt::format("{}, ratio {}: {}", outcome->part.name, ratio,
+                                             in_words(best.empty() ? "rTop-k" : best, difference, rival, is_accuracy));
         result.conditions.push_back(text);
-        if (difference && difference->mean > 0) ++right;
-        if (difference && difference->mean > 0 && difference->is_clear()) ++clear;
-        if (!(difference && difference->mean > 0) && wrong.empty()) wrong = text;
+        if (!difference) continue;
+        ++all;
+        if (difference->mean > 0) ++right;
+        if (difference->mean > 0 && difference->is_clear()) ++clear;
+        if (difference->mean <= 0 && wrong.empty()) wrong = text;
       }
     }
   }

@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -16,9 +17,10 @@ namespace {
 
 constexpr const char* kRivals[] = {"topk", "topk_by_layer"};
 
-std::vector<Part> threshold_parts(const Part& like, const Options& options) {
+// `quick`: the ratio of the quick form.
+std::vector<Part> threshold_parts(const Part& like, const char* quick, const Options& options) {
   std::vector<Part> parts;
-  const auto ratios = options.size == Size::quick ? std::vector<std::string>{"0.01"}
+  const auto ratios = options.size == Size::quick ? std::vector<std::string>{quick}
                                                   : std::vector<std::string>{"0.001", "0.003", "0.01"};
   for (const auto& [split, spec, title] :
        {std::tuple{"iid", "iid", "data divided at random"},
@@ -46,15 +48,11 @@ void judge_thresholds(const Outcomes& outcomes, Result& result) {
   for (const auto& outcome : outcomes) {
     for (const char* rival : kRivals) {
       const auto difference = outcome->difference_at_equal_bytes("threshold", rival);
-      ++all;
-      if (!difference) {
-        result.conditions.push_back(
-            fmt::format("{}: threshold and {} cannot be compared, a run diverged", outcome->part.name, rival));
-        continue;
-      }
-      const std::string text = fmt::format("{}: at equal bytes the threshold has {} than {}", outcome->part.name,
-                                           in_words(*difference, true), rival);
+      const std::string text =
+          fmt::format("{}: at equal bytes {}", outcome->part.name, in_words("threshold", difference, rival, true));
       result.conditions.push_back(text);
+      if (!difference) continue;
+      ++all;
       if (difference->mean >= 0) ++right;
       if (difference->mean > 0 && difference->is_clear()) ++clear;
       if (difference->mean < least) {
@@ -80,15 +78,15 @@ Result reproduce_threshold_fashion(const Options& options_given, const Progress&
   like.passes = options_given.by_size(2.0, 6.0, 30.0);
   like.tune_passes = options_given.by_size(0.5, 2.0, 10.0);
   like.quick_passes = 2;
-  like.request.lrs = options_given.size == Size::quick ? std::vector{0.01, 0.03} : std::vector{0.003, 0.01, 0.03};
-  return run_parts(threshold_parts(like, options_given), options_given, judge_thresholds);
+  like.request.lrs = options_given.size == Size::quick ? std::vector{0.03, 0.1} : std::vector{0.01, 0.03, 0.1};
+  return run_parts(threshold_parts(like, "0.01", options_given), options_given, judge_thresholds);
 }
 
 Result reproduce_threshold_cifar(const Options& options_given, const Progress& /*progress*/) {
   Part like = cifar_part(options_given);
-  like.request.lrs = options_given.size == Size::quick ? std::vector{0.03} : std::vector{0.003, 0.01, 0.03};
+  like.request.lrs = options_given.size == Size::quick ? std::vector{0.03} : std::vector{0.01, 0.03, 0.1};
   if (options_given.size == Size::quick) like.request.tune_seeds = 0;
-  return run_parts(threshold_parts(like, options_given), options_given, judge_thresholds);
+  return run_parts(threshold_parts(like, "0.1", options_given), options_given, judge_thresholds);
 }
 
 }  // namespace sparsewire::reproduce
