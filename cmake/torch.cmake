@@ -14,6 +14,11 @@ set(torch_libraries ${torch_root}/lib/libtorch.so ${torch_root}/lib/libtorch_cpu
 if(EXISTS ${torch_root}/lib/libtorch_cuda.so)
   list(APPEND torch_libraries ${torch_root}/lib/libtorch_cuda.so ${torch_root}/lib/libc10_cuda.so)
 endif()
+# CUDA graphs need a header of CUDA, which PyTorch brings along or the toolkit has. Without it passes are slower.
+if(EXISTS ${torch_root}/lib/libtorch_cuda.so)
+  file(GLOB cuda_folders ${torch_root}/../nvidia/cu*/include ${torch_root}/../nvidia/cuda_runtime/include)
+  find_path(SPARSEWIRE_CUDA_INCLUDE crt/host_config.h HINTS ${cuda_folders} /usr/local/cuda/include)
+endif()
 # Older ones say which ABI of the standard library they have.
 file(STRINGS ${Torch_DIR}/TorchConfig.cmake torch_abi REGEX "set\\(TORCH_CXX_FLAGS .*_GLIBCXX_USE_CXX11_ABI=[01]")
 string(REGEX MATCH "_GLIBCXX_USE_CXX11_ABI=[01]" torch_abi "${torch_abi}")
@@ -24,7 +29,11 @@ target_compile_features(sparsewire_torch PRIVATE cxx_std_20)
 target_compile_definitions(sparsewire_torch PRIVATE ${torch_abi})
 target_include_directories(sparsewire_torch PRIVATE src)
 target_include_directories(sparsewire_torch SYSTEM PRIVATE ${torch_root}/include)
-# Nothing calls libtorch_cuda: it registers itself.
+if(SPARSEWIRE_CUDA_INCLUDE)
+  target_compile_definitions(sparsewire_torch PRIVATE SPARSEWIRE_TORCH_CUDA)
+  target_include_directories(sparsewire_torch SYSTEM PRIVATE ${SPARSEWIRE_CUDA_INCLUDE})
+endif()
+# Where nothing calls libtorch_cuda, it still has to be there: it registers itself.
 target_link_libraries(sparsewire_torch PRIVATE -Wl,--no-as-needed ${torch_libraries} -Wl,--as-needed)
 set_target_properties(sparsewire_torch PROPERTIES CXX_VISIBILITY_PRESET hidden INSTALL_RPATH_USE_LINK_PATH ON
                                                   LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/apps/sparsewire)

@@ -61,6 +61,7 @@ std::vector<at::Tensor> Declarations::state_views(float* numbers, at::Device dev
 
 at::Tensor Pass::drop(const at::Tensor& x, double probability) {
   if (!is_training) return x;
+  has_drawn = true;
   const at::Tensor mask = at::empty(x.sizes(), at::TensorOptions().dtype(at::kFloat));
   const auto limit = static_cast<std::uint32_t>(probability * 0x1p32);
   const auto kept = static_cast<float>(1 / (1 - probability));

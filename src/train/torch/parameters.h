@@ -67,6 +67,7 @@ struct Pass {
   std::vector<at::Tensor> state;
   bool is_training;
   Draws dropout;
+  bool has_drawn = false;  // by drop(), from `dropout`
 
   // x with each entry set to 0 with that probability, the others scaled up; x itself in evaluations.
   at::Tensor drop(const at::Tensor& x, double probability);
