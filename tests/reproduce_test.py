@@ -14,6 +14,7 @@ from reproduce_case import Case, PROGRAM
 
 
 NAMES = ["regtopk-toy", "regtopk-linreg", "downlink-toy", "downlink-union", "threshold-total-error", "threshold-logreg", "rtopk-estimation"]
+NAMES += ["downlink-mnist", "downlink-fashion", "threshold-fashion", "threshold-cifar", "rtopk-fashion", "rtopk-text", "regtopk-cifar", "all-cifar", "loco-text"]
 
 
 class Command(Case):
@@ -32,11 +33,12 @@ class Command(Case):
 
     def test_refuses_options_that_a_reproduction_does_not_take(self):
         given = {"at": "1", "ratio": "0.5", "mu": "1", "rounds": "5", "seed": "1", "seeds": "1", "gap": "0.1", "data": "x"}
+        given |= {"workers": "2", "device": "cpu", "data-dir": "x", "only": "x", "out": "x", "jobs": "1", "max-hours": "1", "dry-run": None, "quiet": None}
         for one in json.loads(self.run_ok("--list", "--json", "-"))["reproductions"]:
             self.assertLessEqual({option[2:] for option in one["options"]}, set(given))
             for option, value in given.items():
                 if f"--{option}" not in one["options"]:
-                    self.refuses(one["name"], f"--{option}", value, says=[one["name"], f"no --{option}", *one["options"]])
+                    self.refuses(one["name"], f"--{option}", *([] if value is None else [value]), says=[one["name"], f"no --{option}", *one["options"]])
 
     def test_refuses_odd_values_and_says_what_is_allowed(self):
         for at in ("-1", "1e3", "a", "1.5", "1,", ",1", "1,,2", "1 2", "+1", "1000001", "99999999999999999999999"):

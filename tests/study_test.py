@@ -286,6 +286,14 @@ class Plans(Case):
         for row in rows:
             self.assertAlmostEqual((int(row["bytes_up"]) + int(row["bytes_down"])) / 20000, 1, delta=0.03)
 
+    def test_tuning_runs_can_be_shorter(self):
+        done = self.study("--methods", "dense", "topk", "--ratio", "0.3", "--tune-steps", "10", "--out", "s")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(check_study.check(str(self.folder / "s")), [])
+        with open(self.folder / "s/runs.csv", newline="") as file:
+            steps = {(row["phase"], row["steps"]) for row in csv.DictReader(file)}
+        self.assertEqual(steps, {("tune", "10"), ("judge", "40")})
+
     def test_the_grid_grows_at_its_edge(self):
         arguments = ["--methods", "dense", "topk", "--ratio", "0.3", "--lr", "1e-5,1e-4", "--grow"]
         done = self.study(*arguments, "--out", "s")

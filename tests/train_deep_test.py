@@ -6,45 +6,16 @@
 
 import json
 import os
-import random
 import shutil
 import struct
 import unittest
 from pathlib import Path
 
 import train_case
+from tiny_data import write_cifar, write_mnist, write_text
 from train_case import PROGRAM
 
 HAS_MODULE = Path(PROGRAM).with_name("libsparsewire_torch.so").exists()
-
-
-def images(count, size, seed):
-    """Each class is bright in other pixels, with noise."""
-    draws = random.Random(seed)
-    labels = [i % 10 for i in range(count)]
-    pixels = [bytes(min(255, (150 if p % 10 == label else 20) + draws.randrange(60)) for p in range(size)) for label in labels]
-    return labels, pixels
-
-
-def write_mnist(folder, train, test):
-    folder.mkdir(parents=True)
-    for name, count, seed in [("train", train, 1), ("t10k", test, 2)]:
-        labels, pixels = images(count, 784, seed)
-        header = struct.pack(">IIII", 0x803, count, 28, 28)
-        (folder / f"{name}-images-idx3-ubyte").write_bytes(header + b"".join(pixels))
-        (folder / f"{name}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, count) + bytes(labels))
-
-
-def write_cifar(folder):
-    folder.mkdir(parents=True)
-    for i, name in enumerate(["data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch"]):
-        labels, pixels = images(2, 3072, i)
-        (folder / f"{name}.bin").write_bytes(b"".join(bytes([label]) + image for label, image in zip(labels, pixels)))
-
-
-def write_text(folder):
-    folder.mkdir(parents=True)
-    (folder / "input.txt").write_text("a gradient takes this path, and the sieve keeps what is large; " * 12)
 
 
 class Case(train_case.Case):
@@ -119,7 +90,7 @@ class DeepNetworksAgain(Case):
     SETTINGS = ["--optimiser", "sgd:momentum=0.9", "--lr", "0.02", "--downlink", "topk:ratio=0.1", "--seed", "5"]
 
     def test_resumed_trainings_end_with_the_same_bits(self):
-        for problem in ["fashion_cnn:batch=4", "mnist_cnn:batch=2", "resnet20:batch=2"]:
+        for problem in ["fashion_cnn:batch=4", "mnist_cnn:batch=2", "resnet20:batch=2", "lstm:length=8,width=8,batch=2"]:
             settings = [*self.SETTINGS, "--workers", "2"]
             whole = self.deep(problem, *settings, "--steps", "6")
             self.deep(problem, *settings, "--steps", "3", "--checkpoint-dir", "ck")
@@ -147,6 +118,56 @@ class DeepNetworksAgain(Case):
         processor = min(os.sched_getaffinity(0))
         alone = {"preexec_fn": lambda: os.sched_setaffinity(0, {processor})}
         self.same(self.deep("fashion_mlp", *settings), self.deep("fashion_mlp", *settings, **alone))
+
+
+class DeepText(Case):
+    """Rows of text begin elsewhere in every pass, and never reach into text that is held back."""
+
+    def test_rows_differ_from_pass_to_pass(self):
+        # A step is a pass, and the weights stay as they are: the same rows in another order would have the same loss.
+        rows = (63 * 12 * 9 // 10 - 1) // 8
+        self.deep(f"lstm:length=8,width=16,batch={rows}", "--workers", "1", "--steps", "3", "--lr", "1e-30", "--metrics", "m.jsonl", "--metrics-every-step")
+        losses = [line["loss"] for line in self.metrics()]
+        for one, other in zip(losses, losses[1:]):
+            self.assertGreater(abs(one - other), 1e-5 * one, losses)
+
+    def test_what_is_held_back_is_not_read(self):
+        # Each row has a character of its own, whose row of the embedding changes if it is ever read.
+        alphabet = [chr(code) for code in range(33, 127)]
+        (self.data / "tinyshakespeare/input.txt").write_text("".join(one * 8 for one in alphabet))
+        settings = ["--workers", "2", "--validation", "0.5", "--lr", "1", "--sparsifier", "dense", "--exchange", "dense", "--save-weights", "w.npy"]
+        weights = []
+        for steps in ("0", "40"):
+            report = self.deep("lstm:length=8,width=8,batch=8", *settings, "--steps", steps)
+            first = report["tensors"][0]
+            self.assertEqual(first["size"], 2 * len(alphabet), first)  # the embedding has a quarter of the width
+            raw = (self.folder / "w.npy").read_bytes()
+            count = sum(tensor["size"] for tensor in report["tensors"])
+            weights.append(struct.unpack(f"<{count}f", raw[-4 * count :])[: first["size"]])
+        read = sum(weights[0][2 * i : 2 * i + 2] != weights[1][2 * i : 2 * i + 2] for i in range(len(alphabet)))
+        training_rows = (len(alphabet) * 8 * 9 // 10 - 1) // 8
+        self.assertEqual(read, training_rows - round(training_rows * 0.5))
+
+    def test_fewer_bits_are_better(self):
+        study = ["study", "--problem", "lstm:length=8,width=8,batch=4", "--data-dir", str(self.data), "--workers", "2", "--methods", "topk | lr=3", "topk | lr=0.001 name=slow"]
+        study += ["--tune-seeds", "0", "--validation", "0", "--seeds", "2", "--steps", "10", "--primary", "metric", "--baseline", "slow", "-q"]
+        if not HAS_MODULE:
+            self.skipTest("this build has no deep networks: -DSPARSEWIRE_TORCH=ON")
+        done = self.run_command([PROGRAM, *study])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        fast, slow = json.loads((self.folder / "study-out/summary.json").read_text())["methods"]
+        self.assertLess(fast["measures"]["metric"]["mean"], slow["measures"]["metric"]["mean"])
+        self.assertEqual(fast["vs_baseline"]["wins"], 2)
+
+
+class Presets(Case):
+    def test_a_preset_sets_options_that_others_override(self):
+        problem = ["--problem", "mlp:inputs=12,hidden=8,classes=3,samples=200,held_back=40,batch=8", "--workers", "2", "--steps", "2", "-q"]
+        config = self.train("--preset", "sparseloco", *problem, "--lr", "0.01")["config"]
+        expected = {"sparsifier": "topk:k=64,chunk=4096", "feedback": "ef:decay=0.95", "codec": "auto:values=int2", "local_steps": 15, "optimiser": "adamw", "lr": 0.01, "exchange": "allgather"}
+        self.assertEqual({key: config[key] for key in expected}, expected)
+        self.assertEqual(self.train("--preset", "sparseloco", *problem)["config"]["lr"], 0.001)
+        self.refuses("--preset", "loco", says="--preset 'loco' is not a preset; there is sparseloco")
 
 
 class WithoutLibtorch(Case):
@@ -186,6 +207,9 @@ class WithoutLibtorch(Case):
 class DeepDevices(Case):
     def test_a_problem_that_needs_no_libtorch_computes_on_the_processor(self):
         self.refuses("--problem", "downlink_toy", "--device", "cuda", says="leave --device cuda out")
+
+    def test_a_problem_without_a_data_set_takes_no_folder_of_them(self):
+        self.refuses("--problem", "downlink_toy", "--data-dir", str(self.data), says="uses no data set: leave --data-dir")
 
     def test_a_device_that_is_not_there_is_named(self):
         if not HAS_MODULE or Path("/dev/nvidiactl").exists():

@@ -2,9 +2,12 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <limits>
 #include <memory>
+#include <ratio>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,12 +15,17 @@
 #include "commands.h"
 #include "core/list.h"
 #include "lists.h"
+#include "message.h"
 #include "options.h"
 #include "report/collect.h"
 #include "report/page.h"
 #include "reproduce/reproduction.h"
 #include "sparsewire/errors.h"
+#include "study/estimate.h"
+#include "study_run.h"
 #include "terminal.h"
+#include "train/run_or_fail.h"
+#include "train/stop.h"
 #include "written_report.h"
 
 namespace sparsewire::cli {
@@ -38,6 +46,12 @@ struct Command {
   bool full = false;
   std::optional<std::string> json;
   std::optional<std::string> page;
+  std::optional<std::string> only;
+  std::optional<std::string> out;
+  std::optional<std::uint64_t> jobs;
+  std::optional<double> max_hours;
+  bool dry_run = false;
+  bool quiet = false;
   reproduce::Options options;
 };
 
@@ -48,6 +62,7 @@ void put(Json& json, const char* key, const std::optional<T>& value) {
 
 Json json_of(const Measured& one) {
   Json json{{"method", one.method}};
+  put(json, "part", one.part);
   put(json, "form", one.form);
   put(json, "problem", one.problem);
   put(json, "codec", one.codec);
@@ -104,7 +119,8 @@ std::string joined(const std::vector<std::string>& names) {
 }
 
 // Throws UsageError for the first option that was given and that the experiment does not take.
-void check_options(const Reproduction& reproduction, const reproduce::Options& given) {
+void check_options(const Reproduction& reproduction, const Command& command) {
+  const reproduce::Options& given = command.options;
   const auto refuse_unless_taken = [&](const char* option, bool is_given) {
     if (!is_given || reproduction.takes(option)) return;
     throw UsageError(
@@ -118,6 +134,15 @@ void check_options(const Reproduction& reproduction, const reproduce::Options& g
   refuse_unless_taken("seeds", given.seeds.has_value());
   refuse_unless_taken("gap", given.gap.has_value());
   refuse_unless_taken("data", given.data.has_value());
+  refuse_unless_taken("workers", given.workers.has_value());
+  refuse_unless_taken("device", given.device.has_value());
+  refuse_unless_taken("data-dir", given.data_dir.has_value());
+  refuse_unless_taken("only", command.only.has_value());
+  refuse_unless_taken("out", command.out.has_value());
+  refuse_unless_taken("jobs", command.jobs.has_value());
+  refuse_unless_taken("max-hours", command.max_hours.has_value());
+  refuse_unless_taken("dry-run", command.dry_run);
+  refuse_unless_taken("quiet", command.quiet);
 }
 
 // On a terminal, a line on standard error that is overwritten.
@@ -163,6 +188,38 @@ std::string all_names() {
   return joined(names);
 }
 
+// "downlink-fashion", "downlink-fashion-quick"
+std::string default_folder(const Command& command) {
+  return command.name + (command.quick ? "-quick" : command.full ? "-full" : "");
+}
+
+// For experiments that are studies.
+void set_study_options(Command& command) {
+  if (command.options.device && *command.options.device != "cpu" && *command.options.device != "cuda") {
+    throw UsageError(fmt::format("--device '{}' is not cpu or cuda", *command.options.device));
+  }
+  command.options.out = command.out.value_or(default_folder(command));
+  if (command.only) command.options.only = split_list(*command.only, ',');
+  study::StudyOptions options;
+  options.jobs = static_cast<unsigned>(command.jobs.value_or(default_jobs()));
+  options.stop_requested = train::stop_requested;
+  const auto began = std::chrono::steady_clock::now();
+  command.options.run_study = [&command, options, began](study::Plan& plan, const std::string& folder) mutable {
+    options.folder = folder;
+    if (!command.quiet) std::fprintf(stderr, "%s\n", printable(folder).c_str());
+    if (command.dry_run) {
+      study::check_folder(folder, plan);
+      std::fputs(estimate_text(plan, study::estimate(plan, options), options.jobs).c_str(), stdout);
+      return std::unique_ptr<study::Results>();
+    }
+    if (command.max_hours) {  // for all parts together
+      const std::chrono::duration<double, std::ratio<3600>> spent = std::chrono::steady_clock::now() - began;
+      options.max_hours = std::max(0.0, *command.max_hours - spent.count());
+    }
+    return std::move(run_in_folder(plan, options, command.quiet).results);
+  };
+}
+
 void run(Command& command) {
   if (command.quick && command.full) throw UsageError("--quick and --full cannot be combined");
   if (command.list) {
@@ -171,7 +228,8 @@ void run(Command& command) {
   }
   if (command.name.empty()) throw UsageError("NAME is missing; the experiments are " + all_names());
   const Reproduction& reproduction = reproduce::find_reproduction(command.name);
-  check_options(reproduction, command.options);
+  check_options(reproduction, command);
+  if (reproduction.takes("out")) set_study_options(command);
   check_distinct({{"--data", command.options.data}, {"--json", command.json}, {"--report", command.page}});
   check_place(command.json);
   if (command.page == "-") throw UsageError("--report - is not allowed: name a file");
@@ -184,6 +242,7 @@ void run(Command& command) {
     const ProgressLine line(reproduction.name);
     result = reproduction.run(command.options, [&](std::size_t done, std::size_t of) { line.show(done, of); });
   }
+  if (command.dry_run) return;
   const Json json = json_of(reproduction, result);
   std::string text = text_of(reproduction, result);
   if (command.page && write_report(*command.page, [&] { return report::collect_reproduction(json); })) {
@@ -196,7 +255,8 @@ void add_options(CLI::App& app, Command& command) {
   reproduce::Options& options = command.options;
   app.add_option("NAME", command.name, "Name of the experiment; --list shows all")->type_name("");
   app.add_flag("--list", command.list, "List all experiments, with their claims and options");
-  app.add_flag("--quick", command.quick, "A small version that takes seconds, as the tests run it");
+  app.add_flag("--quick", command.quick,
+               "A small version that takes seconds, as the tests run it; with deep networks minutes");
   app.add_flag("--full", command.full, "As large as in the paper");
   add_integers(app, "--at", options.at, 0, kMostRounds, "Steps to show in the table");
   add_numbers(app, "--ratio", options.ratio, {.min = 0, .max = 1, .above_min = true},
@@ -210,6 +270,19 @@ void add_options(CLI::App& app, Command& command) {
   add_number(app, "--gap", options.gap, {.min = 0, .max = 1, .above_min = true, .below_max = true},
              "Where to stop: the share of the initial gap to the optimal loss, (f - f*)/(f0 - f*)");
   app.add_option("--data", options.data, "LIBSVM file with two labels (default: synthetic data)")->type_name("FILE");
+  const auto add = [&](const char* name, auto& value, const char* type, const char* help) {
+    app.add_option(name, value, help)->type_name(type)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  };
+  add_integer(app, "--workers", options.workers, 1, 1024, "Number of workers (default: as published)");
+  add("--device", options.device, "WORD", "Where deep networks compute: cpu, or cuda (a GPU)");
+  add("--data-dir", options.data_dir, "DIR", "The folder of the data sets (default: SPARSEWIRE_DATA)");
+  add("--only", command.only, "PART,...", "Run these parts only; the tables name them");
+  add("--out", command.out, "DIR", "Folder in which each part keeps its runs (default: the name of the experiment)");
+  add_integer(app, "--jobs", command.jobs, 1, 1024, "Runs at a time (default: as many as there are cores)");
+  add_number(app, "--max-hours", command.max_hours, {.min = 0, .max = 1e6},
+             "Start no run after so many hours; the same command continues");
+  app.add_flag("--dry-run", command.dry_run, "Print runs, hours and disk space of each part, and write nothing");
+  app.add_flag("-q,--quiet", command.quiet, "Print no progress");
   add_json(app, command.json);
   app.add_option("--report", command.page, "Also write a page with charts")->type_name("FILE.html");
 }
@@ -222,10 +295,18 @@ void add_reproduce(CLI::App& program) {
       "Examples:\n"
       "  sparsewire reproduce --list\n"
       "  sparsewire reproduce regtopk-toy --at 0,1,2,10,99\n"
-      "  sparsewire reproduce downlink-toy --quick --json downlink.json");
+      "  sparsewire reproduce downlink-toy --quick --json downlink.json\n"
+      "  sparsewire reproduce downlink-fashion --quick --data-dir data");
   const auto command = std::make_shared<Command>();
   add_options(*app, *command);
-  app->callback([command] { run(*command); });
+  app->callback([command] {
+    try {
+      run(*command);
+    } catch (const train::SharedError& error) {
+      if (error.is_usage()) throw UsageError(error.what());
+      throw;
+    }
+  });
 }
 
 }  // namespace sparsewire::cli

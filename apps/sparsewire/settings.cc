@@ -6,6 +6,7 @@
 
 #include "core/environment.h"
 #include "sparsewire/errors.h"
+#include "train/preset.h"
 
 namespace sparsewire::cli {
 namespace {
@@ -25,6 +26,7 @@ std::string default_text(const train::TrainConfig& defaults, const train::Settin
 }  // namespace
 
 void GivenSettings::apply(train::TrainConfig& config) const {
+  if (preset) train::set_from_preset(config, *preset);
   if (config_file) train::set_from_file(config, *config_file);
   for (const train::Setting& setting : train::settings()) {
     const auto found = texts.find(std::string(setting.option.name));

@@ -14,10 +14,11 @@
 
 namespace sparsewire::cli {
 
-// Options as they were given. They are applied in this order: defaults, config file, command line.
+// Options as they were given. They are applied in this order: defaults, preset, config file, command line.
 struct GivenSettings {
   std::map<std::string, std::string> texts;  // of the command line, by name
   std::optional<std::string> config_file;
+  std::optional<std::string> preset;
 
   // Throws UsageError.
   void apply(train::TrainConfig& config) const;

@@ -11,22 +11,18 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "commands.h"
 #include "core/list.h"
-#include "files/folder.h"
-#include "files/lock.h"
 #include "lists.h"
 #include "message.h"
 #include "options.h"
-#include "report/collect.h"
 #include "settings.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/spec.h"
 #include "study/estimate.h"
-#include "study_progress.h"
+#include "study_run.h"
 #include "terminal.h"
 #include "train/problem.h"
 #include "train/run_or_fail.h"
@@ -46,6 +42,7 @@ struct StudyCommand {
   std::optional<std::uint64_t> eval_every;
   std::optional<std::uint64_t> jobs;
   std::optional<std::uint64_t> budget_bytes;
+  std::optional<std::uint64_t> tune_steps;
   std::optional<std::string> baseline;
   std::optional<std::string> primary;
   std::optional<double> target;
@@ -112,25 +109,9 @@ study::Request request_of(const StudyCommand& command) {
   request.primary = command.primary;
   request.target = command.target;
   request.budget_bytes = command.budget_bytes;
+  request.tune_steps = command.tune_steps;
   request.grow = command.grow;
   return request;
-}
-
-std::string estimate_text(const study::Plan& plan, const study::Estimate& all, unsigned jobs) {
-  std::string text = fmt::format("{} methods, {} combinations of settings, {} weights, {} workers\n",
-                                 plan.methods.size(), plan.cells.size(), grouped(plan.dim), plan.config.workers);
-  const auto add = [&](const char* name, const study::Work& work) {
-    if (work.runs > 0)
-      text += fmt::format("{:<18} {:>8} runs {:>16} steps\n", name, grouped(work.runs), grouped(work.steps));
-  };
-  add("pilots", all.pilots);
-  add("bytes of a step", all.probes);
-  add("tuning", all.tuning);
-  add("judging", all.judging);
-  text += fmt::format("{:<18} {:>8} runs\n", "all", grouped(all.runs()));
-  text += fmt::format("time: about {}, {} run{} at a time (from 20 steps of each method)\n", duration(all.hours * 3600),
-                      jobs, jobs == 1 ? "" : "s");
-  return text + fmt::format("disk: about {}\n", in_units(static_cast<double>(all.disk_bytes)));
 }
 
 Json estimate_json(const study::Estimate& all, unsigned jobs) {
@@ -148,38 +129,6 @@ bool has_any_result(const study::Results& results) {
   return std::any_of(results.records.begin(), results.records.end(), [](const study::Record& record) {
     return record.phase == study::kJudge && record.status == study::kFinished;
   });
-}
-
-// The page is there from the end of the first phase on, and written again at the end of each.
-class ReportingProgress final : public StudyProgress {
- public:
-  ReportingProgress(const study::Plan& plan, bool is_quiet, const std::string& folder)
-      : StudyProgress(plan, is_quiet), folder_(folder) {}
-
-  void on_phase(const std::string& name, const study::Work& left) override {
-    StudyProgress::on_phase(name, left);
-    if (runs_done() > 0) write();
-  }
-  void write() {
-    if (can_write_) can_write_ = write_report(page(), [&] { return report::collect({folder_}); });
-  }
-  bool has_page() const { return can_write_; }
-  std::string page() const { return folder_ + "/report.html"; }
-
- private:
-  const std::string& folder_;
-  bool can_write_ = true;  // one warning is enough
-};
-
-study::Results run_and_keep(study::Plan& plan, const study::StudyOptions& options, ReportingProgress& progress) {
-  try {
-    const train::StopSignals signals;
-    return study::run_study(plan, options, progress);
-  } catch (const study::Stopped& stopped) {
-    if (progress.runs_done() > 0) progress.write();
-    throw std::runtime_error(fmt::format("{}; {} of {} runs are done and kept in '{}': the same command continues",
-                                         stopped.what(), progress.runs_done(), progress.runs(), options.folder));
-  }
 }
 
 void study_command(const StudyCommand& command) {
@@ -205,7 +154,7 @@ void study_command(const StudyCommand& command) {
   }
   for (const std::string& note : plan.notes) complain("note: " + note);
   study::StudyOptions options{.folder = command.out};
-  options.jobs = static_cast<unsigned>(command.jobs.value_or(std::max(1U, std::thread::hardware_concurrency())));
+  options.jobs = static_cast<unsigned>(command.jobs.value_or(default_jobs()));
   options.max_hours = command.max_hours;
   options.stop_requested = train::stop_requested;
   if (command.dry_run) {
@@ -216,20 +165,12 @@ void study_command(const StudyCommand& command) {
     report.commit();
     return;
   }
-  files::make_folder(command.out);
-  const files::FolderLock lock(command.out);
-  study::claim_folder(command.out, plan);
-  std::optional<ReportingProgress> progress;
-  progress.emplace(plan, request.config.quiet, command.out);
-  const study::Results results = run_and_keep(plan, options, *progress);
-  study::write_results(results, command.out);
-  progress->write();
-  const std::string page = progress->has_page() ? report_line(progress->page()) : "";
-  progress.reset();  // the status line is gone before anything is printed
+  const StudyRun run = run_in_folder(plan, options, request.config.quiet);
+  const study::Results& results = *run.results;
   std::string text = study::summary_text(results);
   text += wrapped(fmt::format("\nFiles in {}/: summary.md (these tables), summary.json, runs.csv, timings.csv\n",
                               printable(command.out)));
-  text += page;
+  if (!run.page.empty()) text += report_line(run.page);
   Report report(json_path, study::summary_json(results), text);
   report.print();
   report.commit();
@@ -243,7 +184,8 @@ void add_study(CLI::App& program) {
       program.add_subcommand("study", "Compare methods with tuned settings, several seeds and intervals");
   app->footer(
       "A method is a sparsifier, and behind a bar what else differs: downlink, codec,\n"
-      "feedback, exchange, schedule, optimiser, clip, lr, and a name for the tables.\n"
+      "feedback, exchange, schedule, optimiser, clip, scope, lr, and a name for the\n"
+      "tables.\n"
       "The ratio is put in where a spec takes one. mu=1/4 tries two values; every\n"
       "method must have equally many combinations of settings.\n"
       "Settings are chosen by the validation loss on the tuning seeds, and judged on\n"
@@ -266,6 +208,8 @@ void add_study(CLI::App& program) {
   add_numbers(*app, "--lr", command->lrs, {.min = 0, .max = 3e38, .above_min = true},
               "Learning rates to choose from (default 0.1)");
   add_integer(*app, "--tune-seeds", command->tune_seeds, 0, 1000, "Seeds to choose settings on (default 2)");
+  add_integer(*app, "--tune-steps", command->tune_steps, 1, kMost,
+              "Steps of a run on a tuning seed, where fewer are enough to choose (default: all)");
   add_integer(*app, "--seeds", command->seeds, 1, 1000, "Seeds to judge on (default 5)");
   add("--baseline", command->baseline, "NAME",
       "The method that others are compared with (default dense, or the first)");

@@ -260,6 +260,12 @@ void add_train(CLI::App& program) {
       "  sparsewire train --problem logreg --data a9a --test-data a9a.t --lr 0.5\n"
       "  mpirun -n 4 sparsewire train --transport mpi --json result.json");
   const auto given = std::make_shared<GivenSettings>();
+  command
+      ->add_option("--preset", given->preset,
+                   "Options that belong together; those of --config and the command line override them. sparseloco: "
+                   "15 local steps of adamw, 64 of each 4096 entries, 2 bits a value, decay 0.95")
+      ->type_name("NAME")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_config(*command, *given);
   add_settings(*command, TrainConfig{}, {}, *given);
   command->callback([given] { train(*given); });

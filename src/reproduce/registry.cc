@@ -8,6 +8,10 @@
 
 namespace sparsewire::reproduce {
 
+// Of experiments that are studies (deep.h).
+static constexpr const char* kDeepOptions =
+    "workers device data-dir only rounds seed seeds out jobs max-hours dry-run quiet";
+
 #define REPRODUCTION(file, name, paper, options, claim) \
   Result reproduce_##file(const Options& options_given, const Progress& progress);
 #include "reproduce/reproductions.def"

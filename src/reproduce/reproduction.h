@@ -7,15 +7,21 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+namespace sparsewire::study {
+struct Plan;
+struct Results;
+}  // namespace sparsewire::study
+
 namespace sparsewire::reproduce {
 
-// quick: takes seconds, for tests; full: as large as in the paper.
+// quick: takes seconds, for tests (of deep networks minutes); full: as large as in the paper.
 enum class Size : std::uint8_t { quick, usual, full };
 
 // What a user may choose; nothing stands for the experiment's own value. The reader of the options checks ranges.
@@ -29,6 +35,14 @@ struct Options {
   std::optional<std::uint64_t> seeds;  // how many
   std::optional<double> gap;
   std::optional<std::string> data;
+  // Of experiments that are studies (deep.h).
+  std::optional<std::uint64_t> workers;
+  std::optional<std::string> device;
+  std::optional<std::string> data_dir;
+  std::optional<std::vector<std::string>> only;  // names of parts
+  std::string out;                               // the folder in which each part has one
+  // Does the study in this folder, as far as it is not done. Null: it was only asked for what it would take.
+  std::function<std::unique_ptr<study::Results>(study::Plan& plan, const std::string& folder)> run_study;
 
   template <class T>
   T by_size(T quick, T usual, T full) const {
@@ -39,6 +53,7 @@ struct Options {
 // One number, and the setting in which it was measured. What does not apply stays empty.
 struct Measured {
   std::string method;
+  std::optional<std::string> part = {};  // of an experiment that has several
   std::optional<std::string> form = {};  // of RegTop-k: a, b
   std::optional<std::string> problem = {};
   std::optional<std::string> codec = {};

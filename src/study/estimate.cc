@@ -126,10 +126,12 @@ Estimate estimate(const Plan& plan, const StudyOptions& options) {
     all.probes.runs += probes;
     all.probes.steps += probes * kProbeSteps;
     all.tuning.runs += tuning;
-    all.tuning.steps += tuning * steps;
+    const std::uint64_t tune_steps = plan.tune_steps.value_or(steps);
+    all.tuning.steps += tuning * tune_steps;
     all.judging.runs += plan.seeds.size();
     all.judging.steps += plan.seeds.size() * steps;
-    seconds += (timing.step * static_cast<double>(pilots + probes * kProbeSteps + runs * steps) +
+    seconds += (timing.step * static_cast<double>(pilots + probes * kProbeSteps + tuning * tune_steps +
+                                                  plan.seeds.size() * steps) +
                 timing.evaluation * static_cast<double>(runs * evaluations) +
                 timing.final_evaluation * static_cast<double>(runs)) /
                static_cast<double>(problems.size());

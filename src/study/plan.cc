@@ -47,10 +47,8 @@ std::vector<Method> parse_methods(const Request& request) {
   return methods;
 }
 
-Scope scope_of(const Plan& plan) { return plan.config.scope == "layer" ? Scope::layer : Scope::model; }
-
-std::uint64_t entries_of(const std::string& sparsifier, const Plan& plan, const Layout& layout) {
-  const Sifter sifter(sparsifier, "ef", {.layout = layout, .scope = scope_of(plan)});
+std::uint64_t entries_of(const std::string& sparsifier, const std::string& scope, const Layout& layout) {
+  const Sifter sifter(sparsifier, "ef", {.layout = layout, .scope = scope == "layer" ? Scope::layer : Scope::model});
   return static_cast<std::uint64_t>(std::llround(sifter.expected_entries()));
 }
 
@@ -68,7 +66,7 @@ std::vector<std::string> distinct_ratios(const Request& request, Plan& plan, con
   std::vector<std::string> kept;
   std::uint64_t last = 0;
   for (const auto& [ratio, given] : sorted) {
-    const std::uint64_t k = entries_of("topk:ratio=" + given, plan, layout);
+    const std::uint64_t k = entries_of("topk:ratio=" + given, plan.config.scope, layout);
     if (k != last) {
       kept.push_back(given);
     } else if (given != kept.back()) {
@@ -131,7 +129,7 @@ void add_cells(Plan& plan, const Layout& layout) {
             train::check(config);
             if (!is_checked) {
               run_on_threads(1, [&](Transport& one) { Worker worker(train::worker_config(config), layout, one); });
-              cell.k = entries_of(config.sparsifier, plan, layout);
+              cell.k = entries_of(config.sparsifier, config.scope, layout);
             }
           } catch (const UsageError& error) {
             throw UsageError(fmt::format("--methods: '{}': {}", method.spec(), error.what()));
@@ -226,12 +224,18 @@ Plan make_plan(const Request& request, const train::Problem& problem) {
   plan.tune_seeds = seeds_from(request.config.seed + kTuneSeedsFrom, request.tune_seeds);
   plan.baseline = find_baseline(plan, request.baseline);
   plan.primary = choose_primary(problem, request.primary);
-  plan.higher_is_better = plan.primary == kMetric && problem.is_metric_of_samples();  // an accuracy, not a distance
+  plan.higher_is_better = plan.primary == kMetric && plan.metric == "accuracy";  // not a distance, nor bits
   plan.tuned_by = problem.has(train::Part::validation) ? kValLoss : kTrainLoss;
   // The target and equal bytes need it at every evaluation.
   if (plan.tuned_by == kTrainLoss || plan.primary == kTrainLoss) plan.config.eval_train = true;
   plan.target = request.target;
   plan.budget_bytes = request.budget_bytes;
+  plan.tune_steps = request.tune_steps;
+  if (plan.tune_steps && plan.budget_bytes) throw UsageError("--tune-steps and --budget-bytes cannot be combined");
+  if (plan.tune_steps && (*plan.tune_steps == 0 || *plan.tune_steps > plan.config.steps)) {
+    throw UsageError(
+        fmt::format("--tune-steps {} is not in [1, {}], the steps of a run", *plan.tune_steps, plan.config.steps));
+  }
   plan.grow = request.grow;
   if (plan.grow && plan.tune_seeds.empty()) throw UsageError("--grow needs --tune-seeds: it follows what they show");
   check_numbers_of_cells(plan);
@@ -280,6 +284,7 @@ Json to_json(const Plan& plan) {
           {"tuned_by", plan.tuned_by},
           {"target", plan.target ? Json(*plan.target) : Json(nullptr)},
           {"budget_bytes", plan.budget_bytes ? Json(*plan.budget_bytes) : Json(nullptr)},
+          {"tune_steps", plan.tune_steps ? Json(*plan.tune_steps) : Json(nullptr)},
           {"grow", plan.grow},
           {"data", file(plan.config.data, plan.data)},
           {"test_data", file(plan.config.test_data, plan.test_data)},

@@ -37,6 +37,7 @@ struct Request {
   std::optional<std::string> primary;
   std::optional<double> target;
   std::optional<std::uint64_t> budget_bytes;
+  std::optional<std::uint64_t> tune_steps;  // of a tuning run; default: as many as of a judging run
   bool grow = false;
   train::TrainConfig config;  // common to all runs; its seed is the first judging seed
 };
@@ -55,6 +56,7 @@ struct Plan {
   std::string tuned_by;
   std::optional<double> target;  // of `tuned_by`, if given; otherwise it is set on the tuning seeds
   std::optional<std::uint64_t> budget_bytes;
+  std::optional<std::uint64_t> tune_steps;  // of a tuning run, if that is shorter
   bool grow = false;
   train::TrainConfig config;  // common to all runs
   std::string metric;         // what `metric` is: "accuracy", "distance"; empty: nothing

@@ -92,7 +92,7 @@ class Phases {
   }
   Work tuning_work(std::size_t first) const {
     const std::uint64_t runs = (plan_.cells.size() - first) * plan_.tune_seeds.size();
-    return {.runs = runs, .steps = runs * plan_.config.steps};
+    return {.runs = runs, .steps = runs * plan_.tune_steps.value_or(plan_.config.steps)};
   }
 
   // Pilots of thresholds, and with a budget the bytes of a step, for the cells from `first` on.
@@ -164,6 +164,7 @@ class Phases {
     if (is_lost(cell)) return;
     for (const std::uint64_t seed : seeds) {
       tasks.push_back({.phase = phase, .cell = plan_.cells[cell], .config = config_with_thresholds(cell, seed)});
+      if (phase == kTune && plan_.tune_steps) set_steps(tasks.back().config, *plan_.tune_steps);
     }
   }
 

@@ -21,6 +21,7 @@ struct ImageTask {
   bool can_be_augmented;
 };
 
+constexpr std::uint64_t kTrainingToTest = 5;  // as CIFAR-10 has: of the first samples=5000, 1000 test samples
 constexpr int kPadding = 4;  // pixels by which images are shifted at most: the usual number for CIFAR-10
 
 class DeepImages final : public DeepProblem {
@@ -82,6 +83,7 @@ class DeepImages final : public DeepProblem {
 std::unique_ptr<Problem> make_images(const ImageTask& task, Spec& spec, const ProblemPlace& place) {
   const std::uint64_t batch = spec.integer("batch", 0, 1U << 24).value_or(task.batch);
   const bool augment = task.can_be_augmented && spec.flag("augment", true);
+  const std::uint64_t samples = spec.integer("samples", 1, 1U << 24).value_or(0);
   spec.finish();                                          // before anything is loaded
   auto model = make_model(task.model, {}, place.device);  // before the data: it is the first thing that is missing
   ImageData data = read_images(task.data, data_folder(place.data_dir));
@@ -89,6 +91,10 @@ std::unique_ptr<Problem> make_images(const ImageTask& task, Spec& spec, const Pr
   if (images.channels != task.channels || images.height != task.size || images.width != task.size) {
     spec.fail(fmt::format("is for images of {0}x{0} pixels, and {1} here has images of {2}x{3} pixels", task.size,
                           task.data, images.height, images.width));
+  }
+  if (samples != 0) {
+    data.train.cut_to(samples);
+    data.test.cut_to((samples + kTrainingToTest - 1) / kTrainingToTest);
   }
   return std::make_unique<DeepImages>(task, std::move(model), std::move(data), batch, augment, place);
 }

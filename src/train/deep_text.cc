@@ -7,6 +7,7 @@
 
 #include "train/data/data_sets.h"
 #include "train/deep_problem.h"
+#include "train/random.h"
 #include "train/registry.h"
 
 namespace sparsewire::train {
@@ -19,7 +20,12 @@ class DeepText final : public DeepProblem {
       : DeepProblem(std::move(model), std::vector<std::uint8_t>(windows(data.part(Part::train).size(), length)), batch,
                     place),
         data_(std::move(data)),
-        length_(length) {}
+        length_(length),
+        is_shifted_(batch != 0),
+        is_training_(windows(data_.part(Part::train).size(), length)),
+        shifts_(static_cast<std::size_t>(place.workers)) {
+    for (const std::uint32_t sample : batches().training()) is_training_[sample] = true;
+  }
 
   std::string_view metric() const noexcept override { return "bits_per_character"; }
   bool has(Part part) const noexcept override { return size_of(part) != 0; }
@@ -27,7 +33,10 @@ class DeepText final : public DeepProblem {
 
  protected:
   void take(int worker, std::uint64_t step, Room& room) override {
-    fill(Part::train, batches().take(worker, step), room);
+    const std::span<const std::uint32_t> samples = batches().take(worker, step);
+    std::vector<std::uint32_t>& shifts = shifts_[static_cast<std::size_t>(worker)];
+    if (is_shifted_) draw_shifts(worker, step, samples, shifts);
+    fill(Part::train, samples, shifts, room);
   }
 
   // Validation data: rows of the training text that are held back, otherwise a part of the text that is not for
@@ -42,24 +51,40 @@ class DeepText final : public DeepProblem {
     const bool is_held_back = part == Part::validation && !batches().validation().empty();
     if (part == Part::train || is_held_back) {
       const auto samples = is_held_back ? batches().validation() : batches().training();
-      return fill(Part::train, samples.subspan(first, count), room);
+      return fill(Part::train, samples.subspan(first, count), {}, room);
     }
     std::vector<std::uint32_t> samples(count);
     std::iota(samples.begin(), samples.end(), static_cast<std::uint32_t>(first));
-    fill(part, samples, room);
+    fill(part, samples, {}, room);
   }
 
   double metric_of(double loss, double /*share_right*/) const noexcept override { return loss / std::numbers::ln2; }
 
  private:
-  void fill(Part part, std::span<const std::uint32_t> samples, Room& room) const {
+  // So that rows are not the same in every pass. A row is not moved into one that is held back.
+  void draw_shifts(int worker, std::uint64_t step, std::span<const std::uint32_t> samples,
+                   std::vector<std::uint32_t>& shifts) const {
+    Draws draws(seed(), Use::window, worker, step);
+    shifts.resize(samples.size());
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      const std::uint32_t drawn = draws.below(static_cast<std::uint32_t>(length_));
+      const std::size_t next = std::size_t{samples[i]} + 1;
+      shifts[i] = next < is_training_.size() && is_training_[next] ? drawn : 0;
+    }
+  }
+
+  void fill(Part part, std::span<const std::uint32_t> samples, std::span<const std::uint32_t> shifts,
+            Room& room) const {
     room.symbols.resize(samples.size() * length_);
     room.targets.resize(room.symbols.size());
-    fill_windows(data_.part(part), length_, samples, room.symbols, room.targets);
+    fill_windows(data_.part(part), length_, samples, shifts, room.symbols, room.targets);
   }
 
   TextData data_;
   std::size_t length_;
+  bool is_shifted_;                                 // not with full batches, which are the same in every step
+  std::vector<bool> is_training_;                   // of each row: it is not held back
+  std::vector<std::vector<std::uint32_t>> shifts_;  // one for each worker
 };
 
 std::unique_ptr<Problem> make_text(const char* name, ModelSizes sizes, Spec& spec, const ProblemPlace& place) {

@@ -19,7 +19,8 @@ enum class Use : std::uint32_t {
   split = 21,
   pass = 22,
   augment = 23,
-  dropout = 24
+  dropout = 24,
+  window = 25
 };
 
 class Draws {

@@ -47,6 +47,9 @@ std::unique_ptr<Problem> make_problem(std::string_view spec_text, const ProblemP
   if (place.device != "cpu" && !kInfos[number].is_deep) {
     spec.fail(fmt::format("computes on the processor: leave --device {} out", place.device));
   }
+  if (!place.data_dir.empty() && !kInfos[number].is_deep) {
+    spec.fail(fmt::format("uses no data set: leave --data-dir '{}' out", place.data_dir));
+  }
   const bool is_star = spec.flag("star", false);
   auto problem = kMakers[number](spec, place);
   spec.finish();

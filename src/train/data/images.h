@@ -20,6 +20,12 @@ struct ImageSet {
 
   std::size_t size() const noexcept { return labels.size(); }
   std::size_t image_size() const noexcept { return std::size_t{channels} * height * width; }
+  // Keeps the first `count`, or all if there are not so many.
+  void cut_to(std::size_t count) {
+    if (count >= size()) return;
+    labels.resize(count);
+    pixels.resize(count * image_size());
+  }
   // REQUIRES: number < size().
   std::span<const std::uint8_t> image(std::size_t number) const noexcept {
     return std::span(pixels).subspan(number * image_size(), image_size());

@@ -48,9 +48,10 @@ TextData read_text(const std::string& path) {
 }
 
 void fill_windows(std::span<const std::uint8_t> text, std::size_t length, std::span<const std::uint32_t> samples,
-                  std::span<std::int64_t> inputs, std::span<std::int64_t> targets) noexcept {
+                  std::span<const std::uint32_t> shifts, std::span<std::int64_t> inputs,
+                  std::span<std::int64_t> targets) noexcept {
   for (std::size_t row = 0; row < samples.size(); ++row) {
-    const std::uint8_t* from = text.data() + std::size_t{samples[row]} * length;
+    const std::uint8_t* from = text.data() + std::size_t{samples[row]} * length + (shifts.empty() ? 0 : shifts[row]);
     std::copy_n(from, length, inputs.data() + row * length);
     std::copy_n(from + 1, length, targets.data() + row * length);
   }

@@ -39,8 +39,11 @@ TextData parse_text(std::string_view bytes, std::string_view name);
 inline std::size_t windows(std::size_t symbols, std::size_t length) noexcept {
   return symbols == 0 ? 0 : (symbols - 1) / length;
 }
-// Writes the inputs and the targets of these samples, row by row. REQUIRES: room for samples.size() * length in each.
+// Writes the inputs and the targets of these samples, row by row. Row i begins `shifts[i]` symbols later; no shifts:
+// all begin where they begin. REQUIRES: room for samples.size() * length in each; a sample that is shifted is not the
+// last, and by less than `length`.
 void fill_windows(std::span<const std::uint8_t> text, std::size_t length, std::span<const std::uint32_t> samples,
-                  std::span<std::int64_t> inputs, std::span<std::int64_t> targets) noexcept;
+                  std::span<const std::uint32_t> shifts, std::span<std::int64_t> inputs,
+                  std::span<std::int64_t> targets) noexcept;
 
 }  // namespace sparsewire::train

@@ -41,13 +41,14 @@ TEST(Method, LeavesARatioOfItsOwn) {
 }
 
 TEST(Method, SetsWhatStandsBehindTheBar) {
-  const Method method("  topk   |  codec=golomb:values=bf16   downlink-codec=raw32 name=small clip=2  ");
-  EXPECT_EQ(method.spec(), "topk | codec=golomb:values=bf16 downlink-codec=raw32 name=small clip=2");
+  const Method method("  topk   |  codec=golomb:values=bf16   downlink-codec=raw32 name=small clip=2  scope=layer ");
+  EXPECT_EQ(method.spec(), "topk | codec=golomb:values=bf16 downlink-codec=raw32 name=small clip=2 scope=layer");
   EXPECT_EQ(method.name(), "small");
   const train::TrainConfig config = method.config({}, {.ratio = "0.1"});
   EXPECT_EQ(config.codec, "golomb:values=bf16");
   EXPECT_EQ(config.downlink_codec, "raw32");
   EXPECT_EQ(config.clip, 2);
+  EXPECT_EQ(config.scope, "layer");
   EXPECT_EQ(Method("topk|feedback=none").name(), "topk | feedback=none");
 }
 

@@ -123,6 +123,33 @@ TEST(Plan, ChoosesThePrimaryMeasureByTheDataThereAre) {
               ThrowsMessage<UsageError>(HasSubstr("there are test_loss, train_loss, metric")));
 }
 
+TEST(Plan, TunesWithFewerStepsIfAsked) {
+  Request request = small_request();
+  request.tune_steps = 4;
+  EXPECT_EQ(plan_of(request).tune_steps, 4U);
+  EXPECT_THAT(difference(to_json(plan_of(small_request())), to_json(plan_of(request))), HasSubstr("--tune-steps was "));
+  for (const std::uint64_t wrong : {0U, 11U}) {
+    request.tune_steps = wrong;
+    EXPECT_THAT([&] { plan_of(request); }, ThrowsMessage<UsageError>(HasSubstr("is not in [1, 10]")));
+  }
+  request.tune_steps = 4;
+  request.budget_bytes = 1000;
+  EXPECT_THAT([&] { plan_of(request); }, ThrowsMessage<UsageError>(HasSubstr("--tune-steps and --budget-bytes")));
+}
+
+TEST(Plan, CountsEntriesByTheScopeOfTheMethod) {
+  Request request = small_request();
+  request.config.problem = "mlp:inputs=4,hidden=3,classes=2,samples=60";  // tensors of 12, 3, 6 and 2 weights
+  request.methods = {"topk", "topk | scope=layer"};
+  request.ratios = {"0.2"};
+  const Plan plan = plan_of(request);
+  EXPECT_EQ(plan.cells.front().k, 5U);
+  EXPECT_EQ(plan.cells.back().k, 2U + 1U + 1U + 1U);
+  request.ratios = {"0.01"};
+  EXPECT_EQ(plan_of(request).cells.front().k, 1U);
+  EXPECT_EQ(plan_of(request).cells.back().k, 4U);
+}
+
 TEST(Plan, ComparesWithDenseUnlessToldOtherwise) {
   Request request = small_request();
   request.methods = {"topk", "dense", "topk | codec=raw32 name=plain"};
@@ -188,11 +215,12 @@ TEST(Plan, KnowsTheContentsOfADataSetThatHasNoFile) {
 // Names of folders and where reports go must not make two studies different.
 TEST(Plan, DoesNotDependOnWhereThingsAreWritten) {
   Request request = small_request();
+  const auto problem = train::make_problem(request.config.problem, train::problem_place(request.config));
   request.config.json = "report.json";
   request.config.data_dir = "data";
   request.config.quiet = true;
   request.config.deadline = 5;
-  EXPECT_EQ(to_json(plan_of(request)), to_json(plan_of(small_request())));
+  EXPECT_EQ(to_json(make_plan(request, *problem)), to_json(plan_of(small_request())));
 }
 
 TEST(CellConfig, FitsStepsAndEvaluationsToABudget) {

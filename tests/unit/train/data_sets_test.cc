@@ -132,9 +132,12 @@ TEST(Text, GivesEverySymbolAndTheNext) {
   EXPECT_EQ(windows(0, 5), 0U);
   std::vector<std::int64_t> inputs(10);
   std::vector<std::int64_t> targets(10);
-  fill_windows(text, 5, std::vector<std::uint32_t>{3, 0}, inputs, targets);
+  fill_windows(text, 5, std::vector<std::uint32_t>{3, 0}, {}, inputs, targets);
   EXPECT_THAT(inputs, ElementsAre(15, 16, 17, 18, 19, 0, 1, 2, 3, 4));
   EXPECT_THAT(targets, ElementsAre(16, 17, 18, 19, 20, 1, 2, 3, 4, 5));
+  fill_windows(text, 5, std::vector<std::uint32_t>{2, 0}, std::vector<std::uint32_t>{0, 4}, inputs, targets);
+  EXPECT_THAT(inputs, ElementsAre(10, 11, 12, 13, 14, 4, 5, 6, 7, 8));
+  EXPECT_THAT(targets, ElementsAre(11, 12, 13, 14, 15, 5, 6, 7, 8, 9));
 }
 
 // Sums as numpy has them.

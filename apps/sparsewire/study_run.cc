@@ -1,0 +1,89 @@
+#include "study_run.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <optional>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+
+#include "files/folder.h"
+#include "files/lock.h"
+#include "message.h"
+#include "report/collect.h"
+#include "study/estimate.h"
+#include "study_progress.h"
+#include "terminal.h"
+#include "train/stop.h"
+#include "written_report.h"
+
+namespace sparsewire::cli {
+namespace {
+
+// The page is there from the end of the first phase on, and written again at the end of each.
+class ReportingProgress final : public StudyProgress {
+ public:
+  ReportingProgress(const study::Plan& plan, bool is_quiet, const std::string& folder)
+      : StudyProgress(plan, is_quiet), folder_(folder) {}
+
+  void on_phase(const std::string& name, const study::Work& left) override {
+    StudyProgress::on_phase(name, left);
+    if (runs_done() > 0) write();
+  }
+  void write() {
+    if (can_write_) can_write_ = write_report(page(), [&] { return report::collect({folder_}); });
+  }
+  bool has_page() const { return can_write_; }
+  std::string page() const { return folder_ + "/report.html"; }
+
+ private:
+  const std::string folder_;
+  bool can_write_ = true;  // one warning is enough
+};
+
+study::Results run_and_keep(study::Plan& plan, const study::StudyOptions& options, ReportingProgress& progress) {
+  try {
+    const train::StopSignals signals;
+    return study::run_study(plan, options, progress);
+  } catch (const study::Stopped& stopped) {
+    if (progress.runs_done() > 0) progress.write();
+    throw std::runtime_error(fmt::format("{}; {} of {} runs are done and kept in '{}': the same command continues",
+                                         stopped.what(), progress.runs_done(), progress.runs(), options.folder));
+  }
+}
+
+}  // namespace
+
+unsigned default_jobs() { return std::max(1U, std::thread::hardware_concurrency()); }
+
+std::string estimate_text(const study::Plan& plan, const study::Estimate& all, unsigned jobs) {
+  std::string text = fmt::format("{} methods, {} combinations of settings, {} weights, {} workers\n",
+                                 plan.methods.size(), plan.cells.size(), grouped(plan.dim), plan.config.workers);
+  const auto add = [&](const char* name, const study::Work& work) {
+    if (work.runs > 0)
+      text += fmt::format("{:<18} {:>8} runs {:>16} steps\n", name, grouped(work.runs), grouped(work.steps));
+  };
+  add("pilots", all.pilots);
+  add("bytes of a step", all.probes);
+  add("tuning", all.tuning);
+  add("judging", all.judging);
+  text += fmt::format("{:<18} {:>8} runs\n", "all", grouped(all.runs()));
+  text += fmt::format("time: about {}, {} run{} at a time (from 20 steps of each method)\n", duration(all.hours * 3600),
+                      jobs, jobs == 1 ? "" : "s");
+  return text + fmt::format("disk: about {}\n", in_units(static_cast<double>(all.disk_bytes)));
+}
+
+StudyRun run_in_folder(study::Plan& plan, const study::StudyOptions& options, bool is_quiet) {
+  files::make_folder(options.folder);
+  const files::FolderLock lock(options.folder);
+  study::claim_folder(options.folder, plan);
+  ReportingProgress progress(plan, is_quiet, options.folder);
+  StudyRun run{.results = std::make_unique<study::Results>(run_and_keep(plan, options, progress)), .page = {}};
+  study::write_results(*run.results, options.folder);
+  progress.write();
+  if (progress.has_page()) run.page = progress.page();
+  return run;
+}
+
+}  // namespace sparsewire::cli

@@ -1,0 +1,94 @@
+// SparseLoCo against averaging of whole weights, and against Top-k after every step, on a small GPT.
+//
+// Sarfi, Thérien, Lidin, Belilovsky, Communication efficient LLM pre-training with SparseLoCo, 2025: local steps of
+// AdamW, error feedback with decay 0.95, the 64 largest of every 4096 entries, 2 bits a value.
+#include <fmt/core.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "reproduce/deep.h"
+#include "train/preset.h"
+
+namespace sparsewire::reproduce {
+namespace {
+
+constexpr double kNear = 0.01;           // of the loss
+constexpr double kLeastTimesFewer = 20;  // bytes
+
+std::optional<double> bytes_of(const Outcome& outcome, std::string_view method) {
+  const study::Judged* const one = outcome.find(method);
+  const study::Summary* const numbers = one == nullptr ? nullptr : one->find(study::kBytes);
+  return numbers == nullptr ? std::nullopt : numbers->mean;
+}
+
+void judge_loco(const Outcomes& outcomes, Result& result) {
+  const Outcome* const local = find_part(outcomes, "local_steps");
+  if (local == nullptr) return;
+  const auto difference = local->difference("sparseloco", "averaging");
+  const auto averaging = local->score("averaging");
+  const auto bytes = bytes_of(*local, "sparseloco");
+  const auto dense_bytes = bytes_of(*local, "averaging");
+  if (!difference || !averaging || !bytes || !dense_bytes) {
+    result.reason = "a run diverged";
+    return;
+  }
+  const bool is_near = difference->mean >= -kNear * *averaging;
+  const double saving = *dense_bytes / *bytes;
+  result.verdict = is_near && saving >= kLeastTimesFewer   ? Verdict::holds
+                   : is_near || saving >= kLeastTimesFewer ? Verdict::partly
+                                                           : Verdict::does_not_hold;
+  result.reason =
+      fmt::format("{}, whose test loss is {:.4f}, and moves 1/{:.1f} of its bytes",
+                  in_words("SparseLoCo", difference, "averaging", /*is_accuracy=*/false), *averaging, saving);
+  const Outcome* const each = find_part(outcomes, "every_step");
+  if (each == nullptr) return;
+  const study::Summary* const mine = local->find("sparseloco")->find(local->plan.primary);
+  for (const char* method : {"dense", "topk"}) {
+    const study::Judged* const other = each->find(method);
+    const study::Summary* const numbers = other == nullptr ? nullptr : other->find(each->plan.primary);
+    const auto apart =
+        numbers == nullptr ? std::nullopt : difference_of(mine->by_seed, numbers->by_seed, each->plan.higher_is_better);
+    const auto other_bytes = bytes_of(*each, method);
+    if (!apart || !other_bytes) continue;
+    result.conditions.push_back(fmt::format("{} after every step, and moves 1/{:.1f} of its bytes",
+                                            in_words("SparseLoCo", apart, method, /*is_accuracy=*/false),
+                                            *other_bytes / *bytes));
+  }
+}
+
+}  // namespace
+
+Result reproduce_loco_text(const Options& options_given, const Progress& /*progress*/) {
+  train::TrainConfig preset;
+  train::set_from_preset(preset, "sparseloco");
+  std::vector<Part> parts;
+  for (const bool is_local : {true, false}) {
+    Part part = text_part(options_given);
+    part.name = is_local ? "local_steps" : "every_step";
+    part.title =
+        is_local ? fmt::format("an exchange after {} local steps", preset.local_steps) : "an exchange after each step";
+    part.problem = options_given.size == Size::quick ? "gpt:width=64,layers=2,heads=2" : "gpt";
+    part.request.config.optimiser = preset.optimiser;
+    part.request.lrs =
+        options_given.size == Size::quick ? std::vector{0.001, 0.003} : std::vector{0.0003, 0.001, 0.003};
+    part.request.ratios = {"0.015625"};  // 64 of 4096
+    if (is_local) {
+      part.request.config.local_steps = preset.local_steps;
+      part.request.methods = {"dense | name=averaging",
+                              fmt::format("{} | feedback={} codec={} exchange={} name=sparseloco", preset.sparsifier,
+                                          preset.feedback, preset.codec, preset.exchange),
+                              fmt::format("{} | feedback={} exchange={} name=sparseloco_f32", preset.sparsifier,
+                                          preset.feedback, preset.exchange)};
+    } else {
+      part.request.methods = {"dense", "topk"};
+    }
+    parts.push_back(std::move(part));
+  }
+  return run_parts(std::move(parts), options_given, judge_loco);
+}
+
+}  // namespace sparsewire::reproduce

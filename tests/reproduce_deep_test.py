@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""The reproductions with deep networks, on tiny data: that each runs to its end and reports what it measured. What they
+find out on the real data is on their pages, and takes too long for a test.
+
+    reproduce_deep_test.py PROGRAM [SUITE]...     PROGRAM: the sparsewire to test; SUITE: some of the classes below
+"""
+
+import shutil
+import unittest
+from pathlib import Path
+
+import reproduce_case
+from reproduce_case import PROGRAM
+from tiny_data import write_cifar, write_mnist, write_text
+
+HAS_MODULE = Path(PROGRAM).with_name("libsparsewire_torch.so").exists()
+
+# Their parts and methods in the quick form, and the unit of what decides.
+DOWNLINK = {"table-2": ["sgd", "uplink", "both_ways"]}
+THRESHOLDS = ["topk", "topk_by_layer", "threshold"]
+RTOPKS = ["topk", "rtopk:r=2", "rtopk:r=5", "randomk"]
+EXPERIMENTS = {
+    "downlink-mnist": (DOWNLINK, "accuracy"),
+    "downlink-fashion": (DOWNLINK, "accuracy"),
+    "threshold-fashion": ({"iid-0.01": THRESHOLDS, "shards-0.01": THRESHOLDS}, "accuracy"),
+    "threshold-cifar": ({"iid-0.1": THRESHOLDS, "shards-0.1": THRESHOLDS}, "accuracy"),
+    "rtopk-fashion": ({"one_step": RTOPKS, "local_steps": RTOPKS}, "accuracy"),
+    "rtopk-text": ({"one_step": RTOPKS, "local_steps": RTOPKS}, "bits_per_character"),
+    "regtopk-cifar": ({"one_way": ["dense", "topk", "regtopk"], "both_ways": ["topk", "regtopk"]}, "accuracy"),
+    "all-cifar": ({"one_way": ["dense", "topk", "rtopk", "randomk", "regtopk", "threshold", "dgc"], "both_ways": ["topk", "rtopk", "regtopk", "threshold"]}, "accuracy"),
+    "loco-text": ({"local_steps": ["averaging", "sparseloco", "sparseloco_f32"], "every_step": ["dense", "topk"]}, "bits_per_character"),
+}
+
+
+class Case(reproduce_case.Case):
+    def setUp(self):
+        super().setUp()
+        if not HAS_MODULE:
+            self.skipTest("this build has no deep networks: -DSPARSEWIRE_TORCH=ON")
+        self.data = self.folder / "data"
+
+    def quick(self, name, *arguments, workers=2):
+        return self.report(name, "--quick", "--workers", str(workers), "--data-dir", str(self.data), "-q", *arguments)
+
+    def check(self, name, *arguments, workers=2, seeds=2):
+        """Every method has its judging runs, and what was chosen was tuned on other seeds."""
+        report = self.quick(name, *arguments, workers=workers)
+        parts, metric = EXPERIMENTS[name]
+        self.assertEqual(list(dict.fromkeys(one["part"] for one in report["measured"])), list(parts))
+        for part, methods in parts.items():
+            mine = [one for one in report["measured"] if one["part"] == part]
+            self.assertEqual(list(dict.fromkeys(one["method"] for one in mine)), methods)
+            for method in methods:
+                for seed in range(seeds):
+                    self.value(report, part=part, method=method, seed=seed, stage="judging", metric=metric, workers=workers)
+            for one in mine:
+                self.assertEqual(one["seed"] >= 1000, one["stage"] == "tuning", one)
+            folder = self.folder / f"{name}-quick" / part
+            for file in ("plan.json", "summary.json", "runs.csv", "report.html"):
+                self.assertTrue((folder / file).is_file(), file)
+        return report
+
+
+class ExperimentsOnImages(Case):
+    def setUp(self):
+        super().setUp()
+        write_mnist(self.data / "mnist", 60, 10)
+        write_mnist(self.data / "fashion-mnist", 60, 10)
+
+    def test_downlink(self):
+        for name in ("downlink-mnist", "downlink-fashion"):
+            report = self.check(name)
+            # Two workers whose sets hardly overlap: the answer is about twice as long without a downlink.
+            down = {one["method"]: one["value"] for one in report["measured"] if one["metric"] == "paper_bits_down" and one["seed"] == 0}
+            self.assertTrue(1.5 < down["uplink"] / down["both_ways"] <= 2, down)
+            self.assertEqual(down["sgd"], 9 * 2 * 32 * report["measured"][0]["dim"])  # 9 steps of 2 workers
+            self.assertTrue(any("times smaller with a compressed downlink" in one for one in report["conditions"]))
+
+    def test_threshold(self):
+        report = self.check("threshold-fashion")
+        self.assertEqual(len(report["conditions"]), 4)  # two rivals in two parts
+        self.assertIn("comparisons at equal bytes", report["reason"])
+        self.assertEqual(sum(one["metric"] == "accuracy_at_equal_bytes" for one in report["measured"]), 2 * 3 * 2)
+
+    def test_rtopk(self):
+        report = self.check("rtopk-fashion")
+        self.assertEqual(len(report["conditions"]), 4)
+        self.assertIn("the r/k chosen on the tuning seeds", report["reason"])
+
+    def test_continues_where_it_was_and_says_the_same(self):
+        only = ["--seeds", "1", "--only", "one_step"]
+        first = self.quick("rtopk-fashion", *only)
+        runs = self.folder / "rtopk-fashion-quick" / "one_step" / "runs"
+        before = {one.name: one.stat().st_mtime_ns for one in runs.iterdir()}
+        shutil.rmtree(runs / sorted(before)[0])
+        self.assertEqual(self.quick("rtopk-fashion", *only), first)
+        after = {one.name: one.stat().st_mtime_ns for one in runs.iterdir()}
+        self.assertEqual(sum(before[name] != after[name] for name in before), 1)
+        self.assertEqual([one["part"] for one in first["measured"]], ["one_step"] * len(first["measured"]))
+        # Another number of seeds is another study: it needs a folder of its own.
+        done = self.run_program("rtopk-fashion", "--quick", "--workers", "2", "--data-dir", str(self.data), "-q", "--only", "one_step")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--seeds was", done.stderr.replace("\n", " "))
+
+    def test_is_not_judged_if_it_is_too_short(self):
+        report = self.quick("downlink-mnist", "--rounds", "2", "--seeds", "1")
+        self.assertEqual(report["verdict"], "not judged")
+        self.assertEqual(report["reason"], "too short to judge: --rounds 2 is less than the 9 of --quick in part table-2")
+
+    def test_refuses_what_it_cannot_do(self):
+        place = ["--data-dir", str(self.data), "--quick", "--workers", "2"]
+        for arguments, words in (
+            (["downlink-fashion", *place, "--only", "tables"], "--only 'tables' is not a part; there are table-2"),
+            (["downlink-fashion", *place, "--device", "tpu"], "--device 'tpu' is not cpu or cuda"),
+            (["loco-text", *place], "tinyshakespeare"),
+            (["downlink-fashion", "--data-dir", "nosuch"], "nosuch"),
+        ):
+            done = self.run_program(*arguments)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+            self.assertIn(words, " ".join(done.stderr.split()))
+
+    def test_says_what_it_would_take(self):
+        text = self.run_ok("downlink-mnist", "--dry-run", "-q", "--workers", "2", "--data-dir", str(self.data), "--only", "union,memory")
+        self.assertEqual(text.count("time: about"), 2)
+        self.assertFalse((self.folder / "downlink-mnist").exists())
+
+
+class ExperimentsOnOtherData(Case):
+    def test_cifar(self):
+        write_cifar(self.data / "cifar10", 10)
+        for name in ("regtopk-cifar", "threshold-cifar", "all-cifar"):
+            self.check(name, "--seeds", "1", workers=1, seeds=1)
+
+    def test_text(self):
+        write_text(self.data / "tinyshakespeare", 40)
+        self.check("rtopk-text", "--seeds", "1", seeds=1)
+        report = self.check("loco-text")
+        values = {one["method"]: one["value"] for one in report["measured"] if one["metric"] == "bytes_up" and one["seed"] == 0 and one["part"] == "local_steps"}
+        self.assertLess(values["sparseloco"], values["sparseloco_f32"] / 2)  # 2 bits a value, and an index
+        self.assertLess(values["sparseloco_f32"], values["averaging"] / 20)
+        self.assertIn("of its bytes", report["reason"])
+
+
+class WithoutLibtorch(Case):
+    def setUp(self):
+        reproduce_case.Case.setUp(self)  # a build with it will do
+
+    def test_one_line_says_what_to_install(self):
+        copy = self.folder / "alone" / "sparsewire"  # the module is looked for beside the program
+        copy.parent.mkdir()
+        shutil.copy(PROGRAM, copy)
+        done = reproduce_case.processes.run([str(copy), "reproduce", "downlink-mnist", "--quick"], cwd=self.folder, text=True, stdout=-1, stderr=-1)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("needs libtorch", done.stderr)
+        self.assertIn("-DSPARSEWIRE_TORCH=ON", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
