@@ -41,6 +41,13 @@ void make_deterministic() {
   context.setAllowTF32CuBLAS(false);
 }
 
+// While a pass is recorded, nothing else may be launched: cuDNN fails if another model of the process does. So the passes
+// of all models exclude each other; on the device they would follow one another anyway.
+std::mutex& launching() {
+  static std::mutex mutex;
+  return mutex;
+}
+
 c10::Stream new_stream(at::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, /*isHighPriority=*/false);
 }
@@ -184,6 +191,7 @@ class DeviceModel final : public NetworkModel {
 
   void on_driver(const std::function<void()>& work) {
     run_pass(runners_, [&] {
+      const std::lock_guard lock(launching());
       const c10::StreamGuard on(stream_);
       work();
     });
