@@ -59,7 +59,9 @@ if $all; then export SPARSEWIRE_LONG_TESTS=1; fi
 if $all; then need_packages "${all_packages[@]}"; fi
 
 build() {
-  step "$1" configure cmake --preset "$1" && step "$1" build cmake --build --preset "$1"
+  local options=()
+  if [[ $1 == dev ]]; then options=("-DSPARSEWIRE_TEST_OBJECTS=$PWD/build/release"); fi  # the tests are compiled already
+  step "$1" configure cmake --preset "$1" "${options[@]}" && step "$1" build cmake --build --preset "$1"
 }
 
 # The environment of the Python tests is made while the first preset is built.
