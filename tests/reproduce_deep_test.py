@@ -127,7 +127,7 @@ class ExperimentsOnImages(Case):
 
 class ExperimentsOnOtherData(Case):
     def test_cifar(self):
-        write_cifar(self.data / "cifar10", 10)
+        write_cifar(self.data / "cifar10", 4)
         for name in ("regtopk-cifar", "threshold-cifar", "all-cifar"):
             self.check(name, "--seeds", "1", workers=1, seeds=1)
 
