@@ -201,7 +201,7 @@ void set_study_options(Command& command) {
   command.options.out = command.out.value_or(default_folder(command));
   if (command.only) command.options.only = split_list(*command.only, ',');
   study::StudyOptions options;
-  options.jobs = static_cast<unsigned>(command.jobs.value_or(default_jobs()));
+  options.jobs = static_cast<unsigned>(command.jobs.value_or(default_jobs(command.options.device.value_or("cpu"))));
   options.stop_requested = train::stop_requested;
   const auto began = std::chrono::steady_clock::now();
   command.options.run_study = [&command, options, began](study::Plan& plan, const std::string& folder) mutable {
@@ -278,7 +278,8 @@ void add_options(CLI::App& app, Command& command) {
   add("--data-dir", options.data_dir, "DIR", "The folder of the data sets (default: SPARSEWIRE_DATA)");
   add("--only", command.only, "PART,...", "Run these parts only; the tables name them");
   add("--out", command.out, "DIR", "Folder in which each part keeps its runs (default: the name of the experiment)");
-  add_integer(app, "--jobs", command.jobs, 1, 1024, "Runs at a time (default: as many as there are cores)");
+  add_integer(app, "--jobs", command.jobs, 1, 1024,
+              "Runs at a time (default: as many as there are cores; with --device cuda 1)");
   add_number(app, "--max-hours", command.max_hours, {.min = 0, .max = 1e6},
              "Start no run after so many hours; the same command continues");
   app.add_flag("--dry-run", command.dry_run, "Print runs, hours and disk space of each part, and write nothing");

@@ -154,7 +154,7 @@ void study_command(const StudyCommand& command) {
   }
   for (const std::string& note : plan.notes) complain("note: " + note);
   study::StudyOptions options{.folder = command.out};
-  options.jobs = static_cast<unsigned>(command.jobs.value_or(default_jobs()));
+  options.jobs = static_cast<unsigned>(command.jobs.value_or(default_jobs(request.config.device)));
   options.max_hours = command.max_hours;
   options.stop_requested = train::stop_requested;
   if (command.dry_run) {
@@ -221,7 +221,8 @@ void add_study(CLI::App& program) {
   add_integer(*app, "--budget-bytes", command->budget_bytes, 1, kMost,
               "Bytes of a run, of all workers, up and down: sets its steps, and schedules follow");
   app->add_flag("--grow", command->grow, "Add learning rates where the best one is at the edge, twice at most");
-  add_integer(*app, "--jobs", command->jobs, 1, 1024, "Runs at a time (default: as many as there are cores)");
+  add_integer(*app, "--jobs", command->jobs, 1, 1024,
+              "Runs at a time (default: as many as there are cores; with --device cuda 1)");
   add_number(*app, "--max-hours", command->max_hours, {.min = 0, .max = 1e6},
              "Start no run after so many hours; the same command continues");
   app->add_flag("--dry-run", command->dry_run, "Print runs, hours and disk space, and write nothing");

@@ -55,7 +55,9 @@ study::Results run_and_keep(study::Plan& plan, const study::StudyOptions& option
 
 }  // namespace
 
-unsigned default_jobs() { return std::max(1U, std::thread::hardware_concurrency()); }
+unsigned default_jobs(const std::string& device) {
+  return device == "cpu" ? std::max(1U, std::thread::hardware_concurrency()) : 1;
+}
 
 std::string estimate_text(const study::Plan& plan, const study::Estimate& all, unsigned jobs) {
   std::string text = fmt::format("{} methods, {} combinations of settings, {} weights, {} workers\n",

@@ -19,8 +19,8 @@ struct StudyRun {
 // after a signal or --max-hours.
 StudyRun run_in_folder(study::Plan& plan, const study::StudyOptions& options, bool is_quiet);
 
-// As many as there are cores.
-unsigned default_jobs();
+// As many as there are cores; one at a time on a GPU, which cannot do two things at once.
+unsigned default_jobs(const std::string& device);
 
 // What --dry-run prints.
 std::string estimate_text(const study::Plan& plan, const study::Estimate& all, unsigned jobs);

@@ -104,13 +104,13 @@ Part make_part(std::string name, std::string title, const Options& options) {
 
 Part cifar_part(const Options& options) {
   Part part = make_part("", "", options);
-  part.problem = options.size == Size::quick ? "resnet20:samples=5000" : "resnet18";
+  part.problem = options.size == Size::quick ? "resnet20:samples=2000" : "resnet18";
   part.batch = options.size == Size::quick ? 10 : 20;
   part.request.config.workers = options.workers.value_or(8);
   // 3,000 and 1,000 steps of 8 workers in the full form.
-  part.passes = options.by_size(1.0, 3.0, 10.1);
+  part.passes = options.by_size(2.0, 3.0, 10.1);
   part.tune_passes = options.by_size(1.0, 1.0, 3.4);
-  part.quick_passes = 1;
+  part.quick_passes = 2;
   part.request.tune_seeds = 1;
   return part;
 }

@@ -37,7 +37,7 @@ struct Part {
 // A part of an experiment with what all have in common: exchange, split, primary measure, device, seeds.
 Part make_part(std::string name, std::string title, const Options& options);
 
-// The same for ResNet-18 on CIFAR-10, 8 workers with batches of 20; --quick: ResNet-20 and a tenth of the data.
+// The same for ResNet-18 on CIFAR-10, 8 workers with batches of 20; --quick: ResNet-20 and 2,000 images.
 Part cifar_part(const Options& options);
 // And for language models, 8 workers with batches of 10 rows. Judged by the loss.
 Part text_part(const Options& options);
