@@ -265,178 +265,6 @@ void write_numbers(const NumberCode& code, std::span<const std::uint32_t> number
   writer.rests = rests;
 }
 
-HWY_INLINE std::uint64_t load(std::span<const std::byte> bytes, std::size_t at) {
-  std::uint64_t word = 0;
-  if (at + 8 <= bytes.size()) {
-    std::memcpy(&word, bytes.data() + at, 8);
-  } else if (at < bytes.size()) {
-    std::memcpy(&word, bytes.data() + at, bytes.size() - at);
-  }
-  return word;
-}
-
-// Finds the next `count` ones of the stream: their positions, counted from the byte in which the stream's position is.
-// Writes up to 67 numbers more. False if the stream ends before, or if more zeros than in any class follow each other.
-HWY_INLINE bool find_ones(NumberReader::Stream& stream, std::size_t count, std::uint32_t* ones) {
-  std::size_t at = stream.position / 8;
-  const std::size_t begin = at;
-  std::uint64_t word = load(stream.bytes, at) >> stream.position % 8 << stream.position % 8;
-  std::size_t found = 0;
-  int empty = 0;  // words without a one
-  for (;;) {
-    const auto here = static_cast<std::size_t>(std::popcount(word));
-    const auto base = static_cast<std::uint32_t>((at - begin) * 8);
-    std::uint32_t* out = ones + found;
-    for (std::size_t i = 0; i < here; i += 4) {
-      for (std::size_t j = 0; j < 4; ++j) {  // after the last one: garbage, written over later
-        out[i + j] = base + static_cast<std::uint32_t>(std::countr_zero(word));
-        word &= word - 1;
-      }
-    }
-    found += here;
-    if (found >= count) break;
-    at += 8;
-    empty = here == 0 ? empty + 1 : 0;
-    if (at >= stream.bytes.size() || empty == 3) return false;
-    word = load(stream.bytes, at);
-  }
-  stream.position = begin * 8 + ones[count - 1] + 1;
-  return true;
-}
-
-// Reads the parameter of the next block.
-HWY_INLINE bool read_parameter(NumberReader& reader, int least) {
-  NumberReader::Stream& stream = reader.parameters;
-  const std::uint64_t end = stream.bytes.size() * 8;
-  if (stream.position >= end) return false;
-  const std::uint64_t window = load(stream.bytes, stream.position / 8) >> stream.position % 8;
-  if ((window & 1) == 0) {
-    ++stream.position;
-    return reader.parameter >= least;  // before the first block it is 0
-  }
-  const int zeros = std::countr_zero(window >> 2);
-  if (zeros >= kMostParameter) return false;
-  const int change = zeros + 1;
-  reader.parameter += (window & 2) != 0 ? -change : change;
-  stream.position += static_cast<std::uint64_t>(2 + change);
-  return stream.position <= end && reader.parameter >= least && reader.parameter <= kMostParameter;
-}
-
-// Reads the rests one by one and with care: for the end of the stream, and for numbers that may exceed 32 bits.
-bool read_rests_slowly(NumberReader::Stream& stream, std::uint32_t parameter, std::uint32_t linear,
-                       std::span<const std::uint32_t> classes, std::uint32_t* numbers) {
-  for (const std::uint32_t rank : classes) {
-    const std::uint32_t base = std::min(rank, linear);
-    const std::uint64_t first = base + (std::uint64_t{1} << (rank - base)) - 1;
-    const std::uint32_t width = parameter + rank - base;
-    const std::uint64_t window = load(stream.bytes, stream.position / 8) >> stream.position % 8;
-    const std::uint64_t number = (first << parameter) + (window & ((std::uint64_t{1} << width) - 1));
-    stream.position += width;
-    if (stream.position > stream.bytes.size() * 8 || number > 0xFFFFFFFF) return false;
-    *numbers++ = static_cast<std::uint32_t>(number);
-  }
-  return true;
-}
-
-// The first number of each class, and the lengths of the rests.
-struct Rests {
-  Block firsts;
-  Block widths;
-};
-
-HWY_INLINE void find_rests(const Block& classes, std::uint32_t parameter, std::uint32_t linear, Rests& rests) {
-  const D d;
-  for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
-    const V rank = hn::Load(d, classes.numbers + i);
-    const V base = hn::Min(rank, hn::Set(d, linear));
-    const V longer = hn::Sub(rank, base);
-    const V first = hn::Sub(hn::Add(base, hn::Shl(hn::Set(d, 1), longer)), hn::Set(d, 1));
-    hn::Store(hn::ShiftLeftSame(first, static_cast<int>(parameter)), d, rests.firsts.numbers + i);
-    hn::Store(hn::Add(longer, hn::Set(d, parameter)), d, rests.widths.numbers + i);
-  }
-}
-
-HWY_INLINE void read_rests(NumberReader::Stream& stream, const Rests& rests, std::uint32_t* numbers) {
-  const std::byte* const bytes = stream.bytes.data();
-  std::uint64_t position = stream.position;
-  for (std::size_t i = 0; i < kNumberBlock; ++i) {
-    std::uint64_t window;
-    std::memcpy(&window, bytes + position / 8, 8);
-    const std::uint64_t width = rests.widths.numbers[i];
-    window = window >> position % 8 & ((std::uint64_t{1} << width) - 1);
-    numbers[i] = rests.firsts.numbers[i] + static_cast<std::uint32_t>(window);
-    position += width;
-  }
-  stream.position = position;
-}
-
-// The same where all rests have `parameter` bits: eight of them are a whole number of bytes, so that the next eight are
-// found in the same places.
-HWY_INLINE void read_equal_rests(NumberReader::Stream& stream, const Block& classes, std::uint32_t parameter,
-                                 std::uint32_t* numbers) {
-  constexpr std::size_t kGroup = 8;
-  const std::uint64_t mask = (std::uint64_t{1} << parameter) - 1;
-  const std::byte* const bytes = stream.bytes.data() + stream.position / 8;
-  for (std::size_t j = 0; j < kGroup; ++j) {
-    const std::uint64_t at = stream.position % 8 + j * parameter;
-    const std::byte* from = bytes + at / 8;
-    for (std::size_t i = j; i < kNumberBlock; i += kGroup, from += parameter) {
-      std::uint64_t window;
-      std::memcpy(&window, from, 8);
-      numbers[i] = static_cast<std::uint32_t>(window >> at % 8 & mask) + (classes.numbers[i] << parameter);
-    }
-  }
-  stream.position += kNumberBlock * parameter;
-}
-
-// The classes of a block, of which the ones end at ones[0], ones[1], ... Returns the highest.
-HWY_INLINE std::uint32_t find_classes(const std::uint32_t* ones, std::size_t count, Block& classes) {
-  const D d;
-  V highest = hn::Zero(d);
-  for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
-    const V rank = hn::Sub(hn::Sub(hn::LoadU(d, ones + i), hn::LoadU(d, ones + i - 1)), hn::Set(d, 1));
-    hn::Store(rank, d, classes.numbers + i);
-    highest = hn::Max(highest, rank);
-  }
-  if (count == kNumberBlock) return largest_of(d, highest);
-  return *std::max_element(classes.numbers, classes.numbers + count);
-}
-
-bool read_numbers(const NumberCode& code, NumberReader& reader, std::span<std::uint32_t> numbers) {
-  constexpr std::uint64_t kMargin = kNumberBlock * 32 + 64;  // the most bits that read_rests() touches
-  const auto linear = static_cast<std::uint32_t>(code.linear);
-  std::array<std::uint32_t, kMostNumbers + 69> found;
-  std::uint32_t* const ones = found.data() + 1;
-  if (numbers.empty()) return true;
-  found[0] = static_cast<std::uint32_t>(reader.classes.position % 8) - 1;  // the last one before these
-  if (!find_ones(reader.classes, numbers.size(), ones)) return false;
-  std::fill_n(ones + numbers.size(), kNumberBlock, 0U);  // so that the last block is whole
-  const std::uint64_t end = reader.rests.bytes.size() * 8;
-
-  Block classes;
-  Rests rests;
-  for (std::size_t begin = 0; begin < numbers.size(); begin += kNumberBlock) {
-    if (!read_parameter(reader, code.least_parameter)) return false;
-    const auto parameter = static_cast<std::uint32_t>(reader.parameter);
-    const std::size_t count = std::min(kNumberBlock, numbers.size() - begin);
-    const std::uint32_t highest = find_classes(ones + begin, count, classes);
-    const std::uint32_t longer = highest - std::min(highest, linear);
-    if (parameter + longer > 32) return false;
-    // All numbers are below (linear + 2 * 2^longer) * 2^parameter.
-    const bool is_small = (linear + (std::uint64_t{2} << longer)) << parameter <= std::uint64_t{1} << 32;
-    if (count < kNumberBlock || !is_small || reader.rests.position + kMargin > end) [[unlikely]] {
-      const std::span<const std::uint32_t> part(classes.numbers, count);
-      if (!read_rests_slowly(reader.rests, parameter, linear, part, numbers.data() + begin)) return false;
-    } else if (longer == 0) {
-      read_equal_rests(reader.rests, classes, parameter, numbers.data() + begin);
-    } else {
-      find_rests(classes, parameter, linear, rests);
-      read_rests(reader.rests, rests, numbers.data() + begin);
-    }
-  }
-  return true;
-}
-
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace sparsewire::kernels
@@ -447,12 +275,7 @@ namespace sparsewire::kernels {
 namespace {
 HWY_EXPORT(plan_numbers);
 HWY_EXPORT(write_numbers);
-HWY_EXPORT(read_numbers);
 }  // namespace
-
-bool NumberReader::is_finished() const noexcept {
-  return parameters.rest().is_finished() && classes.rest().is_finished() && rests.rest().is_finished();
-}
 
 void plan_numbers(const NumberCode& code, std::span<const std::uint32_t> numbers, std::uint8_t* parameters,
                   NumberPlan& plan) noexcept {
@@ -462,10 +285,6 @@ void plan_numbers(const NumberCode& code, std::span<const std::uint32_t> numbers
 void write_numbers(const NumberCode& code, std::span<const std::uint32_t> numbers, const std::uint8_t* parameters,
                    NumberWriter& writer) noexcept {
   HWY_DYNAMIC_DISPATCH(write_numbers)(code, numbers, parameters, writer);
-}
-
-bool read_numbers(const NumberCode& code, NumberReader& reader, std::span<std::uint32_t> numbers) noexcept {
-  return HWY_DYNAMIC_DISPATCH(read_numbers)(code, reader, numbers);
 }
 
 }  // namespace sparsewire::kernels
