@@ -17,9 +17,9 @@ using Bytes = std::span<const std::byte>;
 // As what a transport's all-reduce can add values of a format.
 enum class ReducedAs : std::uint8_t { nothing, f32, bf16 };
 
-// What a code of a format is, for packing without loss: the sign and the magnitude of a float, or an integer in two's
+// What a code of a format is, for packing without loss: a float, as sign and magnitude, or an integer in two's
 // complement.
-enum class Packing : std::uint8_t { none, floats, integers };
+enum class Packing : std::uint8_t { none, f32, f16, bf16, integers };
 
 struct ValueFormat {
   CodecInfo info;  // the example is a codec with this format

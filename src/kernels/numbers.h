@@ -75,4 +75,8 @@ struct NumberReader {
 inline constexpr std::size_t kMostNumbers = 1024;
 bool read_numbers(const NumberCode& code, NumberReader& reader, std::span<std::uint32_t> numbers) noexcept;
 
+// Reads indices whose gaps are the numbers. False also if one is not below `dim`.
+bool read_indices(const NumberCode& code, NumberReader& reader, std::uint64_t dim,
+                  std::span<std::uint32_t> indices) noexcept;
+
 }  // namespace sparsewire::kernels

@@ -6,6 +6,8 @@
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
 
+#include "kernels/add_up.h"  // must come after foreach_target.h
+
 HWY_BEFORE_NAMESPACE();
 namespace sparsewire::kernels {
 namespace HWY_NAMESPACE {
@@ -256,6 +258,17 @@ bool read_numbers(const NumberCode& code, NumberReader& reader, std::span<std::u
   return true;
 }
 
+bool read_indices(const NumberCode& code, NumberReader& reader, std::uint64_t dim, std::span<std::uint32_t> indices) {
+  std::uint32_t gaps[kMostNumbers];
+  std::uint64_t next = 0;  // the lowest possible value of the next index
+  for (std::size_t begin = 0; begin < indices.size(); begin += kMostNumbers) {
+    const std::span<std::uint32_t> part(gaps, std::min(kMostNumbers, indices.size() - begin));
+    if (!HWY_NAMESPACE::read_numbers(code, reader, part) || !add_up(part, dim, next, indices.data() + begin))
+      return false;
+  }
+  return true;
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace sparsewire::kernels
@@ -265,6 +278,7 @@ HWY_AFTER_NAMESPACE();
 namespace sparsewire::kernels {
 namespace {
 HWY_EXPORT(read_numbers);
+HWY_EXPORT(read_indices);
 }  // namespace
 
 bool NumberReader::is_finished() const noexcept {
@@ -273,6 +287,11 @@ bool NumberReader::is_finished() const noexcept {
 
 bool read_numbers(const NumberCode& code, NumberReader& reader, std::span<std::uint32_t> numbers) noexcept {
   return HWY_DYNAMIC_DISPATCH(read_numbers)(code, reader, numbers);
+}
+
+bool read_indices(const NumberCode& code, NumberReader& reader, std::uint64_t dim,
+                  std::span<std::uint32_t> indices) noexcept {
+  return HWY_DYNAMIC_DISPATCH(read_indices)(code, reader, dim, indices);
 }
 
 }  // namespace sparsewire::kernels
