@@ -119,40 +119,83 @@ HWY_INLINE std::uint32_t guess(const Block& block, std::uint32_t count) {
   return (sum_of(d, sum) / count + kShift) >> 15;
 }
 
-HWY_INLINE void plan_block(const Block& block, std::uint32_t count, const NumberCode& code, NumberPlan& plan) {
+// A group of blocks, and the parameters that it may take.
+struct Group {
+  Block blocks[kNumberGroup];
+  std::uint32_t counts[kNumberGroup];  // of numbers in each block
+  std::size_t size = 0;                // in blocks
+  std::uint8_t changed[kNumberGroup];  // the best parameter of each block
+  std::uint32_t changed_bits = 0;      // what the group takes with these
+  std::uint32_t steady_bits = 0;       // what it takes with the parameter of the block before it
+};
+
+// Finds the best parameter of a block after one with the parameter `before`; `steady` is that of the block before the
+// group.
+HWY_INLINE void plan_block(const NumberCode& code, std::size_t i, std::uint32_t before, std::uint32_t steady,
+                           Group& group) {
   const auto linear = static_cast<std::uint32_t>(code.linear);
   const auto least = static_cast<std::uint32_t>(code.least_parameter);
-  const auto before = static_cast<std::uint32_t>(plan.parameter);
+  const Block& block = group.blocks[i];
+  const std::uint32_t count = group.counts[i];
   const std::uint32_t middle = std::clamp<std::uint32_t>(guess(block, count), least, kMostParameter);
   std::uint32_t best = middle;
   std::uint32_t best_bits = ~0U;  // with the change of the parameter
+  std::uint32_t steady_bits = 0;
   const auto consider = [&](std::uint32_t parameter) HWY_ATTR {
-    const std::uint32_t bits =
-        extra_bits(block, parameter, linear) + count * (parameter + 1) + bits_of_change(before, parameter);
+    const std::uint32_t alone = extra_bits(block, parameter, linear) + count * (parameter + 1);
+    const std::uint32_t bits = alone + bits_of_change(before, parameter);
     best = bits < best_bits ? parameter : best;
     best_bits = std::min(bits, best_bits);
+    steady_bits = parameter == steady ? alone : steady_bits;
   };
+  const auto is_far = [&](std::uint32_t parameter) { return parameter + 1 < middle || parameter > middle + 1; };
   consider(middle);
   if (middle > least) consider(middle - 1);
   if (middle < kMostParameter) consider(middle + 1);
-  if (before >= least && (before + 1 < middle || before > middle + 1)) consider(before);
+  if (before >= least && is_far(before)) consider(before);
+  if (steady >= least && steady != before && is_far(steady)) consider(steady);
+  group.changed[i] = static_cast<std::uint8_t>(best);
+  group.changed_bits += best_bits;
+  group.steady_bits += steady_bits;
+}
 
-  const Longer exact = longer_bits(block, best, linear);
-  plan.parameter = static_cast<int>(best);
-  plan.parameter_bits += bits_of_change(before, best);
-  plan.class_bits += count + exact.bases + exact.longer;
-  plan.rest_bits += count * best + exact.longer;
+HWY_INLINE void plan_group(const NumberCode& code, Group& group, std::uint8_t* parameters, NumberPlan& plan) {
+  const auto steady = static_cast<std::uint8_t>(plan.parameter);
+  group.changed_bits = 0;
+  group.steady_bits = 0;
+  std::uint32_t before = steady;
+  for (std::size_t i = 0; i < group.size; ++i) {
+    plan_block(code, i, before, steady, group);
+    before = group.changed[i];
+  }
+  const bool is_steady = plan.parameter >= code.least_parameter && group.steady_bits <= group.changed_bits;
+  ++plan.parameter_bits;
+  for (std::size_t i = 0; i < group.size; ++i) {
+    const std::uint32_t parameter = is_steady ? steady : group.changed[i];
+    const std::uint32_t count = group.counts[i];
+    const Longer exact = longer_bits(group.blocks[i], parameter, static_cast<std::uint32_t>(code.linear));
+    if (!is_steady) plan.parameter_bits += bits_of_change(static_cast<std::uint32_t>(plan.parameter), parameter);
+    plan.class_bits += count + exact.bases + exact.longer;
+    plan.rest_bits += count * parameter + exact.longer;
+    plan.parameter = static_cast<int>(parameter);
+    parameters[i] = static_cast<std::uint8_t>(parameter);
+  }
 }
 
 void plan_numbers(const NumberCode& code, std::span<const std::uint32_t> numbers, std::uint8_t* parameters,
                   NumberPlan& plan) {
-  Block block;
-  for (std::size_t begin = 0; begin < numbers.size(); begin += kNumberBlock) {
-    const std::size_t count = std::min(kNumberBlock, numbers.size() - begin);
-    std::copy_n(numbers.data() + begin, count, block.numbers);
-    std::fill(block.numbers + count, block.numbers + kNumberBlock, 0U);
-    plan_block(block, static_cast<std::uint32_t>(count), code, plan);
-    *parameters++ = static_cast<std::uint8_t>(plan.parameter);
+  Group group;
+  for (std::size_t begin = 0; begin < numbers.size();) {
+    for (group.size = 0; group.size < kNumberGroup && begin < numbers.size(); ++group.size) {
+      std::uint32_t* const block = group.blocks[group.size].numbers;
+      const std::size_t count = std::min(kNumberBlock, numbers.size() - begin);
+      std::copy_n(numbers.data() + begin, count, block);
+      std::fill(block + count, block + kNumberBlock, 0U);
+      group.counts[group.size] = static_cast<std::uint32_t>(count);
+      begin += count;
+    }
+    plan_group(code, group, parameters, plan);
+    parameters += group.size;
   }
 }
 
@@ -162,6 +205,15 @@ void write_parameter(int parameter, NumberWriter& writer) {
   if (change == 0) return writer.parameters.put(0, 1);
   const int size = std::abs(change);
   writer.parameters.put((change < 0 ? 3U : 1U) | std::uint64_t{4} << (size - 1), 2 + size);
+}
+
+// The parameters of a group.
+void write_parameters(std::span<const std::uint8_t> parameters, NumberWriter& writer) {
+  const bool is_steady = std::all_of(parameters.begin(), parameters.end(),
+                                     [&](std::uint8_t parameter) { return parameter == writer.parameter; });
+  writer.parameters.put(is_steady ? 0 : 1, 1);
+  if (is_steady) return;
+  for (const std::uint8_t parameter : parameters) write_parameter(parameter, writer);
 }
 
 // The codes of a block: `classes[i]` is its class; the rest has `widths[i]` bits.
@@ -245,8 +297,11 @@ void write_numbers(const NumberCode& code, std::span<const std::uint32_t> number
   BitWriter rests = writer.rests;
   Codes codes;
   for (std::size_t begin = 0; begin < numbers.size(); begin += kNumberBlock) {
+    if (begin % (kNumberGroup * kNumberBlock) == 0) {
+      const std::size_t blocks = (numbers.size() - begin + kNumberBlock - 1) / kNumberBlock;
+      write_parameters({parameters, std::min(kNumberGroup, blocks)}, writer);
+    }
     const std::uint32_t parameter = *parameters++;
-    write_parameter(static_cast<int>(parameter), writer);
     const auto block = numbers.subspan(begin, std::min(kNumberBlock, numbers.size() - begin));
     if (block.size() < kNumberBlock || !make_codes(block.data(), parameter, linear, codes) || codes.highest >= kFour) {
       put_slowly(block, parameter, linear, classes, rests);

@@ -76,22 +76,31 @@ HWY_INLINE bool find_ones(NumberReader::Stream& stream, std::size_t count, std::
   return true;
 }
 
+// Reads whether the next blocks keep the parameter.
+HWY_INLINE bool read_steady(NumberReader& reader, bool& is_steady) {
+  NumberReader::Stream& stream = reader.parameters;
+  if (stream.position / 8 >= stream.bytes.size()) return false;
+  const auto byte = std::to_integer<std::uint32_t>(stream.bytes[stream.position / 8]);
+  is_steady = (byte >> stream.position++ % 8 & 1) == 0;
+  return true;
+}
+
 // Reads the parameter of the next block.
-HWY_INLINE bool read_parameter(NumberReader& reader, int least) {
+HWY_INLINE bool read_parameter(NumberReader& reader) {
   NumberReader::Stream& stream = reader.parameters;
   const std::uint64_t end = stream.bytes.size() * 8;
   if (stream.position >= end) return false;
   const std::uint64_t window = load(stream.bytes, stream.position / 8) >> stream.position % 8;
   if ((window & 1) == 0) {
     ++stream.position;
-    return reader.parameter >= least;  // before the first block it is 0
+    return true;
   }
   const int zeros = std::countr_zero(window >> 2);
   if (zeros >= kMostParameter) return false;
   const int change = zeros + 1;
   reader.parameter += (window & 2) != 0 ? -change : change;
   stream.position += static_cast<std::uint64_t>(2 + change);
-  return stream.position <= end && reader.parameter >= least && reader.parameter <= kMostParameter;
+  return stream.position <= end && reader.parameter <= kMostParameter;
 }
 
 // The classes of a block.
@@ -233,8 +242,11 @@ bool read_numbers(const NumberCode& code, NumberReader& reader, std::span<std::u
   const std::uint64_t end = reader.rests.bytes.size() * 8;
 
   Classes classes;
+  bool is_steady = false;
   for (std::size_t begin = 0; begin < numbers.size(); begin += kNumberBlock) {
-    if (!read_parameter(reader, code.least_parameter)) return false;
+    if (begin % (kNumberGroup * kNumberBlock) == 0 && !read_steady(reader, is_steady)) return false;
+    if (!is_steady && !read_parameter(reader)) return false;
+    if (reader.parameter < code.least_parameter) return false;  // before the first block it is 0
     const auto parameter = static_cast<std::uint32_t>(reader.parameter);
     const std::size_t count = std::min(kNumberBlock, numbers.size() - begin);
     const bool is_fast = count == kNumberBlock && reader.rests.position + kMargin <= end;
