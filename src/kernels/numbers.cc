@@ -61,42 +61,40 @@ HWY_INLINE Quotients divide(D d, const std::uint32_t* numbers, std::uint32_t par
 HWY_INLINE std::uint32_t sum_of(D d, V v) { return hn::GetLane(hn::SumOfLanes(d, v)); }
 HWY_INLINE std::uint32_t largest_of(D d, V v) { return hn::GetLane(hn::MaxOfLanes(d, v)); }
 
-// The bits of the numbers beyond a one and `parameter` bits for each. An estimate if some are above 2^24.
-HWY_INLINE std::uint32_t extra_bits(const Block& block, std::uint32_t parameter, std::uint32_t linear) {
-  const D d;
-  V sum = hn::Zero(d);
-  for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
-    const Quotients q = divide(d, block.numbers + i, parameter, linear);
-    const V exponents = exponent(d, q.above);
-    sum = hn::Add(sum, hn::Add(q.base, hn::Add(exponents, exponents)));
-  }
-  return sum_of(d, sum) - 2 * 127 * static_cast<std::uint32_t>(kNumberBlock);
-}
-
 // Sums over a block: of the parts of the classes up to `linear`, and of those above, which are also what rests have
-// more than `parameter` bits. Exact.
-struct Longer {
+// more than `parameter` bits.
+struct Sums {
   std::uint32_t bases;
   std::uint32_t longer;
 };
 
-HWY_INLINE Longer longer_bits(const Block& block, std::uint32_t parameter, std::uint32_t linear) {
+// REQUIRES: `largest` is the largest number of the block.
+HWY_INLINE Sums sums_of(const Block& block, std::uint32_t largest, std::uint32_t parameter, std::uint32_t linear) {
   const D d;
-  V bases = hn::Zero(d);
-  V exponents = hn::Zero(d);
-  V largest = hn::Zero(d);
+  V sum = hn::Zero(d);
+  if (largest >> parameter <= linear) {
+    for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
+      sum = hn::Add(sum, hn::ShiftRightSame(hn::Load(d, block.numbers + i), static_cast<int>(parameter)));
+    }
+    return {sum_of(d, sum), 0};
+  }
+  if (largest >> parameter >= kExact) [[unlikely]] {
+    Sums sums{0, 0};
+    for (const std::uint32_t number : block.numbers) {
+      const Place place = place_of(number, parameter, linear);
+      sums.bases += place.rank - place.longer;
+      sums.longer += place.longer;
+    }
+    return sums;
+  }
+  // Both sums in one.
+  static_assert(kMostLinear * kNumberBlock < 1 << 16);
   for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
     const Quotients q = divide(d, block.numbers + i, parameter, linear);
-    bases = hn::Add(bases, q.base);
-    exponents = hn::Add(exponents, exponent(d, q.above));
-    largest = hn::Max(largest, q.above);
+    sum = hn::Add(sum, hn::Add(q.base, hn::ShiftLeft<16>(exponent(d, q.above))));
   }
-  Longer sums{sum_of(d, bases), sum_of(d, exponents) - 127 * static_cast<std::uint32_t>(kNumberBlock)};
-  if (largest_of(d, largest) == kExact) [[unlikely]] {
-    sums.longer = 0;
-    for (const std::uint32_t number : block.numbers) sums.longer += place_of(number, parameter, linear).longer;
-  }
-  return sums;
+  const std::uint32_t both = sum_of(d, sum);
+  return {both & 0xFFFF, (both >> 16) - 127 * static_cast<std::uint32_t>(kNumberBlock)};
 }
 
 // The bits that a parameter takes after another one.
@@ -104,29 +102,42 @@ HWY_INLINE std::uint32_t bits_of_change(std::uint32_t from, std::uint32_t to) {
   return from == to ? 1 : 2 + (from < to ? to - from : from - to);
 }
 
-// The parameter that is about right: the mean of log2(number + 1), which a float has in its bits, nearly.
-HWY_INLINE std::uint32_t guess(const Block& block, std::uint32_t count) {
+// The parameter that is about right: the mean of log2(number + 1), which a float has in its bits, nearly. Also finds
+// the largest number.
+HWY_INLINE std::uint32_t guess(const Block& block, std::uint32_t count, std::uint32_t& largest) {
   const D d;
   const hn::RebindToFloat<D> df;
   const hn::RebindToSigned<D> di;
   V sum = hn::Zero(d);  // in units of 2^-15, so that it fits
+  V most = hn::Zero(d);
   for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
+    most = hn::Max(most, hn::Load(d, block.numbers + i));
     const V number = hn::Min(hn::Load(d, block.numbers + i), hn::Set(d, 0x7FFFFFFE));
     const V plus_one = hn::BitCast(d, hn::ConvertTo(df, hn::BitCast(di, hn::Add(number, hn::Set(d, 1)))));
     sum = hn::Add(sum, hn::ShiftRight<8>(hn::Sub(plus_one, hn::Set(d, 127U << 23))));
   }
+  largest = largest_of(d, most);
   constexpr std::uint32_t kShift = (3U << 15) / 10;  // by trial
   return (sum_of(d, sum) / count + kShift) >> 15;
 }
+
+// A parameter for a block.
+struct Choice {
+  std::uint32_t parameter;
+  Sums sums;
+
+  std::uint32_t bits(std::uint32_t count) const { return sums.bases + 2 * sums.longer + count * (parameter + 1); }
+};
 
 // A group of blocks, and the parameters that it may take.
 struct Group {
   Block blocks[kNumberGroup];
   std::uint32_t counts[kNumberGroup];  // of numbers in each block
   std::size_t size = 0;                // in blocks
-  std::uint8_t changed[kNumberGroup];  // the best parameter of each block
+  Choice changed[kNumberGroup];        // the best for each block
+  Choice steady[kNumberGroup];         // as in the block before the group
   std::uint32_t changed_bits = 0;      // what the group takes with these
-  std::uint32_t steady_bits = 0;       // what it takes with the parameter of the block before it
+  std::uint32_t steady_bits = 0;
 };
 
 // Finds the best parameter of a block after one with the parameter `before`; `steady` is that of the block before the
@@ -135,18 +146,17 @@ HWY_INLINE void plan_block(const NumberCode& code, std::size_t i, std::uint32_t 
                            Group& group) {
   const auto linear = static_cast<std::uint32_t>(code.linear);
   const auto least = static_cast<std::uint32_t>(code.least_parameter);
-  const Block& block = group.blocks[i];
   const std::uint32_t count = group.counts[i];
-  const std::uint32_t middle = std::clamp<std::uint32_t>(guess(block, count), least, kMostParameter);
-  std::uint32_t best = middle;
+  std::uint32_t largest;
+  const std::uint32_t middle = std::clamp<std::uint32_t>(guess(group.blocks[i], count, largest), least, kMostParameter);
   std::uint32_t best_bits = ~0U;  // with the change of the parameter
-  std::uint32_t steady_bits = 0;
   const auto consider = [&](std::uint32_t parameter) HWY_ATTR {
-    const std::uint32_t alone = extra_bits(block, parameter, linear) + count * (parameter + 1);
-    const std::uint32_t bits = alone + bits_of_change(before, parameter);
-    best = bits < best_bits ? parameter : best;
-    best_bits = std::min(bits, best_bits);
-    steady_bits = parameter == steady ? alone : steady_bits;
+    const Choice choice{parameter, sums_of(group.blocks[i], largest, parameter, linear)};
+    if (parameter == steady) group.steady[i] = choice;
+    const std::uint32_t bits = choice.bits(count) + bits_of_change(before, parameter);
+    if (bits >= best_bits) return;
+    group.changed[i] = choice;
+    best_bits = bits;
   };
   const auto is_far = [&](std::uint32_t parameter) { return parameter + 1 < middle || parameter > middle + 1; };
   consider(middle);
@@ -154,31 +164,28 @@ HWY_INLINE void plan_block(const NumberCode& code, std::size_t i, std::uint32_t 
   if (middle < kMostParameter) consider(middle + 1);
   if (before >= least && is_far(before)) consider(before);
   if (steady >= least && steady != before && is_far(steady)) consider(steady);
-  group.changed[i] = static_cast<std::uint8_t>(best);
   group.changed_bits += best_bits;
-  group.steady_bits += steady_bits;
+  if (steady >= least) group.steady_bits += group.steady[i].bits(count);
 }
 
 HWY_INLINE void plan_group(const NumberCode& code, Group& group, std::uint8_t* parameters, NumberPlan& plan) {
-  const auto steady = static_cast<std::uint8_t>(plan.parameter);
+  const auto steady = static_cast<std::uint32_t>(plan.parameter);
   group.changed_bits = 0;
   group.steady_bits = 0;
   std::uint32_t before = steady;
   for (std::size_t i = 0; i < group.size; ++i) {
     plan_block(code, i, before, steady, group);
-    before = group.changed[i];
+    before = group.changed[i].parameter;
   }
   const bool is_steady = plan.parameter >= code.least_parameter && group.steady_bits <= group.changed_bits;
   ++plan.parameter_bits;
   for (std::size_t i = 0; i < group.size; ++i) {
-    const std::uint32_t parameter = is_steady ? steady : group.changed[i];
-    const std::uint32_t count = group.counts[i];
-    const Longer exact = longer_bits(group.blocks[i], parameter, static_cast<std::uint32_t>(code.linear));
-    if (!is_steady) plan.parameter_bits += bits_of_change(static_cast<std::uint32_t>(plan.parameter), parameter);
-    plan.class_bits += count + exact.bases + exact.longer;
-    plan.rest_bits += count * parameter + exact.longer;
-    plan.parameter = static_cast<int>(parameter);
-    parameters[i] = static_cast<std::uint8_t>(parameter);
+    const Choice& choice = is_steady ? group.steady[i] : group.changed[i];
+    if (!is_steady) plan.parameter_bits += bits_of_change(static_cast<std::uint32_t>(plan.parameter), choice.parameter);
+    plan.class_bits += group.counts[i] + choice.sums.bases + choice.sums.longer;
+    plan.rest_bits += group.counts[i] * choice.parameter + choice.sums.longer;
+    plan.parameter = static_cast<int>(choice.parameter);
+    parameters[i] = static_cast<std::uint8_t>(choice.parameter);
   }
 }
 
@@ -221,46 +228,64 @@ struct Codes {
   Block classes;
   Block rests;
   Block widths;
-  std::uint32_t highest = 0;  // class
-  std::uint32_t widest = 0;   // rest
 };
 
-// False if a number is too large for that.
-HWY_INLINE bool make_codes(const std::uint32_t* numbers, std::uint32_t parameter, std::uint32_t linear, Codes& codes) {
+HWY_INLINE std::uint32_t largest_of(const std::uint32_t* numbers) {
   const D d;
   V largest = hn::Zero(d);
-  V highest = hn::Zero(d);
-  V widest = hn::Zero(d);
+  for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) largest = hn::Max(largest, hn::LoadU(d, numbers + i));
+  return largest_of(d, largest);
+}
+
+// REQUIRES: quotients below kExact.
+HWY_INLINE void make_codes(const std::uint32_t* numbers, std::uint32_t parameter, std::uint32_t linear, Codes& codes) {
+  const D d;
   for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
     const Quotients q = divide(d, numbers + i, parameter, linear);
     const V longer = hn::Sub(exponent(d, q.above), hn::Set(d, 127));
     const V first = hn::Sub(hn::Add(q.base, hn::Shl(hn::Set(d, 1), longer)), hn::Set(d, 1));
     const V rest = hn::Sub(hn::LoadU(d, numbers + i), hn::ShiftLeftSame(first, static_cast<int>(parameter)));
-    const V rank = hn::Add(q.base, longer);
-    const V width = hn::Add(longer, hn::Set(d, parameter));
-    hn::Store(rank, d, codes.classes.numbers + i);
+    hn::Store(hn::Add(q.base, longer), d, codes.classes.numbers + i);
     hn::Store(rest, d, codes.rests.numbers + i);
-    hn::Store(width, d, codes.widths.numbers + i);
-    largest = hn::Max(largest, q.above);
-    highest = hn::Max(highest, rank);
-    widest = hn::Max(widest, width);
+    hn::Store(hn::Add(longer, hn::Set(d, parameter)), d, codes.widths.numbers + i);
   }
-  codes.highest = largest_of(d, highest);
-  codes.widest = largest_of(d, widest);
-  return largest_of(d, largest) < kExact;
 }
 
-// Writes the rests, kEach of them together. REQUIRES: that they fit.
-template <std::size_t kEach>
-HWY_INLINE void put_rests(const Codes& codes, BitWriter& writer) {
+// The same where all rests have `parameter` bits.
+HWY_INLINE void make_equal_codes(const std::uint32_t* numbers, std::uint32_t parameter, Codes& codes) {
+  const D d;
+  const V mask = hn::Set(d, (1U << parameter) - 1);
+  for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
+    const V number = hn::LoadU(d, numbers + i);
+    hn::Store(hn::ShiftRightSame(number, static_cast<int>(parameter)), d, codes.classes.numbers + i);
+    hn::Store(hn::And(number, mask), d, codes.rests.numbers + i);
+  }
+}
+
+// Writes the rests, kEach of them together. width(i) is how many bits one has. REQUIRES: that they fit.
+template <std::size_t kEach, class Width>
+HWY_INLINE void put_rests(const Codes& codes, const Width& width, BitWriter& writer) {
   for (std::size_t i = 0; i < kNumberBlock; i += kEach) {
     std::uint64_t bits = 0;
     std::uint32_t size = 0;
     for (std::size_t j = 0; j < kEach; ++j) {
       bits |= std::uint64_t{codes.rests.numbers[i + j]} << size;
-      size += codes.widths.numbers[i + j];
+      size += width(i + j);
     }
     writer.put(bits, static_cast<int>(size));
+  }
+}
+
+constexpr std::uint32_t kFour = BitWriter::kMost / 4;  // four of so many bits can be written together
+
+template <class Width>
+HWY_INLINE void put_rests(const Codes& codes, std::uint32_t widest, const Width& width, BitWriter& writer) {
+  if (widest <= kFour) {
+    put_rests<4>(codes, width, writer);
+  } else if (widest <= 2 * kFour) {
+    put_rests<2>(codes, width, writer);
+  } else {
+    put_rests<1>(codes, width, writer);
   }
 }
 
@@ -290,7 +315,6 @@ void put_slowly(std::span<const std::uint32_t> numbers, std::uint32_t parameter,
 
 void write_numbers(const NumberCode& code, std::span<const std::uint32_t> numbers, const std::uint8_t* parameters,
                    NumberWriter& writer) {
-  constexpr std::uint32_t kFour = BitWriter::kMost / 4;
   const auto linear = static_cast<std::uint32_t>(code.linear);
   // Local copies, which the compiler can keep in registers.
   BitWriter classes = writer.classes;
@@ -303,17 +327,20 @@ void write_numbers(const NumberCode& code, std::span<const std::uint32_t> number
     }
     const std::uint32_t parameter = *parameters++;
     const auto block = numbers.subspan(begin, std::min(kNumberBlock, numbers.size() - begin));
-    if (block.size() < kNumberBlock || !make_codes(block.data(), parameter, linear, codes) || codes.highest >= kFour) {
+    const std::uint32_t largest = block.size() < kNumberBlock ? ~0U : largest_of(block.data());
+    const Place highest = place_of(largest, parameter, linear);
+    if (block.size() < kNumberBlock || largest >> parameter >= kExact || highest.rank >= kFour) {
       put_slowly(block, parameter, linear, classes, rests);
-      continue;
-    }
-    put_classes(codes, classes);
-    if (codes.widest <= kFour) {
-      put_rests<4>(codes, rests);
-    } else if (codes.widest <= 2 * kFour) {
-      put_rests<2>(codes, rests);
+    } else if (highest.longer == 0) {
+      make_equal_codes(block.data(), parameter, codes);
+      put_classes(codes, classes);
+      put_rests(
+          codes, parameter, [&](std::size_t /*i*/) { return parameter; }, rests);
     } else {
-      put_rests<1>(codes, rests);
+      make_codes(block.data(), parameter, linear, codes);
+      put_classes(codes, classes);
+      put_rests(
+          codes, parameter + highest.longer, [&](std::size_t i) { return codes.widths.numbers[i]; }, rests);
     }
   }
   writer.classes = classes;
