@@ -120,6 +120,17 @@ HWY_INLINE bool find_classes(const std::uint8_t* ones, std::uint32_t linear, Cla
   return hn::AllTrue(d, hn::Eq(higher, hn::Zero(d)));
 }
 
+// The highest class of the first `count` ones.
+HWY_INLINE std::uint32_t highest_of(const Classes& classes, std::size_t count) {
+  std::uint8_t highest = 0;
+  if (count == kNumberBlock) {  // this loop vectorises
+    for (std::size_t i = 0; i < kNumberBlock; ++i) highest = std::max(highest, classes.of[i]);
+  } else {
+    for (std::size_t i = 0; i < count; ++i) highest = std::max(highest, classes.of[i]);
+  }
+  return highest;
+}
+
 constexpr std::uint32_t kMostEqual = 25;  // bits that are within four bytes, wherever they begin in the first one
 
 // Reads the rests of a block in which all have `parameter` bits. Eight of them are a whole number of bytes, so that the
@@ -201,32 +212,43 @@ bool read_rests_slowly(NumberReader::Stream& stream, std::uint32_t parameter, st
   return true;
 }
 
-// Reads the rests of a block, of any lengths. REQUIRES: numbers below 2^32; kMargin bits.
+// Reads the rests of a block, each of at most 31 bits. REQUIRES: numbers below 2^32; kMargin bits.
 HWY_INLINE void read_rests(NumberReader::Stream& stream, const Classes& classes, std::uint32_t parameter,
                            std::uint32_t linear, std::uint32_t* numbers) {
   alignas(64) std::uint32_t firsts[kNumberBlock];  // of the classes
-  alignas(64) std::uint32_t widths[kNumberBlock];
-  const hn::CappedTag<std::uint32_t, kNumberBlock> d;
+  alignas(64) std::uint32_t masks[kNumberBlock];   // of the rests
+  alignas(64) std::uint32_t bytes[kNumberBlock];   // in which the rests begin
+  alignas(64) std::uint32_t bits[kNumberBlock];    // of these bytes
+  alignas(64) std::uint32_t rests[kNumberBlock];   // with bits of later ones
+  const hn::CappedTag<std::uint32_t, 8> d;
   const hn::Rebind<std::uint8_t, decltype(d)> d_classes;
+  const auto one = hn::Set(d, 1);
+  auto end = hn::Set(d, static_cast<std::uint32_t>(stream.position % 8));
   for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
     const auto rank = hn::PromoteTo(d, hn::Load(d_classes, classes.of + i));
     const auto base = hn::Min(rank, hn::Set(d, linear));
     const auto longer = hn::Sub(rank, base);
-    const auto first = hn::Sub(hn::Add(base, hn::Shl(hn::Set(d, 1), longer)), hn::Set(d, 1));
+    const auto first = hn::Sub(hn::Add(base, hn::Shl(one, longer)), one);
+    const auto width = hn::Add(longer, hn::Set(d, parameter));
+    const auto sums = add_up_lanes(d, width);
+    const auto begin = hn::Sub(hn::Add(end, sums.up_to), width);
+    end = hn::Add(end, sums.all);
     hn::Store(hn::ShiftLeftSame(first, static_cast<int>(parameter)), d, firsts + i);
-    hn::Store(hn::Add(longer, hn::Set(d, parameter)), d, widths + i);
+    hn::Store(hn::Sub(hn::Shl(one, width), one), d, masks + i);
+    hn::Store(hn::ShiftRight<3>(begin), d, bytes + i);
+    hn::Store(hn::And(begin, hn::Set(d, 7)), d, bits + i);
   }
-  const std::byte* const bytes = stream.bytes.data();
-  std::uint64_t position = stream.position;
+  const std::byte* const from = stream.bytes.data() + stream.position / 8;
   for (std::size_t i = 0; i < kNumberBlock; ++i) {
     std::uint64_t window;
-    std::memcpy(&window, bytes + position / 8, 8);
-    const std::uint64_t width = widths[i];
-    window = window >> position % 8 & ((std::uint64_t{1} << width) - 1);
-    numbers[i] = firsts[i] + static_cast<std::uint32_t>(window);
-    position += width;
+    std::memcpy(&window, from + bytes[i], sizeof(window));
+    rests[i] = static_cast<std::uint32_t>(window >> bits[i]);
   }
-  stream.position = position;
+  for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
+    const auto rest = hn::And(hn::Load(d, rests + i), hn::Load(d, masks + i));
+    hn::StoreU(hn::Add(rest, hn::Load(d, firsts + i)), d, numbers + i);
+  }
+  stream.position = stream.position / 8 * 8 + hn::GetLane(end);
 }
 
 bool read_numbers(const NumberCode& code, NumberReader& reader, std::span<std::uint32_t> numbers) {
@@ -255,10 +277,10 @@ bool read_numbers(const NumberCode& code, NumberReader& reader, std::span<std::u
       read_equal_rests(reader.rests, classes, parameter, numbers.data() + begin);
       continue;
     }
-    const std::uint32_t highest = *std::max_element(classes.of, classes.of + count);
+    const std::uint32_t highest = highest_of(classes, count);
     const std::uint32_t longer = highest - std::min(highest, linear);
     if (parameter + longer > 32) return false;
-    // All numbers are below (linear + 2 * 2^longer) * 2^parameter.
+    // All numbers are below (linear + 2 * 2^longer) * 2^parameter. Then rests have at most 31 bits.
     const bool is_small = (linear + (std::uint64_t{2} << longer)) << parameter <= std::uint64_t{1} << 32;
     if (is_fast && is_small) {
       read_rests(reader.rests, classes, parameter, linear, numbers.data() + begin);
