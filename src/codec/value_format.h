@@ -49,6 +49,15 @@ std::span<const ValueFormat> value_format_table() noexcept;
 
 // The format that the spec of a codec names, or the default. Throws UsageError.
 const ValueFormat& value_format_of(std::string_view codec);
+
+// About how many bits a value takes in the frames of a codec: in those that hold some of the entries, where packing
+// makes values shorter, and in those that hold all.
+struct ValueBits {
+  double of_some = 0;
+  double of_all = 0;
+};
+ValueBits expected_value_bits(std::string_view codec);
+
 // The narrowest format that an all-reduce can add, with no fewer bits than `format` if there is one.
 const ValueFormat& reducible_format(const ValueFormat& format) noexcept;
 // A format that rounds nothing.
