@@ -266,6 +266,9 @@ def broken_frames():
     add("full: count below dim", "full", 4, 3, three, b"", index="full")
     add("full: a byte left over", "left over", 3, 3, three, b"\0", index="full")
 
+    def indices_after(gaps):
+        return [sum(gaps[:i + 1]) + i for i in range(len(gaps))]
+
     stream = golomb_section(indices, 4)
     add("golomb: M 0", "M is 0", 20, 3, three, struct.pack("<I", 0) + stream[4:])
     add("golomb: M 0, no entries", "M is 0", 20, 0, b"", struct.pack("<I", 0))
@@ -307,6 +310,9 @@ def broken_frames():
     add("golomb: one stream for 1030", "too few", 3000, len(many), values, lanes[:4] + b"".join(parts))
     add("golomb: four streams for 3", "", 20, 3, three, stream[:4] + struct.pack("<3I", 1, 1, 1) + bytes(4))
     add("golomb: four streams, index dim", "outside", many[-1], len(many), values, lanes)
+    wrapped = indices_after([2**29 - 8] * 8 + [0] * 1022)  # those of the first 64 gaps add up to 2^32
+    add("golomb: four streams, the sum of the gaps is 2^32", "outside", 3000, len(wrapped), values,
+        golomb_section(wrapped, 2**25))
 
     def numbers(changes, classes, rests, linear=1):
         streams = [pack_bits(bits) for bits in (changes, classes, rests)]
@@ -351,6 +357,9 @@ def broken_frames():
             numbers(parameter_bits([p]), unary_bits(c), [1] * 80), index="adaptive")
     for beyond in [2**32 - 1, 2**32 + 5 - 3]:  # below dim modulo 2^32 after the first index
         add(f"adaptive: gap {beyond}", "outside|2.32", 20, 2, one * 2, numbers_section([2, beyond], 0, (4,)), index="adaptive")
+    wrapped = indices_after([2**31 - 8] * 2 + [0] * 14)
+    add("adaptive: the sum of the gaps is 2^32", "outside", 20, 16, one * 16, adaptive_section(wrapped, 63, (26,)),
+        index="adaptive")
     many = list(range(0, 4400, 2))[:1100]
     add("adaptive: many, index dim", "outside", many[-1], len(many), one * len(many), adaptive_section(many), index="adaptive")
 
