@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "codec/value_format.h"
 #include "exchange/exchange.h"
 #include "sparsewire/sifter.h"
 #include "sparsewire/worker.h"
@@ -20,7 +21,7 @@ struct SavedWorker;  // state.cc
 struct StepCost {
   std::uint64_t dim = 0;
   int ranks = 1;
-  double value_bits = 32;               // of an uplink value
+  ValueBits value_bits;                 // of an uplink value
   double dense_value_bits = 32;         // of a value of a full vector
   std::optional<double> downlink_bits;  // of the answers of all servers; nothing: they send the union
 

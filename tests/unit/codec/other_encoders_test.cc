@@ -57,7 +57,7 @@ TEST(FramesOfOtherEncoders, DecodeNumbersWithEveryParameter) {
     for (const NamedVector& each : shapes(count, 1, 100 * count + 100)) {
       for (const int linear : {0, 1, 5, 63}) {
         for (const std::vector<std::uint8_t>& parameters :
-             {std::vector<std::uint8_t>{0}, {1, 1, 4}, {7, 0, 31, 16}, {24}, {31, 30}}) {
+             {std::vector<std::uint8_t>{0}, {1, 1, 4}, {7, 0, 31, 16}, {24}, {31, 30}, {2, 2, 2, 2, 2, 2, 2, 9}}) {
           SCOPED_TRACE(each.name + ", linear " + std::to_string(linear) + ", " + std::to_string(parameters[0]));
           SparseVector decoded;
           ASSERT_EQ(decode(reference::write_frame(each.vector, {.indices = reference::IndexCodec::adaptive,
@@ -68,6 +68,22 @@ TEST(FramesOfOtherEncoders, DecodeNumbersWithEveryParameter) {
           ASSERT_TRUE(same_bits(each.vector, decoded));
         }
       }
+    }
+  }
+}
+
+TEST(FramesOfOtherEncoders, AreRefusedWithAnUnknownLinear) {
+  const SparseVector vector = drawn_vector({{1000, 200}}, 1);
+  for (const bool packed : {false, true}) {
+    for (const int linear : {63, 64, 255}) {
+      const Bytes frame = reference::write_frame(
+          vector, {.indices = packed ? reference::IndexCodec::raw32 : reference::IndexCodec::adaptive,
+                   .packed = packed,
+                   .linear = static_cast<std::uint8_t>(linear),
+                   .parameters = {29}});
+      SparseVector decoded;
+      const DecodeStatus refused = packed ? DecodeStatus::bad_values : DecodeStatus::bad_indices;
+      EXPECT_EQ(decode(frame, decoded), linear == 63 ? DecodeStatus::ok : refused) << linear;
     }
   }
 }
