@@ -248,6 +248,24 @@ def test_options_do_what_they_say():
 
 
 @pytest.mark.timeout(120)
+def test_metrics_have_the_numbers_of_the_script_and_tensorboard_gets_those_of_the_hook(tmp_path):
+    for rank, result in enumerate(run(2, "own_numbers", folder=str(tmp_path))):
+        lines, totals = result["lines"], result["totals"]
+        assert [line["step"] for line in lines] == [1, 1, 2, 2, 3, 3, 3]
+        assert [line.get("loss") for line in lines] == [None, 0.5, None, 0.5, None, 0.5, "nan"]
+        assert [line["test_accuracy"] for line in lines[1:6:2]] == [0, 1, 2]
+        assert [line["rank"] for line in lines] == [rank] * 7
+        for name in ("seconds", "rank_bytes_up", "rank_bytes_down"):  # axes of charts, in every line
+            values = [line[name] for line in lines]
+            assert values == sorted(values) and values[0] > 0
+        assert lines[-1]["rank_bytes_up"] == totals["bytes_up"] and lines[-1]["rank_bytes_down"] == totals["bytes_down"]
+        assert "the metrics have a rank already" in result["refused"]
+        if result["scalars"]:  # where TensorBoard is installed: tools/check_package.sh
+            assert [step for step, _ in result["scalars"]["sparsewire/bytes_up"]] == [1, 2, 3]
+            assert result["scalars"]["sparsewire/bytes_up"][2][1] == totals["last"]["bytes_up"]
+
+
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("sparsifier", ["topk:ratio=0.1", "randomk:ratio=0.1"])
 def test_a_ratio_holds_for_what_is_not_excluded(sparsifier):
     for sizes, sent, density, dense_bytes in run(2, "ratio_of_the_rest", sparsifier=sparsifier):
