@@ -68,6 +68,12 @@ class Program(case.Case):
         self.open_report("out")
         self.assertIn("not which method is best", self.text("#answer"))
         self.assertEqual(self.count("#results tbody tr"), 2)
+        # One number everywhere: a dense exchange is what the program compares with, not the run of dense, which has headers.
+        (dense, topk) = json.loads((self.folder / "out/summary.json").read_text())["methods"]
+        part = f"1/{1 / topk['ratio_to_dense']:.3g}"
+        self.assertNotEqual(part, f"1/{(dense['bytes_up'] + dense['bytes_down']) / (topk['bytes_up'] + topk['bytes_down']):.3g}")
+        self.assertIn(f": {part} of a dense exchange", self.text("#answer"))
+        self.assertIn(part, self.text("#results"))
         self.assertEqual(self.count("#progress .legend button"), 2)
 
     def test_a_reproduction(self):
