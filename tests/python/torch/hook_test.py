@@ -148,7 +148,7 @@ def test_with_a_scaler_an_update_too_large_skips_the_step(dtype, scale):
 @pytest.mark.parametrize(("how", "bucket"), [("kill", 1), ("stop", 2), *([("kill", 3)] if LONG else [])])
 def test_a_lost_rank_is_named_by_all_others(how, bucket):
     with Ranks(3) as ranks:
-        results = ranks.ask("lost", 60, without=[1], how=how, bucket=bucket, steps=10, deadline=4)
+        results = ranks.ask("lost", 100, without=[1], how=how, bucket=bucket, steps=10, deadline=4)
         for message, kind, lost, waited in (results[0], results[2]):
             assert kind == "TransportError" and lost == 1 and "rank 1" in message, message
             assert waited < 30
