@@ -211,7 +211,7 @@ def test_unequal_ranks_are_refused(what):
 @pytest.mark.timeout(120)
 def test_a_state_that_nobody_holds_is_freed():
     with Ranks(2) as ranks:
-        assert ranks.ask("freed", 60) == [0, 0]
+        assert ranks.ask("freed", 100) == [0, 0]
 
 
 @pytest.mark.timeout(120)
