@@ -51,6 +51,9 @@ class Program(case.Case):
         summary = json.loads((self.folder / "study/summary.json").read_text())
         ((use, _),) = rule.answers(summary)
         self.assertEqual(self.browser.run("return document.querySelector('#answer [data-use]')?.dataset.use ?? null"), use)
+        # Somebody who knows none of the words is told what the method does.
+        self.assertIn("In each step every worker sends 10 % of its gradient’s entries: those with the largest", self.text("#answer .settings"))
+        self.assertIn("error memory", self.text("#words"))
         self.assertEqual(self.browser.run("return [...document.querySelectorAll('figure')].map((one) => one.id)"),
                          ["tradeoff", "differences", "target", "progress", "memory", "density", "bytes", "stages", "grid"])
         rows = list(csv.DictReader(io.StringIO(self.browser.saved("methods", "csv")[1].decode("utf-8-sig"))))
