@@ -83,6 +83,7 @@ class Program(case.Case):
         self.run_program("reproduce", "regtopk-toy", "--quick", "--json", "toy.json")
         self.open_report("toy.json")
         self.assertIn("The claim holds.", self.text("#answer"))
+        self.assertNotIn("batches", self.text("#measured"))
         measured = json.loads((self.folder / "toy.json").read_text())["measured"]
         rows = list(csv.DictReader(io.StringIO(self.browser.saved("measured", "csv")[1].decode("utf-8-sig"))))
         self.assertEqual(sorted(float(row["loss"]) for row in rows), sorted(row["value"] for row in measured))

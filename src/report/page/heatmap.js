@@ -89,12 +89,14 @@ function grid_chart(summary) {
         n,
         diverged,
         chosen}) => [spec, ratio, own_text(own), lr, mean, n, diverged, String(chosen)];
+  const seeds = summary.plan.tune_seeds.length;
   return figure({
     id: 'grid',
     title: 'How the settings were chosen',
     draw,
     rows: () => [['method', 'ratio', 'own', 'lr', 'mean', 'n', 'diverged', 'chosen'], ...cells.map(csv_row)],
-    caption: 'Mean ' + measure + ' on the ' + summary.plan.tune_seeds.length + ' tuning seeds; darker is lower. The ' +
+    caption: 'Mean ' + measure + ' on the ' + (seeds === 1 ? 'tuning seed' : seeds + ' tuning seeds') +
+        '; darker is lower. The ' +
         'framed cell (✓) was chosen and then judged on other seeds. ✕ diverged, on that many seeds. A chosen cell at ' +
         'the edge of its row means that a better learning rate may lie beyond.',
   });
