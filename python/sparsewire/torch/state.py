@@ -325,8 +325,8 @@ class State:
         The options must be those with which it was saved; ``retune()`` can change them afterwards. Raises UsageError, and
         changes nothing, if the state is damaged, is of another rank, of another number of ranks and not consolidated, of
         another model, or was saved with other options. What is found in the next backward pass only: that not all ranks
-        have loaded states of the same step; and, where this State does not know the parameters yet (not bound, or FSDP2),
-        their sizes.
+        have loaded states of the same step; with FSDP2 the sizes of parameters; and, if this State is not bound, names and
+        sizes.
         """
         self._check_between_passes()
         rank, size = self._place()
