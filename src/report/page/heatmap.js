@@ -32,7 +32,9 @@ function strength_in(means) {
 function draw_cell(target, cell, hint, shade, x, y, width, height) {
   const mark = cell.chosen && width > 56 ? '✓ ' : '', size = width < 50 ? 10 : 12;
   const text = is_number(cell.mean) ? three_digits(cell.mean) : '✕ ' + (cell.n ? cell.diverged + '/' + cell.n : '');
-  const ink = !is_number(cell.mean) ? 'var(--soft)' : shade > 0.5 ? 'var(--on-heat)' : 'var(--ink)';
+  // Where the one colour of text becomes easier to read than the other: sooner in the dark theme than in the light one.
+  const on_shade = shade > 0.76 ? 'var(--on-heat)' : shade > 0.515 ? 'var(--on-half-heat)' : 'var(--ink)';
+  const ink = is_number(cell.mean) ? on_shade : 'var(--soft)';
   const place = {x: x + 1, y: y + 1, width: Math.max(1, width - 2), height: height - 2};
   const middle = {x: x + width / 2, y: y + height / 2 + 4, 'text-anchor': 'middle'};
   const fill = {fill: 'var(--heat)', 'fill-opacity': shade.toFixed(3), stroke: 'var(--grid)'};
