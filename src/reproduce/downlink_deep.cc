@@ -167,8 +167,10 @@ void describe(const Outcome& outcome, Result& result) {
 Result reproduce_downlink(const Task& task, const Options& options) {
   return run_parts(parts_of(task, options), options, [&](const Outcomes& outcomes, Result& result) {
     Findings findings;
+    double passes = 0;  // of the tables
     for (const auto& outcome : outcomes) {
       if (outcome->part.name.starts_with("table-")) {
+        passes = outcome->part.passes;
         judge_table(*outcome, task, findings, result);
       } else {
         describe(*outcome, result);
@@ -179,7 +181,7 @@ Result reproduce_downlink(const Task& task, const Options& options) {
     result.verdict = findings.wrong.empty()     ? Verdict::holds
                      : findings.as_accurate > 0 ? Verdict::partly
                                                 : Verdict::does_not_hold;
-    result.reason = fmt::format("{} of {} comparisons are as claimed", findings.right, all);
+    result.reason = fmt::format("after {:.3g} passes {} of {} comparisons are as claimed", passes, findings.right, all);
     if (!findings.wrong.empty()) result.reason += "; not: " + findings.wrong.front();
   });
 }
