@@ -61,7 +61,7 @@ class Sifter {
   Sifter(Sifter&&) noexcept;
   Sifter& operator=(Sifter&&) noexcept;
 
-  // One step: adds the gradient to the memory, moves the chosen entries to `sent` and keeps the rest. `lr` is used with
+  // One step, on the device where the gradient is: adds the gradient to the memory, moves the chosen entries to `sent` and keeps the rest. `lr` is used with
   // scale=lr only. The gradient is multiplied by `unscale` in the same pass: for a loss that was scaled up. Throws
   // UsageError or BadGradient; then the step does not count, the memory is as it was, up to rounding (errors.h), and
   // `sent` is empty.
@@ -93,6 +93,12 @@ class Sifter {
   // Whether later steps depend only on the memory and the step number. If they depend on more (RegTop-k's last round, a
   // threshold that is still to be measured, a velocity), only save() preserves it.
   bool is_all_in_memory() const;
+
+  // Where the memory is: first on the host, and after a sift() where its gradient was. COST of a move: copies it.
+  Device device() const noexcept;
+  // Moves it. A sparse sum is sifted wherever it is. The last step can no longer be taken back. Throws UsageError if
+  // this build or this machine has no such device.
+  void move_to(Device device);
 
   // As in Sparsifier.
   SparsifierTraits traits() const;
