@@ -79,19 +79,21 @@ class DeviceMemory {
   virtual Gradient numbers() const = 0;
 };
 
-// Writes the entries of an update into an array on a device, on the stream of the array. THREADS: one caller at a time.
-class DeviceWriter {
+// What is done to arrays of the caller that are on a device, on the stream of the array. THREADS: one caller at a time.
+class DeviceArrays {
  public:
-  virtual ~DeviceWriter() = default;
+  virtual ~DeviceArrays() = default;
   // to[i] = factor * entry, rounded to the type of the array; 0 where there is no entry.
   virtual void write(const SparseVector& entries, float factor, const WritableNumbers& to) = 0;
   // from[i] -= factor * entry.
   virtual void subtract(const SparseVector& entries, float factor, const WritableNumbers& from) = 0;
+  // Copies an array to the host, bit for bit.
+  virtual void read(const Gradient& from, void* to) = 0;
 };
 
 // `size` zeros on the device. Throw UsageError if this build has no code for it, or there is no such device. Defined in
 // cuda/, or in cuda/no_cuda.cc.
 std::unique_ptr<DeviceMemory> make_device_memory(Device device, std::size_t size);
-std::unique_ptr<DeviceWriter> make_device_writer(Device device);
+std::unique_ptr<DeviceArrays> make_device_arrays(Device device);
 
 }  // namespace sparsewire

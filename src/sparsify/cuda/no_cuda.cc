@@ -12,6 +12,6 @@ namespace {
 }  // namespace
 
 std::unique_ptr<DeviceMemory> make_device_memory(Device, std::size_t) { refuse(); }
-std::unique_ptr<DeviceWriter> make_device_writer(Device) { refuse(); }
+std::unique_ptr<DeviceArrays> make_device_arrays(Device) { refuse(); }
 
 }  // namespace sparsewire

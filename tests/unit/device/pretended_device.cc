@@ -163,7 +163,7 @@ class PretendedMemory final : public DeviceMemory {
   std::vector<float> values_;
 };
 
-class PretendedWriter final : public DeviceWriter {
+class PretendedArrays final : public DeviceArrays {
  public:
   void write(const SparseVector& entries, float factor, const WritableNumbers& to) override {
     WritableNumbers array = to;
@@ -183,6 +183,9 @@ class PretendedWriter final : public DeviceWriter {
       }
     });
   }
+  void read(const Gradient& from, void* to) override {
+    std::memcpy(to, other_side(from.data), from.size * (from.type == NumberType::f32 ? 4 : 2));
+  }
 };
 
 }  // namespace
@@ -192,7 +195,7 @@ std::unique_ptr<DeviceMemory> make_device_memory(Device device, std::size_t size
   if (device != device_test::kDevice) throw UsageError("no such device");
   return std::make_unique<PretendedMemory>(size);
 }
-std::unique_ptr<DeviceWriter> make_device_writer(Device) { return std::make_unique<PretendedWriter>(); }
+std::unique_ptr<DeviceArrays> make_device_arrays(Device) { return std::make_unique<PretendedArrays>(); }
 
 namespace device_test {
 
