@@ -31,8 +31,8 @@ struct TakenEntries {
   std::span<const std::uint32_t> indices;  // on the host, until the next take()
   std::span<const float> values;
   // For each unit:
-  std::vector<std::size_t> ends;         // of its entries
-  std::vector<std::uint32_t> kth;        // the key of the k-th; 0 if there were fewer
+  std::vector<std::size_t> ends;          // of its entries
+  std::vector<std::uint32_t> kth;         // the key of the k-th; 0 if there were fewer
   std::vector<double> accumulated_norm2;  // ||sums||^2
   // ||values||^2, where there is one unit and the device has computed it.
   std::optional<double> sent_norm2;

@@ -77,8 +77,8 @@ class ErrorMemory {
   // Adds the gradient to all entries; takes nothing out.
   std::optional<std::size_t> accumulate(const kernels::ScaledGradient* gradient);
 
-  // On the host only: a threshold that probably a few more than k entries reach, estimated from a sample of the unit's sums with the
-  // gradient.
+  // On the host only: a threshold that probably a few more than k entries reach, estimated from a sample of the unit's
+  // sums with the gradient.
   std::uint32_t sample(const Unit& unit, const kernels::ScaledGradient* gradient, std::size_t k);
 
   // ||sums||^2 over the unit of the last pass.
@@ -119,7 +119,9 @@ class ErrorMemory {
   void take_numbers(std::span<const std::uint32_t> indices, bool zeros, float* values) {
     device_->take_at(indices, zeros, values);
   }
-  void write_numbers(std::span<const std::uint32_t> indices, const float* values) { device_->write_at(indices, values); }
+  void write_numbers(std::span<const std::uint32_t> indices, const float* values) {
+    device_->write_at(indices, values);
+  }
   void clear();
 
   // Copies of numbers, from index `begin` on.

@@ -55,9 +55,7 @@ class RTopK final : public UnitSparsifier {
     memory.keep_best(chosen, k);
     return std::nullopt;
   }
-  UnitChoice choice(const Unit& unit) const override {
-    return {.k = r_of(budget_.k(step(), unit.size), unit.size)};
-  }
+  UnitChoice choice(const Unit& unit) const override { return {.k = r_of(budget_.k(step(), unit.size), unit.size)}; }
   bool narrows() const override { return true; }
   void narrow(const Unit& unit, Candidates& chosen) override {
     chosen.rank(score());

@@ -37,8 +37,8 @@ class UnitSparsifier : public FusedSparsifier {
   // How many entries of a unit that is not dense are expected to be chosen.
   virtual double expected_in(const Unit& unit) const = 0;
 
-  // On a device all units are sifted in one pass: choice() says what is taken out of a unit. What is to be decided about
-  // these entries is decided on the host.
+  // On a device all units are sifted in one pass: choice() says what is taken out of a unit. What is to be decided
+  // about these entries is decided on the host.
   virtual UnitChoice choice(const Unit& unit) const = 0;
   // Magnitudes are multiplied by it before they are compared.
   virtual float factor() const { return 1; }
@@ -91,7 +91,7 @@ class UnitSparsifier : public FusedSparsifier {
   TakenEntries taken_;
   std::vector<std::uint32_t> more_indices_;  // of list_more()
   std::vector<float> more_values_;
-  Candidates more_;  // those of a unit
+  Candidates more_;    // those of a unit
   SparseVector lost_;  // entries that are not sent
 };
 

@@ -19,8 +19,8 @@ void check(const WritableNumbers& numbers, std::uint64_t dim, const char* what) 
                                numbers.data == nullptr ? 0 : numbers.size, dim));
 }
 
-// Calls write(numbers, rounded), where `rounded` makes a number of their type, or on_device() if the array is on one, and
-// returns how long it took.
+// Calls write(numbers, rounded), where `rounded` makes a number of their type, or on_device() if the array is on one,
+// and returns how long it took.
 template <class Write, class OnDevice>
 std::uint64_t time_to_write(const WritableNumbers& numbers, std::uint64_t dim, const char* what, Write write,
                             OnDevice on_device) {
@@ -53,9 +53,8 @@ void Worker::write_update(WritableNumbers numbers, float factor) const {
     if (!update.is_full()) clear(std::as_writable_bytes(std::span(to, numbers.size)));  // zero is all bits 0
     for (std::size_t i = 0; i < update.size(); ++i) to[update.index(i)] = rounded(factor * update.values[i]);
   };
-  parts_->stats.ns_apply = time_to_write(numbers, parts_->layout.dim(), "write_update", write, [&] {
-    parts_->arrays_of(numbers.device).write(update, factor, numbers);
-  });
+  parts_->stats.ns_apply = time_to_write(numbers, parts_->layout.dim(), "write_update", write,
+                                         [&] { parts_->arrays_of(numbers.device).write(update, factor, numbers); });
 }
 
 void Worker::apply_update(WritableNumbers weights, float lr) const {
@@ -66,9 +65,8 @@ void Worker::apply_update(WritableNumbers weights, float lr) const {
       to[at] = rounded(widened(weights.type, to[at]) - lr * update.values[i]);
     }
   };
-  parts_->stats.ns_apply = time_to_write(weights, parts_->layout.dim(), "apply_update", apply, [&] {
-    parts_->arrays_of(weights.device).subtract(update, lr, weights);
-  });
+  parts_->stats.ns_apply = time_to_write(weights, parts_->layout.dim(), "apply_update", apply,
+                                         [&] { parts_->arrays_of(weights.device).subtract(update, lr, weights); });
 }
 
 }  // namespace sparsewire

@@ -45,9 +45,8 @@ __global__ void add_sum_entries(float* memory, const std::uint32_t* indices, std
 // Takes an accumulation back, for all entries.
 template <class T>
 __global__ void restore_entries(float* memory, const void* gradient, std::size_t n, Factors by) {
-  for_each_entry(n, [=](std::size_t i) {
-    memory[i] = restored(memory[i], number(static_cast<const T*>(gradient), i), by);
-  });
+  for_each_entry(
+      n, [=](std::size_t i) { memory[i] = restored(memory[i], number(static_cast<const T*>(gradient), i), by); });
 }
 
 // The sum of the squares of each tile of a gradient. One block for each tile.

@@ -197,8 +197,8 @@ struct UnitMemory::Parts {
   void estimate_threshold(const ScaledGradient* gradient, std::size_t k) {
     if (sampled.size() == 0) sampled.resize(kSample);
     with_type(gradient, [&]<class T>(T*) {
-      sample<T><<<kSampleBlocks, kSampleThreads, 0, stream>>>(
-          memory, gradient == nullptr ? nullptr : gradient->data, size, factors(gradient), sampled.data());
+      sample<T><<<kSampleBlocks, kSampleThreads, 0, stream>>>(memory, gradient == nullptr ? nullptr : gradient->data,
+                                                              size, factors(gradient), sampled.data());
     });
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     const double hits = static_cast<double>(k) * kSample / static_cast<double>(size);
@@ -231,8 +231,7 @@ struct UnitMemory::Parts {
     DeviceArray<std::uint32_t> ties(tile_count);
     DeviceArray<std::uint32_t> above_before(tile_count);
     DeviceArray<std::uint32_t> ties_before(tile_count);
-    cuda::count_winners<<<grid_of_tiles(), kTileThreads, 0, stream>>>(memory, size, kth, above.data(),
-                                                                      ties.data());
+    cuda::count_winners<<<grid_of_tiles(), kTileThreads, 0, stream>>>(memory, size, kth, above.data(), ties.data());
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     add_up(above, above_before);
     add_up(ties, ties_before);

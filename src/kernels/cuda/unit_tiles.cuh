@@ -41,7 +41,8 @@ __device__ inline std::size_t index_in(const UnitTile& tile, const Piece* pieces
 
 // The entry of this thread in a row of its slice: lane l of the warp of a slice has the entries l, l + 32, ...
 __device__ inline std::uint32_t offset_of(int row) {
-  return threadIdx.x / 32 * static_cast<std::uint32_t>(kSlice) + threadIdx.x % 32 + static_cast<std::uint32_t>(row) * 32;
+  return threadIdx.x / 32 * static_cast<std::uint32_t>(kSlice) + threadIdx.x % 32 +
+         static_cast<std::uint32_t>(row) * 32;
 }
 
 // Adds the gradient (T; void: none) to the memory, and writes the sum of the squares of each tile. A tile with a sum

@@ -25,10 +25,11 @@ inline void check_array(const void* data, Device said, int device) {
   cudaPointerAttributes where{};
   const cudaError_t code = cudaPointerGetAttributes(&where, data);
   if (code != cudaSuccess) cudaGetLastError();
-  const bool is_there = where.type == cudaMemoryTypeManaged || (where.type == cudaMemoryTypeDevice && where.device == device);
+  const bool is_there =
+      where.type == cudaMemoryTypeManaged || (where.type == cudaMemoryTypeDevice && where.device == device);
   if (code == cudaSuccess && is_there && said == Device{Device::cuda, device}) return;
-  throw UsageError("an array that is said to be on cuda:" + std::to_string(said.index) + " is not in the memory of cuda:" +
-                   std::to_string(device));
+  throw UsageError("an array that is said to be on cuda:" + std::to_string(said.index) +
+                   " is not in the memory of cuda:" + std::to_string(device));
 }
 
 }  // namespace sparsewire::cuda

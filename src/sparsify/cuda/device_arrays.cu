@@ -72,8 +72,8 @@ class CudaArrays final : public DeviceArrays {
     if (!entries.is_full()) SPARSEWIRE_CUDA_CHECK(cudaMemsetAsync(to.data, 0, to.size_bytes(), stream));
     if (entries.size() > 0) {
       with_numbers_of(to.type, [&]<class T>(T) {
-        write_update<T><<<blocks(entries), 256, 0, stream>>>(to.data, indices_of(entries), values_.data(),
-                                                             entries.size(), factor);
+        write_update<T>
+            <<<blocks(entries), 256, 0, stream>>>(to.data, indices_of(entries), values_.data(), entries.size(), factor);
       });
       SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     }
@@ -85,8 +85,8 @@ class CudaArrays final : public DeviceArrays {
     const OnDevice on(device_);
     const cudaStream_t stream = upload(entries, from);
     with_numbers_of(from.type, [&]<class T>(T) {
-      subtract_update<T><<<blocks(entries), 256, 0, stream>>>(from.data, indices_of(entries), values_.data(),
-                                                              entries.size(), factor);
+      subtract_update<T>
+          <<<blocks(entries), 256, 0, stream>>>(from.data, indices_of(entries), values_.data(), entries.size(), factor);
     });
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     order_.end(stream);

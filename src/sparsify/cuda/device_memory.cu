@@ -2,8 +2,6 @@
 //
 // A model that is one unit takes the fast way of kernels/cuda/unit_memory.h. All others take a few launches that serve
 // all units: add the gradient, find the bar of each unit, count, and take out.
-#include "sparsify/device_memory.h"
-
 #include <cstring>
 #include <cub/device/device_scan.cuh>
 #include <string>
@@ -15,6 +13,7 @@
 #include "sparsewire/errors.h"
 #include "sparsify/cuda/device.h"
 #include "sparsify/cuda/unit_table.cuh"
+#include "sparsify/device_memory.h"
 
 namespace sparsewire {
 namespace cuda {
@@ -74,8 +73,8 @@ class CudaMemory final : public DeviceMemory {
     host_norms_.reserve(tiles);
     with_type(&gradient, [&]<class T>(T*) {
       if constexpr (!std::is_void_v<T>) {
-        square_tiles<T><<<static_cast<unsigned>(tiles), kTileThreads, 0, stream>>>(gradient.data, gradient.size,
-                                                                                    norms_.data());
+        square_tiles<T>
+            <<<static_cast<unsigned>(tiles), kTileThreads, 0, stream>>>(gradient.data, gradient.size, norms_.data());
       }
     });
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
@@ -292,14 +291,16 @@ class CudaMemory final : public DeviceMemory {
     host_bars_.reserve(units.size());
     if (sent_.size() == tiles + 1) return;
     is_bad_.resize(tiles);
-    for (DeviceArray<std::uint32_t>* one : {&above_, &ties_, &ties_before_, &sent_, &sent_before_}) one->resize(tiles + 1);
+    for (DeviceArray<std::uint32_t>* one : {&above_, &ties_, &ties_before_, &sent_, &sent_before_})
+      one->resize(tiles + 1);
     scan_bytes_ = 0;
     SPARSEWIRE_CUDA_CHECK(cub::DeviceScan::ExclusiveSum(nullptr, scan_bytes_, sent_.data(), sent_before_.data(),
                                                         static_cast<int>(tiles + 1), nullptr));
     scan_.resize(scan_bytes_);
   }
 
-  void add_up(const DeviceArray<std::uint32_t>& numbers, const DeviceArray<std::uint32_t>& before, cudaStream_t stream) {
+  void add_up(const DeviceArray<std::uint32_t>& numbers, const DeviceArray<std::uint32_t>& before,
+              cudaStream_t stream) {
     SPARSEWIRE_CUDA_CHECK(cub::DeviceScan::ExclusiveSum(scan_.data(), scan_bytes_, numbers.data(), before.data(),
                                                         static_cast<int>(table_.tile_count() + 1), stream));
   }
@@ -380,9 +381,8 @@ class CudaMemory final : public DeviceMemory {
   void restore_good_tiles(const ScaledGradient& gradient, cudaStream_t stream) {
     with_type(&gradient, [&]<class T>(T*) {
       if constexpr (!std::is_void_v<T>) {
-        restore_tiles<T><<<table_.tile_count(), kTileThreads, 0, stream>>>(numbers_.data(), gradient.data,
-                                                                           factors_of(&gradient), table_.tiles(),
-                                                                           table_.pieces(), is_bad_.data());
+        restore_tiles<T><<<table_.tile_count(), kTileThreads, 0, stream>>>(
+            numbers_.data(), gradient.data, factors_of(&gradient), table_.tiles(), table_.pieces(), is_bad_.data());
       }
     });
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());

@@ -117,9 +117,10 @@ inline void UnitTable::set_units(std::span<const Unit> units) {
 
 inline void UnitTable::set_choices(std::span<const UnitChoice> choices, float factor, cudaStream_t stream) {
   if (factor == factor_ && std::ranges::equal(choices, choices_)) return;
-  const bool same_kinds = choices.size() == choices_.size() &&
-                          std::ranges::equal(choices, choices_, {}, [](const UnitChoice& c) { return c.k > 0; },
-                                             [](const UnitChoice& c) { return c.k > 0; });
+  const bool same_kinds =
+      choices.size() == choices_.size() && std::ranges::equal(
+                                               choices, choices_, {}, [](const UnitChoice& c) { return c.k > 0; },
+                                               [](const UnitChoice& c) { return c.k > 0; });
   choices_.clear();
   takes_any_ = false;
   std::vector<Bar> bars;

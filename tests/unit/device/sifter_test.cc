@@ -96,7 +96,8 @@ class Both {
 template <class T>
 std::string difference(const std::vector<T>& here, const std::vector<T>& there) {
   for (std::size_t i = 0; i < std::max(here.size(), there.size()); ++i) {
-    if (i < here.size() && i < there.size() && std::bit_cast<std::uint32_t>(here[i]) == std::bit_cast<std::uint32_t>(there[i])) {
+    if (i < here.size() && i < there.size() &&
+        std::bit_cast<std::uint32_t>(here[i]) == std::bit_cast<std::uint32_t>(there[i])) {
       continue;
     }
     const auto text = [&](const std::vector<T>& all) { return i < all.size() ? std::to_string(all[i]) : "nothing"; };
@@ -269,7 +270,9 @@ const std::vector<std::string> kSparsifiers = {"topk:ratio=0.01",
                                                "regtopk:ratio=0.05,q=-1,dense_below=100",
                                                "dense"};
 // k= and chunk= do not suit a model of less.
-bool suits(const std::string& sparsifier, std::size_t size) { return size >= 3 || sparsifier.find("k=3") == std::string::npos; }
+bool suits(const std::string& sparsifier, std::size_t size) {
+  return size >= 3 || sparsifier.find("k=3") == std::string::npos;
+}
 
 class EverySparsifierOnADevice : public OnADevice, public testing::WithParamInterface<std::string> {};
 
@@ -288,7 +291,8 @@ TEST_P(EverySparsifierOnADevice, HasTheBitsOfTheHostForEveryFeedbackTypeAndScope
     for (const NumberType type : {NumberType::f32, NumberType::bf16, NumberType::f16}) {
       for (const Scope scope : {Scope::model, Scope::layer}) {
         const std::size_t size = device_test::is_fast() ? 20'011 : 2'003;
-        run({GetParam(), feedback, type, {.layout = tensors(size), .scope = scope, .rank = 2, .ranks = 4}}, "normal", 9);
+        run({GetParam(), feedback, type, {.layout = tensors(size), .scope = scope, .rank = 2, .ranks = 4}}, "normal",
+            9);
         run({GetParam(), feedback, type, {.layout = tensors(size), .scope = scope}}, "ties", 5);
         if (HasFailure()) return;
       }
@@ -302,7 +306,8 @@ TEST_P(EverySparsifierOnADevice, TakesABadGradientBackWithTheBitsOfTheHost) {
     for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), -3e38F}) {
       for (const std::size_t at : {std::size_t{0}, std::size_t{4'500}, size - 1}) {
         const NumberType type = at == 0 || std::isfinite(bad) ? NumberType::f32 : NumberType::f16;
-        Pair pair({GetParam(), feedback, type, {.layout = tensors(size), .scope = at == 0 ? Scope::layer : Scope::model}});
+        Pair pair(
+            {GetParam(), feedback, type, {.layout = tensors(size), .scope = at == 0 ? Scope::layer : Scope::model}});
         for (std::uint64_t t = 0; t < 5; ++t) {
           SCOPED_TRACE(feedback + ", at " + std::to_string(at) + ", step " + std::to_string(t));
           Numbers numbers = normal(size, t);

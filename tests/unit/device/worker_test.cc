@@ -80,7 +80,10 @@ Result train(Transport& transport, const WorkerConfig& config, bool on_device) {
 TEST(WorkerOnADevice, TrainsWithTheBitsOfTheHost) {
   if (const std::string why = device_test::why_none(); !why.empty()) GTEST_SKIP() << why;
   const WorkerConfig kConfigs[] = {
-      {.sparsifier = "topk:ratio=0.01", .exchange = "sharded", .codec = "golomb:values=bf16", .downlink = "topk:ratio=0.01"},
+      {.sparsifier = "topk:ratio=0.01",
+       .exchange = "sharded",
+       .codec = "golomb:values=bf16",
+       .downlink = "topk:ratio=0.01"},
       {.sparsifier = "regtopk:ratio=0.02", .exchange = "server", .downlink = "threshold:lambda=0.5"},
       {.sparsifier = "threshold:ratio=0.05,calibrate=3", .feedback = "momentum:m=0.9,clip=1", .exchange = "allgather"},
       {.sparsifier = "randomk:ratio=0.02", .feedback = "ef:decay=0.9,scale=lr", .exchange = "allgather"},
@@ -102,8 +105,8 @@ TEST(WorkerOnADevice, TrainsWithTheBitsOfTheHost) {
 TEST(WorkerOnADevice, TakesABadGradientBackOnAllRanks) {
   if (const std::string why = device_test::why_none(); !why.empty()) GTEST_SKIP() << why;
   run_on_threads(2, [&](Transport& transport) {
-    Worker worker({.sparsifier = "topk:ratio=0.01", .exchange = "sharded", .downlink = "topk:ratio=0.01"}, Layout(kSize),
-                  transport);
+    Worker worker({.sparsifier = "topk:ratio=0.01", .exchange = "sharded", .downlink = "topk:ratio=0.01"},
+                  Layout(kSize), transport);
     for (std::uint64_t t = 0; t < 3; ++t) {
       Numbers numbers = gradient_of(transport.rank(), t);
       if (t == 1 && transport.rank() == 1) numbers[77] = 1.0F / 0.0F;
