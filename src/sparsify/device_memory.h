@@ -32,10 +32,10 @@ struct TakenEntries {
   std::span<const float> values;
   // For each unit:
   std::vector<std::size_t> ends;          // of its entries
-  std::vector<std::uint32_t> kth;         // the key of the k-th; 0 if there were fewer
   std::vector<double> accumulated_norm2;  // ||sums||^2
-  // ||values||^2, where there is one unit and the device has computed it.
-  std::optional<double> sent_norm2;
+  std::vector<double> sent_norm2;         // ||values||^2; empty if the device has not computed it
+  // If one unit has a k: the key of its k-th entry, or 0 if there were fewer.
+  std::uint32_t kth = 0;
 };
 
 // Where a null gradient stands for none. THREADS: one caller at a time. Work is queued on the stream of the gradient,

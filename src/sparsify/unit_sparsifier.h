@@ -49,7 +49,7 @@ class UnitSparsifier : public FusedSparsifier {
   // If narrows(): keeps those entries of a unit that are sent, by Candidates::keep_best().
   virtual bool narrows() const { return false; }
   virtual void narrow(const Unit& /*unit*/, Candidates& /*chosen*/) {}
-  // The k-th key of a unit, or 0 if it had fewer than k entries.
+  // For a sparsifier of one unit: its k-th key, or 0 if it had fewer than k entries.
   virtual void set_kth(std::uint32_t /*key*/) {}
 
   // For a sparsifier that has state of its own besides the step number, or that describes its entries

@@ -41,20 +41,22 @@ SiftNorms UnitSparsifier::sift_on_device(const kernels::ScaledGradient* gradient
 SiftNorms UnitSparsifier::collect(ErrorMemory& memory, SparseVector& out) {
   SiftNorms sifted;
   lost_.clear(out.dim);
+  set_kth(taken_.kth);
+  const bool all_are_sent = !narrows() && more_indices_.empty();
+  const bool has_norms = all_are_sent && !taken_.sent_norm2.empty();
   std::size_t begin = 0;
   std::size_t more = 0;
   for (std::size_t u = 0; u < units_.size(); ++u) {
     const Unit& unit = units_[u];
     const std::size_t end = taken_.ends[u];
     sifted.accumulated_norm2 += taken_.accumulated_norm2[u];
-    if (!unit.dense) set_kth(taken_.kth[u]);
-    if (taken_.sent_norm2 && !narrows() && more_indices_.empty()) {
-      sifted.sent_norm2 += *taken_.sent_norm2;
+    if (has_norms && !unit.dense) {
+      sifted.sent_norm2 += taken_.sent_norm2[u];
       make_room(out, end - begin);
       append(out, taken_.indices.data() + begin, taken_.values.data() + begin, end - begin);
     } else {
       more = take_unit(unit, begin, end, more);
-      sifted.sent_norm2 += memory.norm2(unit, chosen_);
+      sifted.sent_norm2 += has_norms ? taken_.sent_norm2[u] : memory.norm2(unit, chosen_);
       make_room(out, chosen_.size());
       append(out, chosen_, unit.dense);
     }

@@ -7,13 +7,6 @@ namespace sparsewire::cuda {
 
 inline constexpr unsigned kEntryThreads = 256;
 
-// Calls f(i) for each i below n, by all threads of the grid.
-template <class F>
-__device__ inline void for_each_entry(std::size_t n, F f) {
-  const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
-  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += step) f(i);
-}
-
 __global__ void take_entries(float* memory, const std::uint32_t* indices, std::size_t n, bool zeros, float* values) {
   for_each_entry(n, [=](std::size_t i) {
     const float number = memory[indices[i]];

@@ -182,31 +182,35 @@ __device__ inline std::uint32_t ties_sent(std::uint32_t ties, std::uint32_t befo
   return before >= quota ? 0 : min(ties, quota - before);
 }
 
-// The entries that each tile sends. ties_before: of all tiles. One thread for each tile.
+// The entries that each tile sends. ties_before: of all tiles.
 __global__ void count_sent(const UnitTile* tiles, std::uint32_t count, const UnitTiles* units, const Bar* bars,
                            const std::uint32_t* above, const std::uint32_t* ties, const std::uint32_t* ties_before,
                            std::uint32_t* sent) {
-  const std::uint32_t t = blockIdx.x * blockDim.x + threadIdx.x;
-  if (t >= count) return;
-  const std::uint32_t unit = tiles[t].unit;
-  const std::uint32_t before = ties_before[t] - ties_before[units[unit].first];
-  sent[t] = above[t] + ties_sent(ties[t], before, bars[unit].quota);
+  for_each_entry(count, [=](std::size_t t) {
+    const std::uint32_t unit = tiles[t].unit;
+    const std::uint32_t before = ties_before[t] - ties_before[units[unit].first];
+    sent[t] = above[t] + ties_sent(ties[t], before, bars[unit].quota);
+  });
 }
 
-// Where the entries of each unit end, among all that are sent. One thread for each unit.
+// Where the entries of each unit end, among all that are sent.
 __global__ void find_ends(const UnitTiles* units, std::uint32_t count, const std::uint32_t* sent_before,
                           std::uint32_t* ends) {
-  const std::uint32_t u = blockIdx.x * blockDim.x + threadIdx.x;
-  if (u < count) ends[u] = sent_before[units[u].first + units[u].count];
+  for_each_entry(count, [=](std::size_t u) { ends[u] = sent_before[units[u].first + units[u].count]; });
 }
 
-// Takes the entries out of the memory and writes them one after the other. One block for each tile.
+// Takes the entries out of the memory and writes them one after the other, and the sum of their squares for each tile.
+// One block for each tile.
 __global__ void __launch_bounds__(kTileThreads)
     take_tiles(float* memory, const UnitTile* tiles, const Piece* pieces, const UnitTiles* units, const Bar* bars,
                const std::uint32_t* ties_before, const std::uint32_t* sent_before, std::uint32_t* indices,
-               float* values) {
+               float* values, double* sent_norms) {
   __shared__ std::uint32_t counts[kSlices][2];
-  if (sent_before[blockIdx.x] == sent_before[blockIdx.x + 1]) return;
+  __shared__ double slices[kSlices];
+  if (sent_before[blockIdx.x] == sent_before[blockIdx.x + 1]) {
+    if (threadIdx.x == 0) sent_norms[blockIdx.x] = 0;
+    return;
+  }
   const UnitTile tile = tiles[blockIdx.x];
   const Bar bar = bars[tile.unit];
   const unsigned lane = threadIdx.x % 32;
@@ -238,6 +242,7 @@ __global__ void __launch_bounds__(kTileThreads)
   }
   const unsigned lower = (1U << lane) - 1;
   const std::uint32_t start = sent_before[blockIdx.x];
+  double lane_sum = 0;
 #pragma unroll
   for (int row = 0; row < kRows; ++row) {
     const bool is_above = ranks[row] > bar.rank;
@@ -249,13 +254,17 @@ __global__ void __launch_bounds__(kTileThreads)
       const std::uint32_t to = start + above + static_cast<std::uint32_t>(__popc(row_above & lower)) +
                                ties_sent(tie - first_tie, first_tie, bar.quota);
       const std::size_t at = index_in(tile, pieces, offset_of(row));
+      const float value = memory[at];
       indices[to] = static_cast<std::uint32_t>(at);
-      values[to] = memory[at];
+      values[to] = value;
       memory[at] = 0;
+      lane_sum += static_cast<double>(value) * static_cast<double>(value);
     }
     above += static_cast<std::uint32_t>(__popc(row_above));
     ties += static_cast<std::uint32_t>(__popc(row_ties));
   }
+  const double norm = add_tile(lane_sum, slices);
+  if (threadIdx.x == 0) sent_norms[blockIdx.x] = norm;
 }
 
 }  // namespace sparsewire::cuda

@@ -1,12 +1,14 @@
 // An error memory on a GPU.
 //
-// A model that is one unit takes the fast way of kernels/cuda/unit_memory.h. All others take a few launches that serve
-// all units: add the gradient, find the bar of each unit, count, and take out.
+// A model that is one unit takes the fast way of kernels/cuda/unit_memory.h, and one whose units are no larger than a
+// tile that of tile_units.cuh. All others take a few launches that serve all units: add the gradient, find the bar of
+// each unit, count, and take out.
 #include <cstring>
 #include <cub/device/device_scan.cuh>
 #include <string>
 
 #include "kernels/cuda/entries.cuh"
+#include "kernels/cuda/tile_units.cuh"
 #include "kernels/cuda/types.h"
 #include "kernels/cuda/unit_memory.h"
 #include "kernels/norm.h"
@@ -44,9 +46,9 @@ class CudaMemory final : public DeviceMemory {
     const cudaStream_t stream = begin(gradient);
     taken.indices = {};
     taken.values = {};
-    taken.sent_norm2.reset();
+    taken.kth = 0;
+    taken.sent_norm2.clear();
     taken.ends.assign(units.size(), 0);
-    taken.kth.assign(units.size(), 0);
     taken.accumulated_norm2.assign(units.size(), 0);
     if (size_ == 0) return std::nullopt;
     const bool is_one = units.size() == 1 && units[0].segments.size() == 1 && (factor == 1 || choices[0].k == 0);
@@ -259,12 +261,12 @@ class CudaMemory final : public DeviceMemory {
     collect(sent.indices, sent.values, sent.count, stream, taken);
     taken.ends[0] = sent.count;
     taken.accumulated_norm2[0] = sent.accumulated_norm2;
-    taken.sent_norm2 = sent.sent_norm2;
-    taken.kth[0] = sent.kth;
+    taken.sent_norm2.assign(1, sent.sent_norm2);
+    taken.kth = sent.kth;
     if (choice.k > 0 && sent.count == choice.k && sent.kth == 0) {  // none was left out: the k-th is the smallest
       std::uint32_t least = kInfinityKey;
       for (const float value : taken.values) least = std::min(least, kernels::key_of(value));
-      taken.kth[0] = least;
+      taken.kth = least;
     }
     return std::nullopt;
   }
@@ -284,10 +286,10 @@ class CudaMemory final : public DeviceMemory {
   void reserve_for(std::span<const Unit> units) {
     table_.set_units(units);
     const std::size_t tiles = table_.tile_count();
-    norms_.reserve(tiles);
-    host_norms_.reserve(tiles);
-    ends_.reserve(units.size());
-    host_ends_.reserve(units.size());
+    norms_.reserve(2 * tiles);  // of all entries, and of those that are sent
+    host_norms_.reserve(2 * tiles);
+    ends_.reserve(units.size() + 1);
+    host_ends_.reserve(units.size() + 1);
     host_bars_.reserve(units.size());
     if (sent_.size() == tiles + 1) return;
     is_bad_.resize(tiles);
@@ -311,8 +313,9 @@ class CudaMemory final : public DeviceMemory {
     order_.wait();  // the tables may be in use
     reserve_for(units);
     table_.set_choices(choices, factor, stream);
-    const std::uint32_t tiles = table_.tile_count();
     SPARSEWIRE_CUDA_CHECK(cudaMemsetAsync(bad_.data(), 0xFF, sizeof(kNoneBad), stream));
+    if (table_.is_one_tile_each()) return take_from_tiles(gradient, stream, taken);
+    const std::uint32_t tiles = table_.tile_count();
     with_type(gradient, [&]<class T>(T*) {
       accumulate_tiles<T><<<tiles, kTileThreads, 0, stream>>>(numbers_.data(), data_of(gradient), factors_of(gradient),
                                                               table_.tiles(), table_.pieces(), norms_.data(),
@@ -320,22 +323,95 @@ class CudaMemory final : public DeviceMemory {
     });
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     download(bad_.data(), host_bad_.data(), 1, stream);
-    download(norms_.data(), host_norms_.data(), tiles, stream);
     if (table_.takes_any()) count(stream);
+    download(norms_.data(), host_norms_.data(), tiles, stream);
     finish(stream);
     if (host_bad_[0] != kNoneBad) {
       restore_good_tiles(*gradient, stream);
       return host_bad_[0];
     }
-    for (std::size_t u = 0; u < units.size(); ++u) {
-      const UnitTiles range = table_.tiles_of_units()[u];
-      taken.accumulated_norm2[u] = kernels::sum_tiles(host_norms_.data() + range.first, range.count);
-      if (!table_.takes_any()) continue;
-      taken.ends[u] = host_ends_[u];
-      if (choices[u].k > 0 && host_bars_[u].rank > 0) taken.kth[u] = host_bars_[u].rank - 1;
+    if (table_.takes_any()) {
+      take_out(host_ends_[units.size() - 1], gradient, stream, taken);
+      taken.ends.assign(host_ends_.data(), host_ends_.data() + units.size());
+      for (std::size_t u = 0; u < units.size(); ++u) {
+        if (choices[u].k > 0) taken.kth = std::max(host_bars_[u].rank, 1U) - 1;
+      }
     }
-    if (table_.takes_any()) take_out(host_ends_[units.size() - 1], gradient, stream, taken);
+    add_norms(taken);
     return std::nullopt;
+  }
+
+  // The norms of each unit, from those of its tiles.
+  void add_norms(TakenEntries& taken) {
+    const std::vector<UnitTiles>& units = table_.tiles_of_units();
+    if (table_.takes_any()) taken.sent_norm2.resize(units.size());
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      double* const norms = host_norms_.data() + units[u].first;
+      taken.accumulated_norm2[u] = kernels::sum_tiles(norms, units[u].count);
+      if (table_.takes_any()) taken.sent_norm2[u] = kernels::sum_tiles(norms + table_.tile_count(), units[u].count);
+    }
+  }
+
+  // All units have one tile: a step is one launch.
+  std::optional<std::size_t> take_from_tiles(const ScaledGradient* gradient, cudaStream_t stream, TakenEntries& taken) {
+    const std::uint32_t units = table_.unit_count();
+    const std::size_t room = table_.host_slots().back();
+    out_indices_.reserve(room);
+    out_values_.reserve(room);
+    taken_indices_.reserve(room);
+    taken_values_.reserve(room);
+    std::uint32_t* const few = ends_.data() + units;
+    SPARSEWIRE_CUDA_CHECK(cudaMemsetAsync(few, 0, sizeof(*few), stream));
+    const TileUnitsArguments arguments{.memory = numbers_.data(),
+                                       .gradient = data_of(gradient),
+                                       .by = factors_of(gradient),
+                                       .tiles = table_.tiles(),
+                                       .pieces = table_.pieces(),
+                                       .bars = table_.bars(),
+                                       .ks = table_.ks(),
+                                       .slots = table_.slots(),
+                                       .norms = norms_.data(),
+                                       .sent_norms = norms_.data() + units,
+                                       .is_bad = is_bad_.data(),
+                                       .bad = bad_.data(),
+                                       .counts = ends_.data(),
+                                       .few_units = few,
+                                       .indices = out_indices_.data(),
+                                       .values = out_values_.data()};
+    with_type(gradient, [&]<class T>(T*) { sift_tile_units<T><<<units, kTileThreads, 0, stream>>>(arguments); });
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    download(bad_.data(), host_bad_.data(), 1, stream);
+    download(norms_.data(), host_norms_.data(), 2 * std::size_t{units}, stream);
+    download(ends_.data(), host_ends_.data(), std::size_t{units} + 1, stream);
+    collect(out_indices_.data(), out_values_.data(), room, stream, taken);
+    if (host_bad_[0] != kNoneBad) {
+      put_tile_units_back<<<blocks_for(units), kEntryThreads, 0, stream>>>(
+          numbers_.data(), units, table_.slots(), ends_.data(), out_indices_.data(), out_values_.data());
+      SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+      restore_good_tiles(*gradient, stream);
+      return host_bad_[0];
+    }
+    if (host_ends_[units] > 0) {
+      close_gaps(taken);
+    } else {
+      taken.ends.assign(table_.host_slots().begin() + 1, table_.host_slots().end());
+    }
+    add_norms(taken);
+    return std::nullopt;
+  }
+
+  // Some units had fewer than k entries, so that there are gaps behind these.
+  void close_gaps(TakenEntries& taken) {
+    std::size_t end = 0;
+    for (std::size_t u = 0; u < table_.unit_count(); ++u) {
+      const std::size_t from = table_.host_slots()[u];
+      std::memmove(taken_indices_.data() + end, taken_indices_.data() + from, host_ends_[u] * sizeof(std::uint32_t));
+      std::memmove(taken_values_.data() + end, taken_values_.data() + from, host_ends_[u] * sizeof(float));
+      end += host_ends_[u];
+      taken.ends[u] = end;
+    }
+    taken.indices = taken.indices.first(end);
+    taken.values = taken.values.first(end);
   }
 
   // Finds the bar of each unit, and how many entries each tile sends.
@@ -372,9 +448,14 @@ class CudaMemory final : public DeviceMemory {
     if (total > 0) {
       take_tiles<<<table_.tile_count(), kTileThreads, 0, stream>>>(
           numbers_.data(), table_.tiles(), table_.pieces(), table_.units(), table_.bars(), ties_before_.data(),
-          sent_before_.data(), out_indices_.data(), out_values_.data());
+          sent_before_.data(), out_indices_.data(), out_values_.data(), norms_.data() + table_.tile_count());
       SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    } else {
+      SPARSEWIRE_CUDA_CHECK(
+          cudaMemsetAsync(norms_.data() + table_.tile_count(), 0, table_.tile_count() * sizeof(double), stream));
     }
+    download(norms_.data() + table_.tile_count(), host_norms_.data() + table_.tile_count(), table_.tile_count(),
+             stream);
     collect(out_indices_.data(), out_values_.data(), total, stream, taken);
   }
 

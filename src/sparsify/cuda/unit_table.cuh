@@ -31,6 +31,13 @@ class UnitTable {
   const Piece* pieces() const noexcept { return pieces_.data(); }
   const UnitTiles* units() const noexcept { return units_.data(); }
   Bar* bars() const noexcept { return bars_.data(); }
+  const std::uint32_t* ks() const noexcept { return ks_.data(); }
+
+  // Whether all units have a k and one tile. Then slots() is where there is room for the k entries of each, one after
+  // the other; the last is where they end.
+  bool is_one_tile_each() const noexcept { return is_one_tile_each_; }
+  const std::uint32_t* slots() const noexcept { return slots_.data(); }
+  const std::vector<std::uint32_t>& host_slots() const noexcept { return host_slots_; }
 
   // Queues the search for the bars of all units that have a k.
   void select(const float* memory, cudaStream_t stream);
@@ -43,6 +50,8 @@ class UnitTable {
   std::vector<UnitChoice> choices_;
   float factor_ = 1;
   bool takes_any_ = false;
+  bool is_one_tile_each_ = false;
+  std::vector<std::uint32_t> host_slots_;
   std::uint32_t small_count_ = 0;
   std::uint32_t large_count_ = 0;
   std::uint32_t part_count_ = 0;
@@ -51,6 +60,7 @@ class UnitTable {
   DeviceArray<UnitTiles> units_;
   DeviceArray<Bar> bars_;
   DeviceArray<std::uint32_t> ks_;
+  DeviceArray<std::uint32_t> slots_;
   DeviceArray<std::uint32_t> small_;  // units that one block searches
   DeviceArray<LargeUnit> large_;
   DeviceArray<LargePart> parts_;
@@ -132,6 +142,13 @@ inline void UnitTable::set_choices(std::span<const UnitChoice> choices, float fa
     ks.push_back(static_cast<std::uint32_t>(choice.k));
     takes_any_ = takes_any_ || has_k || choice.threshold < kInfinityKey;
   }
+  is_one_tile_each_ = tile_count() == unit_count();
+  host_slots_.assign(1, 0);
+  for (const UnitChoice& choice : choices) {
+    is_one_tile_each_ = is_one_tile_each_ && choice.k > 0;
+    host_slots_.push_back(host_slots_.back() + static_cast<std::uint32_t>(choice.k));
+  }
+  unit_table::fill(slots_, host_slots_, stream);
   unit_table::fill(bars_, bars, stream);
   unit_table::fill(ks_, ks, stream);
   if (!same_kinds) list_units_with_k(choices, stream);

@@ -45,7 +45,8 @@ class PretendedMemory final : public DeviceMemory {
     values_.clear();
     for (std::size_t u = 0; u < units.size(); ++u) {
       taken.accumulated_norm2.push_back(norm2_of(units[u]));
-      taken.kth.push_back(take_unit(units[u], choices[u], factor));
+      const std::uint32_t kth = take_unit(units[u], choices[u], factor);
+      if (choices[u].k > 0) taken.kth = kth;
       taken.ends.push_back(indices_.size());
     }
     taken.indices = indices_;
