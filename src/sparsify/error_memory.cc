@@ -86,9 +86,11 @@ std::uint32_t sample_range(const Unit& unit, std::size_t from, std::size_t to, c
 
 }  // namespace
 
-ErrorMemory::ErrorMemory(std::size_t size, Pool* pool)
+ErrorMemory::ErrorMemory(std::size_t size, Pool* pool, Device device)
     : size_(size),
-      memory_(size),
+      memory_(device.kind == Device::host ? size : 0),
+      place_(device.kind == Device::host ? Device{} : device),
+      device_(device.kind == Device::host ? nullptr : make_device_memory(device, size)),
       whole_(whole_unit(size)),
       pool_(pool),
       parts_(pool == nullptr ? 1 : static_cast<std::size_t>(pool->size())) {}

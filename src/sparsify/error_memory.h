@@ -32,7 +32,7 @@ namespace sparsewire {
 class ErrorMemory {
  public:
   // `size` zeros.
-  explicit ErrorMemory(std::size_t size = 0, Pool* pool = nullptr);
+  explicit ErrorMemory(std::size_t size = 0, Pool* pool = nullptr, Device device = {});
 
   std::size_t size() const noexcept { return size_; }
   // Where the numbers are, and moving them elsewhere; if that throws, they are where they were.

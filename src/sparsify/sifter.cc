@@ -142,9 +142,9 @@ Sifter::Sifter(std::string_view sparsifier, std::string_view feedback, SifterCon
   p.feedback_spec = feedback;
   p.name = Spec(sparsifier).name();
   p.sparsifier = make_sparsifier(sparsifier, context);
-  p.memory = ErrorMemory(context.layout.dim(), context.pool);
+  p.memory = ErrorMemory(context.layout.dim(), context.pool, context.device);
   p.stats.step = context.first_step;
-  if (p.has_velocity()) p.velocity = ErrorMemory(context.layout.dim(), context.pool);
+  if (p.has_velocity()) p.velocity = ErrorMemory(context.layout.dim(), context.pool, context.device);
   p.context = std::move(context);
 }
 

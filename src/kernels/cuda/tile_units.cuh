@@ -18,9 +18,8 @@ struct TileUnitsArguments {
   double* norms;
   double* sent_norms;
   std::uint8_t* is_bad;
-  unsigned long long* bad;   // the lowest index with a sum that is not finite
-  std::uint32_t* counts;     // winners of each unit
-  std::uint32_t* few_units;  // how many units have fewer than k
+  unsigned long long* bad;  // the lowest index with a sum that is not finite
+  std::uint32_t* counts;    // winners of each unit
   std::uint32_t* indices;
   float* values;
 };
@@ -165,7 +164,6 @@ __global__ void __launch_bounds__(kTileThreads) sift_tile_units(TileUnitsArgumen
   if (threadIdx.x == 0) {
     a.sent_norms[blockIdx.x] = sent_norm;
     a.counts[blockIdx.x] = total;
-    if (total < k) atomicAdd(a.few_units, 1);
   }
 }
 

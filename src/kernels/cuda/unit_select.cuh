@@ -1,6 +1,4 @@
 // Takes the k largest entries, or those above a threshold, out of each of many units.
-//
-// Entries are compared by *ranks*: the key of |factor * x|, plus 1; 0 for an entry that is zero and therefore not sent.
 #pragma once
 
 #include <cub/block/block_scan.cuh>
@@ -9,17 +7,6 @@
 #include "kernels/cuda/unit_tiles.cuh"
 
 namespace sparsewire::cuda {
-
-// What a unit sends: the entries with a higher rank, and as many as `quota` of those with this rank, the first ones.
-struct Bar {
-  std::uint32_t rank = 0;
-  std::uint32_t quota = 0;
-  float factor = 1;
-};
-
-__device__ inline std::uint32_t rank_of(float x, float factor) {
-  return key(x) == 0 ? 0 : key(__fmul_rn(factor, x)) + 1;
-}
 
 // The bits of a rank that each round looks at, from the top: 11, 10, 10.
 inline constexpr int kSelectRounds = 3;

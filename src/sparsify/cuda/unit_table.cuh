@@ -3,12 +3,13 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "kernels/cuda/arrays.h"
-#include "kernels/cuda/unit_select.cuh"
+#include "kernels/cuda/unit_candidates.cuh"
 #include "sparsify/device_memory.h"
 
 namespace sparsewire::cuda {
@@ -33,16 +34,30 @@ class UnitTable {
   Bar* bars() const noexcept { return bars_.data(); }
   const std::uint32_t* ks() const noexcept { return ks_.data(); }
 
-  // Whether all units have a k and one tile. Then slots() is where there is room for the k entries of each, one after
-  // the other; the last is where they end.
+  std::size_t k_of(std::size_t unit) const noexcept { return choices_[unit].k; }
+  bool only_one_has_k() const noexcept { return small_count_ + large_count_ == 1; }
+  std::size_t last_with_k() const noexcept { return last_with_k_; }
+
+  // Whether all units have a k and one tile.
   bool is_one_tile_each() const noexcept { return is_one_tile_each_; }
+  // Where there is room for the entries of each unit, one after the other, as many as it sends at most; the last is
+  // where they end.
   const std::uint32_t* slots() const noexcept { return slots_.data(); }
   const std::vector<std::uint32_t>& host_slots() const noexcept { return host_slots_; }
+
+  // Floors for the candidates of the next step. Without them there is no guess yet, or it would not pay.
+  bool has_floors() const noexcept { return has_floors_; }
+  std::uint32_t* floors() const noexcept { return floors_.data(); }
+  float* margins() const noexcept { return margins_.data(); }
+  std::uint32_t room() const noexcept { return room_; }  // for candidates
+  // Queues what sets them, after the bars were found.
+  void queue_floors(cudaStream_t stream);
 
   // Queues the search for the bars of all units that have a k.
   void select(const float* memory, cudaStream_t stream);
 
  private:
+  void plan_slots(std::span<const UnitChoice> choices, cudaStream_t stream);
   void list_units_with_k(std::span<const UnitChoice> choices, cudaStream_t stream);
 
   const Unit* source_ = nullptr;
@@ -51,6 +66,11 @@ class UnitTable {
   float factor_ = 1;
   bool takes_any_ = false;
   bool is_one_tile_each_ = false;
+  bool may_guess_ = false;
+  bool has_floors_ = false;
+  std::size_t last_with_k_ = 0;
+  std::uint32_t room_ = 0;
+  std::vector<std::size_t> sizes_;  // of the units
   std::vector<std::uint32_t> host_slots_;
   std::uint32_t small_count_ = 0;
   std::uint32_t large_count_ = 0;
@@ -61,6 +81,8 @@ class UnitTable {
   DeviceArray<Bar> bars_;
   DeviceArray<std::uint32_t> ks_;
   DeviceArray<std::uint32_t> slots_;
+  DeviceArray<std::uint32_t> floors_;
+  DeviceArray<float> margins_;
   DeviceArray<std::uint32_t> small_;  // units that one block searches
   DeviceArray<LargeUnit> large_;
   DeviceArray<LargePart> parts_;
@@ -109,6 +131,7 @@ inline void UnitTable::set_units(std::span<const Unit> units) {
   std::vector<UnitTile> tiles;
   std::vector<Piece> pieces;
   host_units_.clear();
+  sizes_.clear();
   for (std::size_t u = 0; u < units.size(); ++u) {
     const auto first = static_cast<std::uint32_t>(tiles.size());
     std::size_t s = 0;
@@ -117,11 +140,13 @@ inline void UnitTable::set_units(std::span<const Unit> units) {
       tiles.back().unit = static_cast<std::uint32_t>(u);
     }
     host_units_.push_back({first, static_cast<std::uint32_t>(tiles.size()) - first});
+    sizes_.push_back(units[u].size);
   }
   unit_table::fill(tiles_, tiles, nullptr);
   unit_table::fill(pieces_, pieces, nullptr);
   unit_table::fill(units_, host_units_, nullptr);
   choices_.clear();
+  has_floors_ = false;
   source_ = units.data();
 }
 
@@ -142,18 +167,49 @@ inline void UnitTable::set_choices(std::span<const UnitChoice> choices, float fa
     ks.push_back(static_cast<std::uint32_t>(choice.k));
     takes_any_ = takes_any_ || has_k || choice.threshold < kInfinityKey;
   }
-  is_one_tile_each_ = tile_count() == unit_count();
-  host_slots_.assign(1, 0);
-  for (const UnitChoice& choice : choices) {
-    is_one_tile_each_ = is_one_tile_each_ && choice.k > 0;
-    host_slots_.push_back(host_slots_.back() + static_cast<std::uint32_t>(choice.k));
-  }
-  unit_table::fill(slots_, host_slots_, stream);
+  plan_slots(choices, stream);
   unit_table::fill(bars_, bars, stream);
   unit_table::fill(ks_, ks, stream);
   if (!same_kinds) list_units_with_k(choices, stream);
+  has_floors_ = has_floors_ && same_kinds && may_guess_ && factor == factor_;
   factor_ = factor;
   choices_.assign(choices.begin(), choices.end());
+}
+
+// It pays to look at candidates if they are few. A threshold gives any number; a unit of small tensors sends all.
+inline void UnitTable::plan_slots(std::span<const UnitChoice> choices, cudaStream_t stream) {
+  is_one_tile_each_ = tile_count() == unit_count();
+  may_guess_ = true;
+  last_with_k_ = 0;
+  host_slots_.assign(1, 0);
+  std::size_t entries = 0;
+  std::size_t room = 65536;
+  for (std::size_t u = 0; u < choices.size(); ++u) {
+    const bool has_k = choices[u].k > 0;
+    const std::size_t most = has_k ? choices[u].k : choices[u].threshold == kLowestKey ? sizes_[u] : 0;
+    is_one_tile_each_ = is_one_tile_each_ && has_k;
+    may_guess_ = may_guess_ && most > 0;
+    if (has_k) last_with_k_ = u;
+    host_slots_.push_back(host_slots_.back() + static_cast<std::uint32_t>(most));
+    const auto count = static_cast<double>(most);
+    const auto beyond = static_cast<std::size_t>(std::max(0.25 * count, 8 * std::sqrt(count) + 16));
+    room += has_k ? 2 * std::min(sizes_[u], most + beyond) : most;
+    entries += sizes_[u];
+  }
+  may_guess_ = may_guess_ && host_slots_.back() <= entries / 8 + 65536;
+  room_ = static_cast<std::uint32_t>(std::min<std::size_t>(room, entries));
+  unit_table::fill(slots_, host_slots_, stream);
+}
+
+inline void UnitTable::queue_floors(cudaStream_t stream) {
+  has_floors_ = false;
+  if (!may_guess_) return;
+  floors_.reserve(unit_count());
+  margins_.reserve(unit_count());
+  set_floors<<<std::min(unit_count() / 256 + 1, 65536U), 256, 0, stream>>>(bars(), ks(), unit_count(), floors(),
+                                                                           margins());
+  SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+  has_floors_ = true;
 }
 
 inline void UnitTable::list_units_with_k(std::span<const UnitChoice> choices, cudaStream_t stream) {

@@ -286,6 +286,15 @@ TEST_P(EverySparsifierOnADevice, HasTheBitsOfTheHostForEveryInput) {
   }
 }
 
+// On a device a guess of the k-th entries of all layers must not change the result either.
+TEST_P(EverySparsifierOnADevice, HasTheBitsOfTheHostByLayerForEveryInput) {
+  const std::size_t size = device_test::is_fast() ? 40'011 : 5'003;
+  for (const std::string& kind : kinds(size)) {
+    run({.sparsifier = GetParam(), .context = {.layout = tensors(size), .scope = Scope::layer}}, kind, 10);
+    if (HasFailure()) return;
+  }
+}
+
 TEST_P(EverySparsifierOnADevice, HasTheBitsOfTheHostForEveryFeedbackTypeAndScope) {
   for (const std::string feedback : {"ef:decay=0.95,scale=lr", "none", "momentum:m=0.9", "momentum:m=0.5,clip=0.3"}) {
     for (const NumberType type : {NumberType::f32, NumberType::bf16, NumberType::f16}) {
@@ -387,9 +396,27 @@ TEST_F(SifterOnADevice, SiftsSparseSumsWithTheBitsOfTheHost) {
   }
 }
 
+// Sends what is larger than 1.
+class LargerThanOne final : public Sparsifier {
+ public:
+  void choose(std::span<const float> sums, std::uint64_t /*step*/, std::vector<std::uint32_t>& chosen) override {
+    for (std::uint32_t i = 0; i < sums.size(); ++i) {
+      if (std::abs(sums[i]) > 1 || i % 50 == 0) chosen.push_back(i);
+    }
+  }
+};
+
+TEST_F(SifterOnADevice, WorksWithASparsifierFromOutside) {
+  const Registration registered =
+      register_sparsifier({"larger_than_one", "those larger than 1", "larger_than_one"},
+                          [](Spec&, const SifterContext&) { return std::make_unique<LargerThanOne>(); });
+  run({.sparsifier = "larger_than_one", .context = {.layout = Layout(5'000)}}, "ties", 9);
+  run({"larger_than_one", "momentum:m=0.9", NumberType::f16, {.layout = Layout(5'000)}}, "normal", 9);
+}
+
 TEST_F(SifterOnADevice, ReadsAndWritesTheMemoryFromTheHost) {
-  Sifter sifter("topk:k=2", "momentum", {.layout = tensors(100)});
-  sifter.move_to(kDevice);
+  Sifter sifter("topk:k=2", "momentum", {.layout = tensors(100), .device = kDevice});
+  EXPECT_EQ(sifter.device(), kDevice);
   const Numbers numbers = normal(17, 1);
   sifter.write_memory("t0", numbers);
   Numbers read(17);
