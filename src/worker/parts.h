@@ -11,6 +11,7 @@
 #include "exchange/exchange.h"
 #include "sparsewire/sifter.h"
 #include "sparsewire/worker.h"
+#include "sparsify/device_memory.h"
 #include "transport/gather_and_broadcast.h"
 
 namespace sparsewire {
@@ -69,6 +70,9 @@ struct Worker::Parts {
   StepStats stats;
   std::uint32_t checksum = 0;  // of all updates so far
 
+  std::unique_ptr<DeviceArrays> arrays;  // null until an array is on a device
+  Device arrays_device;
+
   // For take_back_step(): what was before the last step.
   StepStats stats_before;
   std::uint32_t checksum_before = 0;
@@ -92,6 +96,9 @@ struct Worker::Parts {
 
   void check_between_steps(const char* what) const;
   void undo_sift();
+
+  // update.cc
+  DeviceArrays& arrays_of(Device device);
 
   // adopt.cc
   void give_away(const TensorRange& tensor);
