@@ -1,6 +1,8 @@
 // Frames that other encoders may write: the decoder reads whatever docs/wire_format.md allows.
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "sparsewire/codec.h"
 #include "unit/bits.h"
 #include "unit/frames.h"
@@ -86,6 +88,38 @@ TEST(FramesOfOtherEncoders, AreRefusedWithAnUnknownLinear) {
       EXPECT_EQ(decode(frame, decoded), linear == 63 ? DecodeStatus::ok : refused) << linear;
     }
   }
+}
+
+TEST(FramesOfOtherEncoders, AreRefusedWithAnIndexOfDimOrMore) {
+  for (const std::uint32_t count : {1U, 3U, 40U, 1100U}) {
+    const SparseVector vector = drawn_vector({{4 * count + 3, count}}, 1);
+    for (const reference::IndexCodec indices : {reference::IndexCodec::adaptive, reference::IndexCodec::golomb}) {
+      Bytes frame = reference::write_frame(vector, {.indices = indices, .divisor = 3, .parameters = {2}});
+      SparseVector decoded;
+      for (const std::uint64_t more : {1U, 0U}) {
+        const std::uint64_t dim = vector.indices.back() + more;
+        std::memcpy(frame.data() + 8, &dim, sizeof(dim));
+        EXPECT_EQ(decode(reference::with_checksum(frame), decoded),
+                  more == 1 ? DecodeStatus::ok : DecodeStatus::bad_indices)
+            << count;
+      }
+    }
+  }
+}
+
+// Zero bits up to the next byte, and nothing else.
+TEST(FramesOfOtherEncoders, AreRefusedWithBytesOrBitsAfterTheRests) {
+  const SparseVector vector = drawn_vector({{1000, 201}}, 1);
+  const Bytes frame = reference::write_frame(vector, {.indices = reference::IndexCodec::adaptive, .parameters = {3}});
+  SparseVector decoded;
+  ASSERT_EQ(decode(frame, decoded), DecodeStatus::ok);
+  Bytes longer = frame;
+  longer.push_back(std::byte{0});
+  EXPECT_EQ(decode(reference::with_checksum(longer), decoded), DecodeStatus::bad_indices);
+  Bytes other = frame;
+  other[other.size() - 5] |= std::byte{0x80};
+  ASSERT_NE(other, frame);
+  EXPECT_EQ(decode(reference::with_checksum(other), decoded), DecodeStatus::bad_indices);
 }
 
 TEST(FramesOfOtherEncoders, DecodeTheLargestNumbers) {
