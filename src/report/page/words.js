@@ -42,7 +42,7 @@ const TERMS = [
     'From the workers to whoever sums up, and the way back. A downlink is a sparsifier for the way back; both_ways means ' +
         'topk in both directions.'
   ],
-  ['bytes', 'Up and down together, with headers; of all workers, if not of one rank.'],
+  ['bytes', 'Sent and received, with headers: those of all workers, unless it says “one rank”.'],
   ['papers’ bits', '64 bits for each entry that is sent: how many publications count, without an encoding.'],
 ];
 const STUDY_TERMS = [
