@@ -59,7 +59,7 @@ class Browser:
 
     def settle(self):
         """Charts are drawn when the browser has told them their width."""
-        self.wait(lambda: self.run("return [...document.querySelectorAll('figure')].every((one) => one.querySelector('.plot > svg'))"), "charts are drawn")
+        self.wait(lambda: self.run("return [...document.querySelectorAll('figure')].every((one) => one.querySelector('.plot > svg, .plot > [role=alert]'))"), "charts are drawn")
 
     def run(self, script, *arguments):
         return self.driver.execute_script(script, *arguments)

@@ -3,6 +3,7 @@
 import math
 
 import case
+import chart_cases
 import made_up
 import page_files
 from made_up import Method
@@ -94,6 +95,18 @@ class Hostile(case.Case):
             self.assertIn("cut off in line 7", self.text("#notices"))
             self.assertEqual(self.count("[role=alert]"), 0)
             self.assertNotIn("NaN", self.browser.run("return [...document.querySelectorAll('.plot svg')].map((one) => one.outerHTML).join()"))
+
+    def test_one_part_that_makes_no_sense_leaves_the_others(self):
+        data = chart_cases.study()
+        data["summary"]["methods"][2] = {"a": None}
+        self.show(data, "#tradeoff.x=all")
+        self.assertGreater(self.count("[role=alert]"), 0)
+        self.assertGreater(self.count("#progress .line"), 2)
+        self.assertGreater(self.count("#runs tbody tr"), 10)
+        data["summary"] = {"plan": {}}
+        self.show(data)
+        self.assertGreater(self.count("[role=alert]"), 0)
+        self.assertGreater(self.count("#progress .line"), 2)
 
     def test_a_hundred_thousand_points_are_thinned_and_it_says_so(self):
         count = 20000

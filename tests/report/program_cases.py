@@ -78,6 +78,7 @@ class Program(case.Case):
         self.assertIn(f": {part} of a dense exchange", self.text("#answer"))
         self.assertIn(part, self.text("#results"))
         self.assertEqual(self.count("#progress .legend button"), 2)
+        self.assertIn("Emulated time", self.text("#progress figcaption"))
 
     def test_a_reproduction(self):
         self.run_program("reproduce", "regtopk-toy", "--quick", "--json", "toy.json")
@@ -102,6 +103,7 @@ class Program(case.Case):
         # A test loss at the end alone is not what comes first.
         self.assertEqual(self.browser.run("return document.getElementById('progress.y').value"), "loss")
         self.assertIn("entries sent (of its rank)", self.text("#progress"))
+        self.assertNotIn("Emulated time", self.text("#progress figcaption"))  # there is no such axis
         self.browser.choose("progress.x", "rank_bytes")
         rows = list(csv.DictReader(io.StringIO(self.browser.saved("progress", "csv")[1].decode("utf-8-sig"))))
         self.assertEqual([(float(row["rank_bytes"]), float(row["loss"])) for row in rows[:20]], [(250 * step, float(f"{1 / step:.8g}")) for step in range(1, 21)])

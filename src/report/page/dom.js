@@ -25,6 +25,16 @@ function svg(name, attributes, ...children) {
   return fill(document.createElementNS('http://www.w3.org/2000/svg', name), attributes, children);
 }
 
+// What build() makes, or a line that says why it cannot: data that make no sense to one part leave the others as they
+// are.
+function attempted(what, build) {
+  try {
+    return build();
+  } catch (error) {
+    return html('p', {role: 'alert'}, what + ' cannot be shown: ' + error.message);
+  }
+}
+
 // A name that came from a file: may run from right to left without turning the sentence around it.
 function named(text) {
   return html('bdi', {class: 'name'}, text);

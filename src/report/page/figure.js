@@ -12,6 +12,10 @@ function figure(spec) {
   const hover = make_hover(plot);
   const redraw = () => {
     if (!width) return;
+    const failed = attempted('This chart', draw);
+    if (failed) plot.replaceChildren(failed);
+  };
+  const draw = () => {
     const focused = document.activeElement && document.activeElement.id;
     controls.replaceChildren(...(spec.controls ? spec.controls() : []));
     if (spec.legend) update_legend(legend, {id: spec.id, ...spec.legend});

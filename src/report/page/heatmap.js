@@ -91,7 +91,7 @@ function grid_chart(summary) {
         n,
         diverged,
         chosen}) => [spec, ratio, own_text(own), lr, mean, n, diverged, String(chosen)];
-  const seeds = summary.plan.tune_seeds.length;
+  const seeds = (summary.plan.tune_seeds || []).length;
   return figure({
     id: 'grid',
     title: 'How the settings were chosen',

@@ -13,17 +13,19 @@ function contents(sections) {
     };
     return html('a', {href: '#' + one.id, click}, one.querySelector('h2').textContent);
   };
-  return html('nav', {class: 'controls', 'aria-label': 'contents'}, sections.map(link));
+  const titled = sections.filter((one) => one.querySelector('h2'));
+  return html('nav', {class: 'controls', 'aria-label': 'contents'}, titled.map(link));
 }
 
 function study_sections(summary) {
   const has_differences = summary.methods.some((group) => group.vs_baseline);
   const has_target = summary.target && summary.methods.some((group) => group.to_target && group.n > 0);
+  const chart = (build) => attempted('This chart', () => build(summary));
   return [
     section(
-        'study', 'What the study found', tradeoff_chart(summary), has_differences && forest_chart(summary),
-        has_target && target_chart(summary)),
-    section('all-methods', 'All methods', methods_table(summary)),
+        'study', 'What the study found', chart(tradeoff_chart), has_differences && chart(forest_chart),
+        has_target && chart(target_chart)),
+    section('all-methods', 'All methods', attempted('The table', () => methods_table(summary))),
   ];
 }
 
@@ -38,15 +40,17 @@ function evidence_section(reproduction) {
 }
 
 function sections_of(data, shown) {
-  const {summary, reproduction} = data, charts = charts_of_runs(data, shown);
+  const {summary, reproduction} = data, charts = [attempted('The runs', () => charts_of_runs(data, shown))].flat();
   const has_results = data.kind !== 'study' && shown.some((run) => run.result && Object.keys(run.result).length > 0);
   return [
-    summary ? study_sections(summary) : [],
-    reproduction ? evidence_section(reproduction) : [],
-    has_results ? section('all-results', 'Results', results_table(shown)) : [],
+    summary ? attempted('The study', () => study_sections(summary)) : [],
+    reproduction ? attempted('The evidence', () => evidence_section(reproduction)) : [],
+    has_results ? section('all-results', 'Results', attempted('The table', () => results_table(shown))) : [],
     charts.length ? section('training', 'The runs', charts) : [],
-    summary && (summary.grid || []).length ? section('tuning', 'Settings', grid_chart(summary)) : [],
-    data.runs.length ? section('all-runs', 'Every run', runs_table(data.runs)) : [],
+    summary && (summary.grid || []).length ?
+        section('tuning', 'Settings', attempted('The grid', () => grid_chart(summary))) :
+        [],
+    data.runs.length ? section('all-runs', 'Every run', attempted('The table', () => runs_table(data.runs))) : [],
   ].flat();
 }
 
@@ -70,7 +74,7 @@ function build(data) {
         'header', {}, html('div', {class: 'masthead'}, html('h1', {}, named(data.title || 'report')), theme_switch()),
         data.problem && html('p', {class: 'problem'}, named(data.problem), ratio), follow(data.live)),
     data.notices.length > 0 && notices(),
-    answer(),
+    attempted('The answer', answer),
     sections.length > 1 && contents(sections),
     ...sections,
     notes.length > 0 && section('notes', 'Notes', text_list(notes)),

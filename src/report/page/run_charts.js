@@ -1,10 +1,16 @@
 // Which charts the runs of a report have.
 
-const PROGRESS_CAPTION =
-    'A cross at the end of a line: diverged; a mean ends where its first run does. Emulated time: ' +
-    'every worker has a link of the given rate in each direction, sends and receives one after the other, waits the ' +
-    'latency twice a step and computes as long as you say; a server’s own link is not a bottleneck. Move over the ' +
-    'chart, or use the arrow keys, for values.';
+// Of the emulated time only where it can be chosen.
+function progress_caption(runs) {
+  const emulated =
+      'Emulated time: every worker has a link of the given rate in each direction, sends and receives one ' +
+      'after the other, waits the latency twice a step and computes as long as you say; a server’s own link is not a ' +
+      'bottleneck. ';
+  return 'A cross at the end of a line: diverged; a mean ends where its first run does. ' +
+      (axes_of(runs).some((axis) => axis.key === 'link') ? emulated : '') +
+      'Move over the chart, or use the arrow keys, for values.';
+}
+
 const MEMORY_CAPTION =
     'The error memory holds what was not sent yet; the total error is the sum of its squared norms ' +
     'over the steps. Smaller at equal bytes is better; dense training owes nothing.';
@@ -36,7 +42,7 @@ function charts_of_runs(data, shown) {
   const density = there(['density', 'entries_sent', 'entries_total', 'xi', 'gamma']);
   const has_bytes = (run) => last_number(run, 'total_bytes_up') > 0 || last_number(run, 'total_bytes_down') > 0;
   return [
-    progress('progress', 'Training, step by step', [...there([first]), ...rest], axis, PROGRESS_CAPTION),
+    progress('progress', 'Training, step by step', [...there([first]), ...rest], axis, progress_caption(shown)),
     progress('memory', 'What is owed: error memory and total error', memory, 'step', MEMORY_CAPTION),
     progress('density', 'How much of the model is updated in a step', density, 'step', DENSITY_CAPTION),
     shown.some(has_bytes) && bytes_chart(shown),

@@ -42,7 +42,7 @@ const TERMS = [
     'From the workers to whoever sums up, and the way back. A downlink is a sparsifier for the way back; both_ways means ' +
         'topk in both directions.'
   ],
-  ['bytes', 'Of all workers together, up and down, with headers.'],
+  ['bytes', 'Sent and received, with headers: those of all workers, unless it says “one rank”.'],
   ['papers’ bits', '64 bits for each entry that is sent: how many publications count, without an encoding.'],
 ];
 const STUDY_TERMS = [
