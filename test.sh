@@ -5,7 +5,8 @@
 #                        undefined behaviour sanitizers, fuzz targets), tsan (clang; thread sanitizer)
 #   ./test.sh --quick    the layout and the release build only
 #   ./test.sh --all      also names (clang-tidy), the benches, the unit tests built by clang, the program and the examples
-#                        under sanitizers, and longer runs of many tests
+#                        under sanitizers, the wheel of the Python package in an environment of its own, and longer runs of
+#                        many tests
 #
 # Stops at the first failure. The last line adds up all test cases: "N passed, N failed, N skipped".
 set -euo pipefail
@@ -59,7 +60,9 @@ if $all; then export SPARSEWIRE_LONG_TESTS=1; fi
 if $all; then need_packages "${all_packages[@]}"; fi
 
 build() {
-  step "$1" configure cmake --preset "$1" && step "$1" build cmake --build --preset "$1"
+  local options=()
+  if [[ $1 == dev ]]; then options=("-DSPARSEWIRE_TEST_OBJECTS=$PWD/build/release"); fi  # the tests are compiled already
+  step "$1" configure cmake --preset "$1" "${options[@]}" && step "$1" build cmake --build --preset "$1"
 }
 
 # The environment of the Python tests is made while the first preset is built.
@@ -106,5 +109,6 @@ done
 if $all; then
   step release benches cmake --build --preset release --target benches
   step source names tools/check_names.sh build/clang
+  if cmp -s tests/python/requirements.txt build/venv/requirements.txt; then step python package tools/check_package.sh; fi
 fi
 finished=true

@@ -59,5 +59,8 @@ elseif(sparsewire_has_mpi)
     list(JOIN private_libraries "" private_libraries)
   endif()
 endif()
+if(sparsewire_has_cuda AND NOT BUILD_SHARED_LIBS)
+  string(APPEND private_libraries " -lcudart_static -ldl -lrt")  # where it is, -L in LDFLAGS says
+endif()
 configure_file(${CMAKE_CURRENT_LIST_DIR}/sparsewire.pc.in ${PROJECT_BINARY_DIR}/sparsewire.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/sparsewire.pc DESTINATION ${pkgconfig_dir})

@@ -2,8 +2,11 @@
 
     torchrun --nproc_per_node 4 examples/torch_ddp.py --data-dir fashion-mnist
     torchrun --nproc_per_node 4 examples/torch_ddp.py                            # without data: random pictures
+    torchrun --nproc_per_node 4 examples/torch_ddp.py --metrics 'run-{rank}.jsonl'
     torchrun --nproc_per_node 4 examples/torch_ddp.py --steps 100 --checkpoint 'run-{rank}.pt'
     torchrun --nproc_per_node 4 examples/torch_ddp.py --steps 200 --checkpoint 'run-{rank}.pt' --resume
+
+With --metrics, `sparsewire report run-0.jsonl --follow` in another terminal shows the training while it runs.
 """
 
 import argparse
@@ -29,6 +32,7 @@ def arguments():
     parser.add_argument("--batch", type=int, default=32, help="pictures for each process and step")
     parser.add_argument("--lr", type=float, default=0.05, help="learning rate (%(default)s)")
     parser.add_argument("--checkpoint", help="file to save at the end; {rank} in it is replaced")
+    parser.add_argument("--metrics", help="file that gets a line for each step; {rank} in it is replaced")
     parser.add_argument("--resume", action="store_true", help="go on from --checkpoint")
     return parser.parse_args()
 
@@ -70,8 +74,9 @@ def main():
 
     model = DistributedDataParallel(network())
     state = sw.register(
-        model, options.sparsifier, downlink=options.downlink or None, codec=options.codec, start_step=10
-    )
+        model, options.sparsifier, downlink=options.downlink or None, codec=options.codec, start_step=10,
+        metrics=options.metrics,
+    )  # fmt: skip
     optimizer = torch.optim.SGD(model.parameters(), lr=options.lr, momentum=0.9)
 
     first = 0
@@ -91,6 +96,7 @@ def main():
         loss = cross_entropy(model(pictures[batch]), labels[batch])
         loss.backward()
         optimizer.step()
+        state.record(loss=loss)  # a line of the metrics, if there are any
         if rank == 0 and (step + 1) % 20 == 0:
             print(f"step {step + 1}: loss {loss.item():.3f}", flush=True)
 
@@ -103,6 +109,7 @@ def main():
         with torch.no_grad():
             answers = torch.cat([model.module(part) for part in pictures.split(500)])
         accuracy = (answers.argmax(1) == labels).float().mean().item()
+        state.record(test_loss=cross_entropy(answers, labels), test_accuracy=accuracy)
         stats = state.stats()
         moved = stats["bytes_up"] + stats["bytes_down"] + stats["bytes_served"]
         print(f"loss {cross_entropy(answers, labels).item():.4f}, accuracy {accuracy:.4f}")

@@ -19,7 +19,7 @@ import sparsewire.torch as sw
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sparsifier", default="topk:ratio=0.01", help="what the replicas exchange (%(default)s)")
-    parser.add_argument("--steps", type=int, default=100, help="(%(default)s)")
+    parser.add_argument("--steps", type=int, default=100, help="of the training (%(default)s)")
     options = parser.parse_args()
 
     dist.init_process_group("gloo")

@@ -63,6 +63,8 @@ void write_frames(const std::filesystem::path& folder) {
     write(folder, "packed_" + std::string(format),
           encoded("adaptive:pack=yes,values=" + std::string(format), nearly_equal(70, 900)));
   }
+  // Long enough for vectors.
+  write(folder, "steady", encoded("adaptive:pack=yes,values=bf16", nearly_equal(400, 6000)));
   SparseVector full = drawn(9, 9);
   full.indices.clear();
   write(folder, "full", encoded("auto:values=f16", full));

@@ -163,14 +163,16 @@ class Follow(Case):
     def test_ends_when_all_runs_are_finished(self):
         self.put("a.jsonl", lines(1, 3, steps=3))
         self.put("b.jsonl", lines(1, 2, steps=3))
-        process = self.start("report", "--follow", "a.jsonl", "b.jsonl", "-o", "report.html")
+        process = self.start("report", "--follow", "a.jsonl", "b.jsonl", "c.jsonl", "-o", "report.html")
         data = self.wait_for(process, lambda data: True)
         self.assertEqual([run["status"] for run in data["runs"]], ["finished", "running"])
+        self.put("c.jsonl", lines(1, 3, steps=3))
         self.assertEqual(data["live"], {"every": 2, "finished": False})
         self.put("b.jsonl", lines(1, 3, steps=3))
         out, err = process.communicate()
         self.assertEqual((process.returncode, out), (0, b"report.html\n"), err)
         self.assertIn(b"all runs are finished", err)
+        self.assertEqual(err.count(b"'c.jsonl' is not there yet"), 1)  # it may be mistyped
         self.assertEqual(self.data()["live"], None)
 
     def test_a_folder_may_come_later(self):

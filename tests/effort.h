@@ -7,19 +7,9 @@
 
 namespace sparsewire {
 
-// Tests are not always compiled with the sanitizers of what they test, so tests/CMakeLists.txt says it.
-#ifdef SPARSEWIRE_SLOW_BUILD
-inline constexpr bool kSlowBuild = true;
-#else
-inline constexpr bool kSlowBuild = false;
-#endif
-
-// Built for the thread sanitizer, which sees nothing new in what one thread does.
-#ifdef SPARSEWIRE_TEST_THREADS_ONLY
-inline constexpr bool kThreadsOnly = true;
-#else
-inline constexpr bool kThreadsOnly = false;
-#endif
+// In effort.cc, because the other files of the tests may be compiled once for several builds (CMakeLists.txt).
+extern const bool kSlowBuild;    // under a sanitizer
+extern const bool kThreadsOnly;  // under the thread sanitizer, which sees nothing new in what one thread does
 
 inline bool long_tests() {
   const char* const value = std::getenv("SPARSEWIRE_LONG_TESTS");

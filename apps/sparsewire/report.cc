@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -146,6 +147,10 @@ class Follower {
       say_once(error.what());
       return false;
     }
+    // A name among several may be mistyped.
+    for (const std::string& input : command_.inputs) {
+      if (!fs::exists(input)) say_once(fmt::format("'{}' is not there yet", input));
+    }
     if (document->is_empty()) {
       for (const std::string& notice : document->notices) say_once(notice);
       if (document->notices.empty()) say_once(fmt::format("'{}' has nothing to show yet", command_.inputs.front()));
@@ -172,8 +177,7 @@ class Follower {
   }
 
   void say_once(const std::string& message) {
-    if (said_ != message) complain(message);
-    said_ = message;
+    if (said_.insert(message).second) complain(message);
   }
 
   // Until the next look. One that took long is not repeated at once. Returns false if a signal came.
@@ -191,7 +195,7 @@ class Follower {
   std::string output_;
   report::CollectOptions options_;
   std::optional<std::uint64_t> seen_;
-  std::string said_;
+  std::set<std::string> said_;
   double took_ = 0;
   bool is_written_ = false;
 };

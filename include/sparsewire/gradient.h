@@ -11,7 +11,7 @@ namespace sparsewire {
 
 enum class NumberType : std::uint8_t { f32, bf16, f16 };
 
-// Where an array lies. This version works on the host; arrays on a device are refused with a UsageError.
+// Where an array lies. A build without CUDA refuses arrays on a device with a UsageError.
 struct Device {
   enum Kind : std::uint8_t { host, cuda };
   Kind kind = host;

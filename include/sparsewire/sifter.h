@@ -61,10 +61,10 @@ class Sifter {
   Sifter(Sifter&&) noexcept;
   Sifter& operator=(Sifter&&) noexcept;
 
-  // One step: adds the gradient to the memory, moves the chosen entries to `sent` and keeps the rest. `lr` is used with
-  // scale=lr only. The gradient is multiplied by `unscale` in the same pass: for a loss that was scaled up. Throws
-  // UsageError or BadGradient; then the step does not count, the memory is as it was, up to rounding (errors.h), and
-  // `sent` is empty.
+  // One step, on the device where the gradient is: adds the gradient to the memory, moves the chosen entries to `sent`
+  // and keeps the rest. `lr` is used with scale=lr only. The gradient is multiplied by `unscale` in the same pass: for
+  // a loss that was scaled up. Throws UsageError or BadGradient; then the step does not count, the memory is as it was,
+  // up to rounding (errors.h), and `sent` is empty.
   void sift(const Gradient& gradient, SparseVector& sent, float lr = 1.0F, float unscale = 1.0F);
   // The same for a sum of sparse vectors. `lr` is what the gradients in the sum were multiplied by: the learning rate
   // if the workers' memories hold lr*gradient, else 1. The sum is not multiplied by it; a threshold is. COST: one pass
@@ -93,6 +93,12 @@ class Sifter {
   // Whether later steps depend only on the memory and the step number. If they depend on more (RegTop-k's last round, a
   // threshold that is still to be measured, a velocity), only save() preserves it.
   bool is_all_in_memory() const;
+
+  // Where the memory is: first as the context says, and after a sift() where its gradient was. COST of a move: copies it.
+  Device device() const noexcept;
+  // Moves it. A sparse sum is sifted wherever it is. The last step can no longer be taken back. Throws UsageError if
+  // this build or this machine has no such device.
+  void move_to(Device device);
 
   // As in Sparsifier.
   SparsifierTraits traits() const;

@@ -46,6 +46,8 @@ struct SifterContext {
   // the whole model.
   std::uint64_t model_dim = 0;
   Pool* pool = nullptr;  // borrowed; null: one thread
+  // Where the error memory is before the first step, after which it is where the gradient was.
+  Device device = {};
 };
 
 // What those who use a sparsifier have to know about it.

@@ -35,19 +35,7 @@ bool decode_adaptive(Bytes section, SparseVector& vector) {
   kernels::NumberCode code;
   kernels::NumberReader reader;
   if (!parse_numbers(section, indices.size(), 0, code, reader)) return false;
-  std::uint32_t gaps[kNumberPiece];
-  std::uint64_t next = 0;  // the lowest possible value of the next index
-  for (std::size_t begin = 0; begin < indices.size(); begin += kNumberPiece) {
-    const std::span<std::uint32_t> part(gaps, std::min(kNumberPiece, indices.size() - begin));
-    if (!kernels::read_numbers(code, reader, part)) return false;
-    std::uint64_t sum = part.size();
-    for (const std::uint32_t gap : part) sum += gap;
-    if (sum > vector.dim - next) return false;
-    auto index = static_cast<std::uint32_t>(next) - 1;
-    for (std::size_t i = 0; i < part.size(); ++i) indices[begin + i] = index += gaps[i] + 1;
-    next += sum;
-  }
-  return reader.is_finished();
+  return kernels::read_indices(code, reader, vector.dim, indices) && reader.is_finished();
 }
 
 NumberBytes bytes_of_adaptive(Bytes section) noexcept {

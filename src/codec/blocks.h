@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 
 #include "codec/fields.h"
@@ -55,6 +56,11 @@ template <int kBits>
 std::uint32_t code_at(const std::byte* codes, std::size_t i) noexcept {
   constexpr std::size_t kEach = 8 / kBits;
   return std::to_integer<std::uint32_t>(codes[i / kEach]) >> (i % kEach * kBits) & ((1U << kBits) - 1);
+}
+
+// Whether a reader accepts a scale whose largest multiple is `most` times it.
+inline bool is_scale(float scale, float most) noexcept {
+  return scale >= 0 && !std::signbit(scale) && std::isfinite(scale * most);
 }
 
 // Whether the unused bits of the last byte are zero.

@@ -156,6 +156,12 @@ const ValueFormat& read_format(Spec& spec) {
   return *find_name(value_format_table(), spec.choice("values", names));
 }
 
+// Whether values are packed: "no", "yes", or "sparse", where they are not those of full vectors.
+std::string read_pack(Spec& spec) {
+  return spec.name() == auto_codec().name ? spec.choice("pack", {"sparse", "yes", "no"})
+                                          : spec.choice("pack", {"no", "yes", "sparse"});
+}
+
 // "int8, int4 and int2"
 std::string names_with_blocks() {
   std::vector<std::string_view> names;
@@ -205,8 +211,7 @@ Codec::Codec(std::string_view spec_text) : parts_(std::make_unique<Parts>()) {
         fmt::format("block= is valid with {} only, not with {}", names_with_blocks(), parts_->value_format->info.name));
   }
   if (parts_->value_format->has_blocks) parts_->block = block.value_or(kDefaultBlock);
-  const std::string pack = parts_->index_codec == nullptr ? spec.choice("pack", {"sparse", "yes", "no"})
-                                                          : spec.choice("pack", {"no", "yes", "sparse"});
+  const std::string pack = read_pack(spec);
   parts_->pack_sparse = pack != "no";
   parts_->pack_full = pack == "yes";
   spec.finish();
@@ -217,6 +222,18 @@ bool Codec::rounds() const noexcept { return parts_->value_format->rounds; }
 const ValueFormat& value_format_of(std::string_view codec) {
   Spec spec(codec);
   return read_format(spec);
+}
+
+// Packing takes 9 to 5 bits off a float, the fewer the more of the entries are sent, and hardly anything off an
+// integer. 7 is right for a third of them (docs/benchmarks.md).
+ValueBits expected_value_bits(std::string_view codec) {
+  constexpr double kPackedAway = 7;
+  Spec spec(codec);
+  const ValueFormat& format = read_format(spec);
+  const std::string pack = read_pack(spec);
+  const bool is_float = format.packing != Packing::none && format.packing != Packing::integers;
+  const double packed = is_float ? format.bits - kPackedAway : format.bits;
+  return {.of_some = pack == "no" ? format.bits : packed, .of_all = pack == "yes" ? packed : format.bits};
 }
 
 const ValueFormat& reducible_format(const ValueFormat& format) noexcept {
@@ -253,17 +270,26 @@ std::size_t Codec::Parts::encode_indices(const SparseVector& vector, const Index
   return encode_shortest(vector, used);
 }
 
-// By the codec with the lowest estimate, and by others that come close to it.
+// By the codec with the lowest estimate, and by others that may be as short. But by `adaptive`, which is decoded in
+// half the time of `golomb`, also if it is a little longer: as it is for random supports.
 std::size_t Codec::Parts::encode_shortest(const SparseVector& vector, const IndexCodec*& used) {
   constexpr double kClose = 1.003;
   const std::span<const IndexCodec> all = index_codecs();
   estimates.clear();
-  for (const IndexCodec& codec : all) estimates.push_back(codec.estimate(vector));
   double lowest = std::numeric_limits<double>::infinity();
-  for (const SizeEstimate& estimate : estimates) lowest = std::min(lowest, estimate.bytes);
+  double of_adaptive = lowest;
+  for (const IndexCodec& codec : all) {
+    const SizeEstimate estimate = codec.estimate(vector);
+    estimates.push_back(estimate);
+    lowest = std::min(lowest, estimate.bytes);
+    if (codec.decode == decode_adaptive) of_adaptive = estimate.bytes;
+  }
+  const bool prefers_adaptive = of_adaptive <= kClose * lowest;
   std::size_t least = ~std::size_t{0};
   for (std::size_t i = 0; i < all.size(); ++i) {
-    if (estimates[i].least > kClose * lowest) continue;
+    const bool is_preferred = prefers_adaptive && all[i].decode == decode_adaptive;
+    const double most = prefers_adaptive ? of_adaptive / kClose : kClose * lowest;
+    if (!is_preferred && estimates[i].least > most) continue;
     const auto size = all[i].encode(vector, least - 1, next);
     if (!size) continue;
     least = *size;

@@ -71,7 +71,7 @@ bool decode_integers(const std::byte* section, std::size_t block, std::span<floa
   bool fine = ends_in_zeros<kBits>(codes, values.size());
   for (std::size_t begin = 0; begin < values.size(); begin += block) {
     const auto scale = next_field<float>(scales);
-    fine = fine && scale >= 0 && !std::signbit(scale) && std::isfinite(scale * kTop);
+    fine = fine && is_scale(scale, kTop);
     for (std::size_t i = begin; i < std::min(begin + block, values.size()); ++i) {
       const std::uint32_t code = code_at<kBits>(codes, i);
       fine = fine && code != kUnused;

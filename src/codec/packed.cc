@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 
 #include "codec/blocks.h"
 #include "codec/fields.h"
+#include "kernels/unpack.h"
 
 namespace sparsewire {
 namespace {
@@ -15,28 +15,12 @@ constexpr int kLeastParameter = 1;  // for the sign, which no parameter of 0 cou
 constexpr std::size_t kPackedHead = 1 + 4;
 constexpr std::uint32_t kMostNumber = 0xFFFFFFFF;
 
-// How magnitudes become numbers.
-struct Fold {
-  std::uint8_t fold = 0;
-  std::uint32_t reference = 0;
-
-  // Twice the distance from the reference, plus 1 for a minus. Fold 1 numbers the distances on both sides in turn.
-  std::uint32_t number(std::uint32_t magnitude, std::uint32_t minus) const noexcept {
-    const std::uint32_t above = magnitude - reference;
-    const std::uint32_t distance = fold == 0 ? above : above << 1 ^ (0 - (above >> 31));
-    return distance << 1 | minus;
-  }
-  // The magnitude; above 2^31 if there is none.
-  std::uint32_t magnitude(std::uint32_t number) const noexcept {
-    const std::uint32_t distance = number >> 1;
-    return reference + (fold == 0 ? distance : distance >> 1 ^ (0 - (distance & 1)));
-  }
-};
+using kernels::Fold;
 
 // Codes of kBits bits, as a magnitude and a sign.
-template <int kBits, Packing kPacking>
+template <int kBits>
 struct Codes {
-  static constexpr std::uint32_t kMostMagnitude = (1U << (kBits - 1)) - 1;
+  static constexpr bool kAreFloats = kBits >= 16;
 
   static std::uint32_t get(const std::byte* codes, std::size_t i) noexcept {
     if constexpr (kBits == 32) return read_field<std::uint32_t>(codes + 4 * i);
@@ -45,53 +29,33 @@ struct Codes {
   }
   static std::uint32_t minus(std::uint32_t code) noexcept { return code >> (kBits - 1); }
   static std::uint32_t magnitude(std::uint32_t code) noexcept {
-    if constexpr (kPacking == Packing::floats) {
-      return code & kMostMagnitude;
+    if constexpr (kAreFloats) {
+      return code & ((1U << (kBits - 1)) - 1);
     } else {
       const std::uint32_t negative = 0 - minus(code);
       return ((code ^ negative) - negative) & ((1U << kBits) - 1);
     }
-  }
-
-  // Writes `count` codes; false if there is no such code.
-  static bool put(std::span<const std::uint32_t> numbers, const Fold& fold, std::byte* codes) noexcept {
-    std::uint32_t largest = 0;
-    std::uint32_t minus_zeros = 0;
-    const auto code_of = [&](std::uint32_t number) {
-      const std::uint32_t magnitude = fold.magnitude(number);
-      const std::uint32_t minus = number & 1;
-      largest = std::max(largest, magnitude);
-      if constexpr (kPacking == Packing::floats) {
-        return magnitude | minus << (kBits - 1);
-      } else {
-        minus_zeros |= magnitude == 0 ? minus : 0;
-        return (magnitude ^ (0 - minus)) + minus;
-      }
-    };
-    if constexpr (kBits >= 8) {
-      using Code =
-          std::conditional_t<kBits == 32, std::uint32_t, std::conditional_t<kBits == 16, std::uint16_t, std::uint8_t>>;
-      for (std::size_t i = 0; i < numbers.size(); ++i) {
-        const auto code = static_cast<Code>(code_of(numbers[i]));
-        std::memcpy(codes + i * sizeof(Code), &code, sizeof(Code));
-      }
-    } else {
-      CodeWriter<kBits> writer(codes);
-      for (const std::uint32_t number : numbers) writer.put(code_of(number));
-      writer.finish();
-    }
-    return largest <= kMostMagnitude && minus_zeros == 0;
   }
 };
 
 // Calls visit(Codes<...>()) for the codes of a format.
 template <class Visit>
 auto with_codes(const ValueFormat& format, Visit&& visit) {
-  const auto bits = static_cast<int>(format.bits);
-  if (format.packing == Packing::floats) {
-    return bits == 32 ? visit(Codes<32, Packing::floats>()) : visit(Codes<16, Packing::floats>());
+  switch (static_cast<int>(format.bits)) {
+    case 32:
+      return visit(Codes<32>());
+    case 16:
+      return visit(Codes<16>());
+    case 8:
+      return visit(Codes<8>());
+    default:
+      return visit(Codes<4>());
   }
-  return bits == 8 ? visit(Codes<8, Packing::integers>()) : visit(Codes<4, Packing::integers>());
+}
+
+// The largest magnitude that a code has.
+std::uint32_t most_magnitude(const ValueFormat& format) noexcept {
+  return (std::uint32_t{1} << (static_cast<int>(format.bits) - 1)) - 1;
 }
 
 struct Range {
@@ -170,19 +134,25 @@ std::optional<std::size_t> pack(std::size_t count, Bytes scales, Bytes plain, Bu
   return size;
 }
 
-// Reads the codes of values[begin..end) and decodes them as a section of their own. The scale is the one of their
-// block.
-template <class C>
-bool unpack_piece(const ValueFormat& format, PackedValues& packed, std::size_t block, std::size_t begin,
-                  std::span<std::uint32_t> numbers, std::span<float> values) {
-  std::array<std::byte, 2 * sizeof(std::uint32_t) + kNumberPiece * sizeof(float)> plain;
-  std::byte* codes = plain.data();
-  if (format.has_blocks) {
-    write_field(codes, static_cast<std::uint32_t>(block));
-    codes = std::copy_n(packed.scales.data() + (1 + begin / block) * kScaleSize, kScaleSize, codes);
-  }
+// The values of numbers that share a scale, of which the first is the value number `begin`.
+bool unpack_piece(const ValueFormat& format, const PackedValues& packed, std::size_t begin,
+                  std::span<const std::uint32_t> numbers, float* values) {
   const Fold fold{packed.fold, packed.reference};
-  return C::put(numbers, fold, codes) && format.decode(plain.data(), block, values);
+  switch (format.packing) {
+    case Packing::none:
+      return false;
+    case Packing::f32:
+      return kernels::unpack_f32(fold, numbers, values);
+    case Packing::f16:
+      return kernels::unpack_f16(fold, numbers, values);
+    case Packing::bf16:
+      return kernels::unpack_bf16(fold, numbers, values);
+    case Packing::integers:
+      break;
+  }
+  const auto scale = read_field<float>(packed.scales.data() + (1 + begin / block_of(packed)) * kScaleSize);
+  const std::uint32_t most = most_magnitude(format);
+  return is_scale(scale, static_cast<float>(most)) && kernels::unpack_integers(most, scale, fold, numbers, values);
 }
 
 }  // namespace
@@ -214,8 +184,7 @@ std::optional<PackedValues> parse_packed(const ValueFormat& format, std::size_t 
   const std::byte* at = left.data();
   packed.fold = next_field<std::uint8_t>(at);
   packed.reference = next_field<std::uint32_t>(at);
-  const std::uint32_t most = (std::uint32_t{1} << (static_cast<int>(format.bits) - 1)) - 1;
-  if (packed.fold > 1 || packed.reference > most) return std::nullopt;
+  if (packed.fold > 1 || packed.reference > most_magnitude(format)) return std::nullopt;
   const Bytes numbers = left.subspan(kPackedHead);
   if (!parse_numbers(numbers, count, kLeastParameter, packed.code, packed.numbers)) return std::nullopt;
   if ((count + 7) / 8 > packed.numbers.rests.bytes.size()) return std::nullopt;
@@ -229,22 +198,17 @@ std::size_t block_of(const PackedValues& packed) noexcept {
 bool unpack_values(const ValueFormat& format, PackedValues packed, std::span<float> values) {
   std::uint32_t numbers[kNumberPiece];
   const std::size_t block = block_of(packed);
-  return with_codes(format, [&](auto codes) {
-    for (std::size_t begin = 0; begin < values.size(); begin += kNumberPiece) {
-      const std::size_t end = std::min(begin + kNumberPiece, values.size());
-      const std::span<std::uint32_t> piece(numbers, end - begin);
-      if (!kernels::read_numbers(packed.code, packed.numbers, piece)) return false;
-      for (std::size_t from = begin; from < end;) {  // as many at a time as share a scale
-        const std::size_t to = block == 0 ? end : std::min(end, (from / block + 1) * block);
-        if (!unpack_piece<decltype(codes)>(format, packed, block, from, piece.subspan(from - begin, to - from),
-                                           values.subspan(from, to - from))) {
-          return false;
-        }
-        from = to;
-      }
+  for (std::size_t begin = 0; begin < values.size(); begin += kNumberPiece) {
+    const std::size_t end = std::min(begin + kNumberPiece, values.size());
+    const std::span<std::uint32_t> piece(numbers, end - begin);
+    if (!kernels::read_numbers(packed.code, packed.numbers, piece)) return false;
+    for (std::size_t from = begin; from < end;) {  // as many at a time as share a scale
+      const std::size_t to = block == 0 ? end : std::min(end, (from / block + 1) * block);
+      if (!unpack_piece(format, packed, from, piece.subspan(from - begin, to - from), &values[from])) return false;
+      from = to;
     }
-    return packed.numbers.is_finished();
-  });
+  }
+  return packed.numbers.is_finished();
 }
 
 }  // namespace sparsewire

@@ -17,9 +17,9 @@ using Bytes = std::span<const std::byte>;
 // As what a transport's all-reduce can add values of a format.
 enum class ReducedAs : std::uint8_t { nothing, f32, bf16 };
 
-// What a code of a format is, for packing without loss: the sign and the magnitude of a float, or an integer in two's
+// What a code of a format is, for packing without loss: a float, as sign and magnitude, or an integer in two's
 // complement.
-enum class Packing : std::uint8_t { none, floats, integers };
+enum class Packing : std::uint8_t { none, f32, f16, bf16, integers };
 
 struct ValueFormat {
   CodecInfo info;  // the example is a codec with this format
@@ -49,6 +49,15 @@ std::span<const ValueFormat> value_format_table() noexcept;
 
 // The format that the spec of a codec names, or the default. Throws UsageError.
 const ValueFormat& value_format_of(std::string_view codec);
+
+// About how many bits a value takes in the frames of a codec: in those that hold some of the entries, where packing
+// makes values shorter, and in those that hold all.
+struct ValueBits {
+  double of_some = 0;
+  double of_all = 0;
+};
+ValueBits expected_value_bits(std::string_view codec);
+
 // The narrowest format that an all-reduce can add, with no fewer bits than `format` if there is one.
 const ValueFormat& reducible_format(const ValueFormat& format) noexcept;
 // A format that rounds nothing.

@@ -10,10 +10,10 @@
 
 namespace sparsewire {
 
-inline float from_bf16(std::uint16_t bits) noexcept { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
+constexpr float from_bf16(std::uint16_t bits) noexcept { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
 
 // Exact for every f16, including subnormals, infinities and NaN. The multiplication adjusts the exponent bias.
-inline float from_f16(std::uint16_t bits) noexcept {
+constexpr float from_f16(std::uint16_t bits) noexcept {
   constexpr std::uint32_t kInfinity = 0x7F800000;
   const std::uint32_t shifted = (bits & 0x7FFFU) << 13;
   const float magnitude = std::bit_cast<float>(shifted) * 0x1p112F;
@@ -23,14 +23,14 @@ inline float from_f16(std::uint16_t bits) noexcept {
 
 // Rounds to nearest, ties to even; values that are too large become the largest finite number, not infinity. REQUIRES:
 // not NaN. So does to_f16.
-inline std::uint16_t to_bf16(float value) noexcept {
+constexpr std::uint16_t to_bf16(float value) noexcept {
   constexpr std::uint32_t kLargest = 0x7F7F0000;
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t magnitude = std::min(bits & 0x7FFFFFFFU, kLargest);
   return static_cast<std::uint16_t>((magnitude + 0x7FFF + (magnitude >> 16 & 1)) >> 16 | (bits >> 16 & 0x8000U));
 }
 
-inline std::uint16_t to_f16(float value) noexcept {
+constexpr std::uint16_t to_f16(float value) noexcept {
   constexpr std::uint32_t kLargest = 0x477FE000;      // 65504
   constexpr std::uint32_t kLeastNormal = 0x38800000;  // 2^-14
   constexpr std::uint32_t kRebias = 112U << 23;

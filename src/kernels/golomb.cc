@@ -8,6 +8,8 @@
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
 
+#include "kernels/add_up.h"  // must come after foreach_target.h
+
 HWY_BEFORE_NAMESPACE();
 namespace sparsewire::kernels {
 namespace HWY_NAMESPACE {
@@ -107,20 +109,17 @@ HWY_INLINE bool take_codes(const GolombCode& code, const std::byte* bytes,
   return true;
 }
 
-// Computes the gaps of a stretch, each plus 1; returns their sum.
-HWY_INLINE std::uint64_t make_gaps(const GolombCode& code, const Codes& codes, Stretch& gaps) {
+// Computes the gaps of a stretch.
+HWY_INLINE void make_gaps(const GolombCode& code, const Codes& codes, Stretch& gaps) {
   const auto bits = static_cast<std::uint32_t>(code.bits());
   const std::uint32_t mask = (1U << (bits - 1)) - 1;
   const std::uint32_t shorter = code.shorter();
   const std::uint32_t divisor = code.divisor();
-  std::uint64_t sum = 0;
   for (std::size_t i = 0; i < kStretch; ++i) {
     const std::uint32_t low = codes.rests[i] & mask;
     const std::uint32_t bit = codes.rests[i] >> (bits - 1) & 1;
-    gaps[i] = codes.quotients[i] * divisor + low + (low >= shorter ? low + bit - shorter : 0) + 1;
-    sum += gaps[i];
+    gaps[i] = codes.quotients[i] * divisor + low + (low >= shorter ? low + bit - shorter : 0);
   }
-  return sum;
 }
 
 bool golomb_decode(const GolombCode& code, std::span<const std::byte> bytes,
@@ -141,11 +140,9 @@ bool golomb_decode(const GolombCode& code, std::span<const std::byte> bytes,
   while (i < count) {
     const bool is_safe = *std::max_element(at.begin(), at.end()) < safe && count - i >= kStretch;
     if (is_safe && take_codes(code, bytes.data(), at, codes)) {
-      const std::uint64_t sum = make_gaps(code, codes, gaps);
-      if (sum > dim - next) return false;
-      auto index = static_cast<std::uint32_t>(next) - 1;
-      for (const std::uint32_t gap : gaps) indices[i++] = index += gap;
-      next += sum;
+      make_gaps(code, codes, gaps);
+      if (!add_up(gaps, dim, next, indices + i)) return false;
+      i += kStretch;
       continue;
     }
     for (std::size_t j = 0; j < kStretch && i < count; ++j, ++i) {

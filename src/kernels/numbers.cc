@@ -61,42 +61,40 @@ HWY_INLINE Quotients divide(D d, const std::uint32_t* numbers, std::uint32_t par
 HWY_INLINE std::uint32_t sum_of(D d, V v) { return hn::GetLane(hn::SumOfLanes(d, v)); }
 HWY_INLINE std::uint32_t largest_of(D d, V v) { return hn::GetLane(hn::MaxOfLanes(d, v)); }
 
-// The bits of the numbers beyond a one and `parameter` bits for each. An estimate if some are above 2^24.
-HWY_INLINE std::uint32_t extra_bits(const Block& block, std::uint32_t parameter, std::uint32_t linear) {
-  const D d;
-  V sum = hn::Zero(d);
-  for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
-    const Quotients q = divide(d, block.numbers + i, parameter, linear);
-    const V exponents = exponent(d, q.above);
-    sum = hn::Add(sum, hn::Add(q.base, hn::Add(exponents, exponents)));
-  }
-  return sum_of(d, sum) - 2 * 127 * static_cast<std::uint32_t>(kNumberBlock);
-}
-
 // Sums over a block: of the parts of the classes up to `linear`, and of those above, which are also what rests have
-// more than `parameter` bits. Exact.
-struct Longer {
+// more than `parameter` bits.
+struct Sums {
   std::uint32_t bases;
   std::uint32_t longer;
 };
 
-HWY_INLINE Longer longer_bits(const Block& block, std::uint32_t parameter, std::uint32_t linear) {
+// REQUIRES: `largest` is the largest number of the block.
+HWY_INLINE Sums sums_of(const Block& block, std::uint32_t largest, std::uint32_t parameter, std::uint32_t linear) {
   const D d;
-  V bases = hn::Zero(d);
-  V exponents = hn::Zero(d);
-  V largest = hn::Zero(d);
+  V sum = hn::Zero(d);
+  if (largest >> parameter <= linear) {
+    for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
+      sum = hn::Add(sum, hn::ShiftRightSame(hn::Load(d, block.numbers + i), static_cast<int>(parameter)));
+    }
+    return {sum_of(d, sum), 0};
+  }
+  if (largest >> parameter >= kExact) [[unlikely]] {
+    Sums sums{0, 0};
+    for (const std::uint32_t number : block.numbers) {
+      const Place place = place_of(number, parameter, linear);
+      sums.bases += place.rank - place.longer;
+      sums.longer += place.longer;
+    }
+    return sums;
+  }
+  // Both sums in one.
+  static_assert(kMostLinear * kNumberBlock < 1 << 16);
   for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
     const Quotients q = divide(d, block.numbers + i, parameter, linear);
-    bases = hn::Add(bases, q.base);
-    exponents = hn::Add(exponents, exponent(d, q.above));
-    largest = hn::Max(largest, q.above);
+    sum = hn::Add(sum, hn::Add(q.base, hn::ShiftLeft<16>(exponent(d, q.above))));
   }
-  Longer sums{sum_of(d, bases), sum_of(d, exponents) - 127 * static_cast<std::uint32_t>(kNumberBlock)};
-  if (largest_of(d, largest) == kExact) [[unlikely]] {
-    sums.longer = 0;
-    for (const std::uint32_t number : block.numbers) sums.longer += place_of(number, parameter, linear).longer;
-  }
-  return sums;
+  const std::uint32_t both = sum_of(d, sum);
+  return {both & 0xFFFF, (both >> 16) - 127 * static_cast<std::uint32_t>(kNumberBlock)};
 }
 
 // The bits that a parameter takes after another one.
@@ -104,55 +102,107 @@ HWY_INLINE std::uint32_t bits_of_change(std::uint32_t from, std::uint32_t to) {
   return from == to ? 1 : 2 + (from < to ? to - from : from - to);
 }
 
-// The parameter that is about right: the mean of log2(number + 1), which a float has in its bits, nearly.
-HWY_INLINE std::uint32_t guess(const Block& block, std::uint32_t count) {
+// The parameter that is about right: the mean of log2(number + 1), which a float has in its bits, nearly. Also finds
+// the largest number.
+HWY_INLINE std::uint32_t guess(const Block& block, std::uint32_t count, std::uint32_t& largest) {
   const D d;
   const hn::RebindToFloat<D> df;
   const hn::RebindToSigned<D> di;
   V sum = hn::Zero(d);  // in units of 2^-15, so that it fits
+  V most = hn::Zero(d);
   for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
+    most = hn::Max(most, hn::Load(d, block.numbers + i));
     const V number = hn::Min(hn::Load(d, block.numbers + i), hn::Set(d, 0x7FFFFFFE));
     const V plus_one = hn::BitCast(d, hn::ConvertTo(df, hn::BitCast(di, hn::Add(number, hn::Set(d, 1)))));
     sum = hn::Add(sum, hn::ShiftRight<8>(hn::Sub(plus_one, hn::Set(d, 127U << 23))));
   }
+  largest = largest_of(d, most);
   constexpr std::uint32_t kShift = (3U << 15) / 10;  // by trial
   return (sum_of(d, sum) / count + kShift) >> 15;
 }
 
-HWY_INLINE void plan_block(const Block& block, std::uint32_t count, const NumberCode& code, NumberPlan& plan) {
+// A parameter for a block.
+struct Choice {
+  std::uint32_t parameter;
+  Sums sums;
+
+  std::uint32_t bits(std::uint32_t count) const { return sums.bases + 2 * sums.longer + count * (parameter + 1); }
+};
+
+// A group of blocks, and the parameters that it may take.
+struct Group {
+  Block blocks[kNumberGroup];
+  std::uint32_t counts[kNumberGroup];  // of numbers in each block
+  std::size_t size = 0;                // in blocks
+  Choice changed[kNumberGroup];        // the best for each block
+  Choice steady[kNumberGroup];         // as in the block before the group
+  std::uint32_t changed_bits = 0;      // what the group takes with these
+  std::uint32_t steady_bits = 0;
+};
+
+// Finds the best parameter of a block after one with the parameter `before`; `steady` is that of the block before the
+// group.
+HWY_INLINE void plan_block(const NumberCode& code, std::size_t i, std::uint32_t before, std::uint32_t steady,
+                           Group& group) {
   const auto linear = static_cast<std::uint32_t>(code.linear);
   const auto least = static_cast<std::uint32_t>(code.least_parameter);
-  const auto before = static_cast<std::uint32_t>(plan.parameter);
-  const std::uint32_t middle = std::clamp<std::uint32_t>(guess(block, count), least, kMostParameter);
-  std::uint32_t best = middle;
+  const std::uint32_t count = group.counts[i];
+  std::uint32_t largest;
+  const std::uint32_t middle = std::clamp<std::uint32_t>(guess(group.blocks[i], count, largest), least, kMostParameter);
   std::uint32_t best_bits = ~0U;  // with the change of the parameter
   const auto consider = [&](std::uint32_t parameter) HWY_ATTR {
-    const std::uint32_t bits =
-        extra_bits(block, parameter, linear) + count * (parameter + 1) + bits_of_change(before, parameter);
-    best = bits < best_bits ? parameter : best;
-    best_bits = std::min(bits, best_bits);
+    const Choice choice{parameter, sums_of(group.blocks[i], largest, parameter, linear)};
+    if (parameter == steady) group.steady[i] = choice;
+    const std::uint32_t bits = choice.bits(count) + bits_of_change(before, parameter);
+    if (bits >= best_bits) return;
+    group.changed[i] = choice;
+    best_bits = bits;
   };
+  const auto is_far = [&](std::uint32_t parameter) { return parameter + 1 < middle || parameter > middle + 1; };
   consider(middle);
   if (middle > least) consider(middle - 1);
   if (middle < kMostParameter) consider(middle + 1);
-  if (before >= least && (before + 1 < middle || before > middle + 1)) consider(before);
+  if (before >= least && is_far(before)) consider(before);
+  if (steady >= least && steady != before && is_far(steady)) consider(steady);
+  group.changed_bits += best_bits;
+  if (steady >= least) group.steady_bits += group.steady[i].bits(count);
+}
 
-  const Longer exact = longer_bits(block, best, linear);
-  plan.parameter = static_cast<int>(best);
-  plan.parameter_bits += bits_of_change(before, best);
-  plan.class_bits += count + exact.bases + exact.longer;
-  plan.rest_bits += count * best + exact.longer;
+HWY_INLINE void plan_group(const NumberCode& code, Group& group, std::uint8_t* parameters, NumberPlan& plan) {
+  const auto steady = static_cast<std::uint32_t>(plan.parameter);
+  group.changed_bits = 0;
+  group.steady_bits = 0;
+  std::uint32_t before = steady;
+  for (std::size_t i = 0; i < group.size; ++i) {
+    plan_block(code, i, before, steady, group);
+    before = group.changed[i].parameter;
+  }
+  const bool is_steady = plan.parameter >= code.least_parameter && group.steady_bits <= group.changed_bits;
+  ++plan.parameter_bits;
+  for (std::size_t i = 0; i < group.size; ++i) {
+    const Choice& choice = is_steady ? group.steady[i] : group.changed[i];
+    if (!is_steady) plan.parameter_bits += bits_of_change(static_cast<std::uint32_t>(plan.parameter), choice.parameter);
+    plan.class_bits += group.counts[i] + choice.sums.bases + choice.sums.longer;
+    plan.rest_bits += group.counts[i] * choice.parameter + choice.sums.longer;
+    plan.parameter = static_cast<int>(choice.parameter);
+    parameters[i] = static_cast<std::uint8_t>(choice.parameter);
+  }
 }
 
 void plan_numbers(const NumberCode& code, std::span<const std::uint32_t> numbers, std::uint8_t* parameters,
                   NumberPlan& plan) {
-  Block block;
-  for (std::size_t begin = 0; begin < numbers.size(); begin += kNumberBlock) {
-    const std::size_t count = std::min(kNumberBlock, numbers.size() - begin);
-    std::copy_n(numbers.data() + begin, count, block.numbers);
-    std::fill(block.numbers + count, block.numbers + kNumberBlock, 0U);
-    plan_block(block, static_cast<std::uint32_t>(count), code, plan);
-    *parameters++ = static_cast<std::uint8_t>(plan.parameter);
+  Group group;
+  for (std::size_t begin = 0; begin < numbers.size();) {
+    for (group.size = 0; group.size < kNumberGroup && begin < numbers.size(); ++group.size) {
+      std::uint32_t* const block = group.blocks[group.size].numbers;
+      const std::size_t count = std::min(kNumberBlock, numbers.size() - begin);
+      std::copy_n(numbers.data() + begin, count, block);
+      std::fill(block + count, block + kNumberBlock, 0U);
+      group.counts[group.size] = static_cast<std::uint32_t>(count);
+      begin += count;
+    }
+    plan_group(code, group, parameters, plan);
+    parameters += group.size;
   }
 }
 
@@ -164,51 +214,78 @@ void write_parameter(int parameter, NumberWriter& writer) {
   writer.parameters.put((change < 0 ? 3U : 1U) | std::uint64_t{4} << (size - 1), 2 + size);
 }
 
+// The parameters of a group.
+void write_parameters(std::span<const std::uint8_t> parameters, NumberWriter& writer) {
+  const bool is_steady = std::all_of(parameters.begin(), parameters.end(),
+                                     [&](std::uint8_t parameter) { return parameter == writer.parameter; });
+  writer.parameters.put(is_steady ? 0 : 1, 1);
+  if (is_steady) return;
+  for (const std::uint8_t parameter : parameters) write_parameter(parameter, writer);
+}
+
 // The codes of a block: `classes[i]` is its class; the rest has `widths[i]` bits.
 struct Codes {
   Block classes;
   Block rests;
   Block widths;
-  std::uint32_t highest = 0;  // class
-  std::uint32_t widest = 0;   // rest
 };
 
-// False if a number is too large for that.
-HWY_INLINE bool make_codes(const std::uint32_t* numbers, std::uint32_t parameter, std::uint32_t linear, Codes& codes) {
+HWY_INLINE std::uint32_t largest_of(const std::uint32_t* numbers) {
   const D d;
   V largest = hn::Zero(d);
-  V highest = hn::Zero(d);
-  V widest = hn::Zero(d);
+  for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) largest = hn::Max(largest, hn::LoadU(d, numbers + i));
+  return largest_of(d, largest);
+}
+
+// REQUIRES: quotients below kExact.
+HWY_INLINE void make_codes(const std::uint32_t* numbers, std::uint32_t parameter, std::uint32_t linear, Codes& codes) {
+  const D d;
   for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
     const Quotients q = divide(d, numbers + i, parameter, linear);
     const V longer = hn::Sub(exponent(d, q.above), hn::Set(d, 127));
     const V first = hn::Sub(hn::Add(q.base, hn::Shl(hn::Set(d, 1), longer)), hn::Set(d, 1));
     const V rest = hn::Sub(hn::LoadU(d, numbers + i), hn::ShiftLeftSame(first, static_cast<int>(parameter)));
-    const V rank = hn::Add(q.base, longer);
-    const V width = hn::Add(longer, hn::Set(d, parameter));
-    hn::Store(rank, d, codes.classes.numbers + i);
+    hn::Store(hn::Add(q.base, longer), d, codes.classes.numbers + i);
     hn::Store(rest, d, codes.rests.numbers + i);
-    hn::Store(width, d, codes.widths.numbers + i);
-    largest = hn::Max(largest, q.above);
-    highest = hn::Max(highest, rank);
-    widest = hn::Max(widest, width);
+    hn::Store(hn::Add(longer, hn::Set(d, parameter)), d, codes.widths.numbers + i);
   }
-  codes.highest = largest_of(d, highest);
-  codes.widest = largest_of(d, widest);
-  return largest_of(d, largest) < kExact;
 }
 
-// Writes the rests, kEach of them together. REQUIRES: that they fit.
-template <std::size_t kEach>
-HWY_INLINE void put_rests(const Codes& codes, BitWriter& writer) {
+// The same where all rests have `parameter` bits.
+HWY_INLINE void make_equal_codes(const std::uint32_t* numbers, std::uint32_t parameter, Codes& codes) {
+  const D d;
+  const V mask = hn::Set(d, (1U << parameter) - 1);
+  for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
+    const V number = hn::LoadU(d, numbers + i);
+    hn::Store(hn::ShiftRightSame(number, static_cast<int>(parameter)), d, codes.classes.numbers + i);
+    hn::Store(hn::And(number, mask), d, codes.rests.numbers + i);
+  }
+}
+
+// Writes the rests, kEach of them together. width(i) is how many bits one has. REQUIRES: that they fit.
+template <std::size_t kEach, class Width>
+HWY_INLINE void put_rests(const Codes& codes, const Width& width, BitWriter& writer) {
   for (std::size_t i = 0; i < kNumberBlock; i += kEach) {
     std::uint64_t bits = 0;
     std::uint32_t size = 0;
     for (std::size_t j = 0; j < kEach; ++j) {
       bits |= std::uint64_t{codes.rests.numbers[i + j]} << size;
-      size += codes.widths.numbers[i + j];
+      size += width(i + j);
     }
     writer.put(bits, static_cast<int>(size));
+  }
+}
+
+constexpr std::uint32_t kFour = BitWriter::kMost / 4;  // four of so many bits can be written together
+
+template <class Width>
+HWY_INLINE void put_rests(const Codes& codes, std::uint32_t widest, const Width& width, BitWriter& writer) {
+  if (widest <= kFour) {
+    put_rests<4>(codes, width, writer);
+  } else if (widest <= 2 * kFour) {
+    put_rests<2>(codes, width, writer);
+  } else {
+    put_rests<1>(codes, width, writer);
   }
 }
 
@@ -238,203 +315,36 @@ void put_slowly(std::span<const std::uint32_t> numbers, std::uint32_t parameter,
 
 void write_numbers(const NumberCode& code, std::span<const std::uint32_t> numbers, const std::uint8_t* parameters,
                    NumberWriter& writer) {
-  constexpr std::uint32_t kFour = BitWriter::kMost / 4;
   const auto linear = static_cast<std::uint32_t>(code.linear);
   // Local copies, which the compiler can keep in registers.
   BitWriter classes = writer.classes;
   BitWriter rests = writer.rests;
   Codes codes;
   for (std::size_t begin = 0; begin < numbers.size(); begin += kNumberBlock) {
-    const std::uint32_t parameter = *parameters++;
-    write_parameter(static_cast<int>(parameter), writer);
-    const auto block = numbers.subspan(begin, std::min(kNumberBlock, numbers.size() - begin));
-    if (block.size() < kNumberBlock || !make_codes(block.data(), parameter, linear, codes) || codes.highest >= kFour) {
-      put_slowly(block, parameter, linear, classes, rests);
-      continue;
+    if (begin % (kNumberGroup * kNumberBlock) == 0) {
+      const std::size_t blocks = (numbers.size() - begin + kNumberBlock - 1) / kNumberBlock;
+      write_parameters({parameters, std::min(kNumberGroup, blocks)}, writer);
     }
-    put_classes(codes, classes);
-    if (codes.widest <= kFour) {
-      put_rests<4>(codes, rests);
-    } else if (codes.widest <= 2 * kFour) {
-      put_rests<2>(codes, rests);
+    const std::uint32_t parameter = *parameters++;
+    const auto block = numbers.subspan(begin, std::min(kNumberBlock, numbers.size() - begin));
+    const std::uint32_t largest = block.size() < kNumberBlock ? ~0U : largest_of(block.data());
+    const Place highest = place_of(largest, parameter, linear);
+    if (block.size() < kNumberBlock || largest >> parameter >= kExact || highest.rank >= kFour) {
+      put_slowly(block, parameter, linear, classes, rests);
+    } else if (highest.longer == 0) {
+      make_equal_codes(block.data(), parameter, codes);
+      put_classes(codes, classes);
+      put_rests(
+          codes, parameter, [&](std::size_t /*i*/) { return parameter; }, rests);
     } else {
-      put_rests<1>(codes, rests);
+      make_codes(block.data(), parameter, linear, codes);
+      put_classes(codes, classes);
+      put_rests(
+          codes, parameter + highest.longer, [&](std::size_t i) { return codes.widths.numbers[i]; }, rests);
     }
   }
   writer.classes = classes;
   writer.rests = rests;
-}
-
-HWY_INLINE std::uint64_t load(std::span<const std::byte> bytes, std::size_t at) {
-  std::uint64_t word = 0;
-  if (at + 8 <= bytes.size()) {
-    std::memcpy(&word, bytes.data() + at, 8);
-  } else if (at < bytes.size()) {
-    std::memcpy(&word, bytes.data() + at, bytes.size() - at);
-  }
-  return word;
-}
-
-// Finds the next `count` ones of the stream: their positions, counted from the byte in which the stream's position is.
-// Writes up to 67 numbers more. False if the stream ends before, or if more zeros than in any class follow each other.
-HWY_INLINE bool find_ones(NumberReader::Stream& stream, std::size_t count, std::uint32_t* ones) {
-  std::size_t at = stream.position / 8;
-  const std::size_t begin = at;
-  std::uint64_t word = load(stream.bytes, at) >> stream.position % 8 << stream.position % 8;
-  std::size_t found = 0;
-  int empty = 0;  // words without a one
-  for (;;) {
-    const auto here = static_cast<std::size_t>(std::popcount(word));
-    const auto base = static_cast<std::uint32_t>((at - begin) * 8);
-    std::uint32_t* out = ones + found;
-    for (std::size_t i = 0; i < here; i += 4) {
-      for (std::size_t j = 0; j < 4; ++j) {  // after the last one: garbage, written over later
-        out[i + j] = base + static_cast<std::uint32_t>(std::countr_zero(word));
-        word &= word - 1;
-      }
-    }
-    found += here;
-    if (found >= count) break;
-    at += 8;
-    empty = here == 0 ? empty + 1 : 0;
-    if (at >= stream.bytes.size() || empty == 3) return false;
-    word = load(stream.bytes, at);
-  }
-  stream.position = begin * 8 + ones[count - 1] + 1;
-  return true;
-}
-
-// Reads the parameter of the next block.
-HWY_INLINE bool read_parameter(NumberReader& reader, int least) {
-  NumberReader::Stream& stream = reader.parameters;
-  const std::uint64_t end = stream.bytes.size() * 8;
-  if (stream.position >= end) return false;
-  const std::uint64_t window = load(stream.bytes, stream.position / 8) >> stream.position % 8;
-  if ((window & 1) == 0) {
-    ++stream.position;
-    return reader.parameter >= least;  // before the first block it is 0
-  }
-  const int zeros = std::countr_zero(window >> 2);
-  if (zeros >= kMostParameter) return false;
-  const int change = zeros + 1;
-  reader.parameter += (window & 2) != 0 ? -change : change;
-  stream.position += static_cast<std::uint64_t>(2 + change);
-  return stream.position <= end && reader.parameter >= least && reader.parameter <= kMostParameter;
-}
-
-// Reads the rests one by one and with care: for the end of the stream, and for numbers that may exceed 32 bits.
-bool read_rests_slowly(NumberReader::Stream& stream, std::uint32_t parameter, std::uint32_t linear,
-                       std::span<const std::uint32_t> classes, std::uint32_t* numbers) {
-  for (const std::uint32_t rank : classes) {
-    const std::uint32_t base = std::min(rank, linear);
-    const std::uint64_t first = base + (std::uint64_t{1} << (rank - base)) - 1;
-    const std::uint32_t width = parameter + rank - base;
-    const std::uint64_t window = load(stream.bytes, stream.position / 8) >> stream.position % 8;
-    const std::uint64_t number = (first << parameter) + (window & ((std::uint64_t{1} << width) - 1));
-    stream.position += width;
-    if (stream.position > stream.bytes.size() * 8 || number > 0xFFFFFFFF) return false;
-    *numbers++ = static_cast<std::uint32_t>(number);
-  }
-  return true;
-}
-
-// The first number of each class, and the lengths of the rests.
-struct Rests {
-  Block firsts;
-  Block widths;
-};
-
-HWY_INLINE void find_rests(const Block& classes, std::uint32_t parameter, std::uint32_t linear, Rests& rests) {
-  const D d;
-  for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
-    const V rank = hn::Load(d, classes.numbers + i);
-    const V base = hn::Min(rank, hn::Set(d, linear));
-    const V longer = hn::Sub(rank, base);
-    const V first = hn::Sub(hn::Add(base, hn::Shl(hn::Set(d, 1), longer)), hn::Set(d, 1));
-    hn::Store(hn::ShiftLeftSame(first, static_cast<int>(parameter)), d, rests.firsts.numbers + i);
-    hn::Store(hn::Add(longer, hn::Set(d, parameter)), d, rests.widths.numbers + i);
-  }
-}
-
-HWY_INLINE void read_rests(NumberReader::Stream& stream, const Rests& rests, std::uint32_t* numbers) {
-  const std::byte* const bytes = stream.bytes.data();
-  std::uint64_t position = stream.position;
-  for (std::size_t i = 0; i < kNumberBlock; ++i) {
-    std::uint64_t window;
-    std::memcpy(&window, bytes + position / 8, 8);
-    const std::uint64_t width = rests.widths.numbers[i];
-    window = window >> position % 8 & ((std::uint64_t{1} << width) - 1);
-    numbers[i] = rests.firsts.numbers[i] + static_cast<std::uint32_t>(window);
-    position += width;
-  }
-  stream.position = position;
-}
-
-// The same where all rests have `parameter` bits: eight of them are a whole number of bytes, so that the next eight are
-// found in the same places.
-HWY_INLINE void read_equal_rests(NumberReader::Stream& stream, const Block& classes, std::uint32_t parameter,
-                                 std::uint32_t* numbers) {
-  constexpr std::size_t kGroup = 8;
-  const std::uint64_t mask = (std::uint64_t{1} << parameter) - 1;
-  const std::byte* const bytes = stream.bytes.data() + stream.position / 8;
-  for (std::size_t j = 0; j < kGroup; ++j) {
-    const std::uint64_t at = stream.position % 8 + j * parameter;
-    const std::byte* from = bytes + at / 8;
-    for (std::size_t i = j; i < kNumberBlock; i += kGroup, from += parameter) {
-      std::uint64_t window;
-      std::memcpy(&window, from, 8);
-      numbers[i] = static_cast<std::uint32_t>(window >> at % 8 & mask) + (classes.numbers[i] << parameter);
-    }
-  }
-  stream.position += kNumberBlock * parameter;
-}
-
-// The classes of a block, of which the ones end at ones[0], ones[1], ... Returns the highest.
-HWY_INLINE std::uint32_t find_classes(const std::uint32_t* ones, std::size_t count, Block& classes) {
-  const D d;
-  V highest = hn::Zero(d);
-  for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
-    const V rank = hn::Sub(hn::Sub(hn::LoadU(d, ones + i), hn::LoadU(d, ones + i - 1)), hn::Set(d, 1));
-    hn::Store(rank, d, classes.numbers + i);
-    highest = hn::Max(highest, rank);
-  }
-  if (count == kNumberBlock) return largest_of(d, highest);
-  return *std::max_element(classes.numbers, classes.numbers + count);
-}
-
-bool read_numbers(const NumberCode& code, NumberReader& reader, std::span<std::uint32_t> numbers) {
-  constexpr std::uint64_t kMargin = kNumberBlock * 32 + 64;  // the most bits that read_rests() touches
-  const auto linear = static_cast<std::uint32_t>(code.linear);
-  std::array<std::uint32_t, kMostNumbers + 69> found;
-  std::uint32_t* const ones = found.data() + 1;
-  if (numbers.empty()) return true;
-  found[0] = static_cast<std::uint32_t>(reader.classes.position % 8) - 1;  // the last one before these
-  if (!find_ones(reader.classes, numbers.size(), ones)) return false;
-  std::fill_n(ones + numbers.size(), kNumberBlock, 0U);  // so that the last block is whole
-  const std::uint64_t end = reader.rests.bytes.size() * 8;
-
-  Block classes;
-  Rests rests;
-  for (std::size_t begin = 0; begin < numbers.size(); begin += kNumberBlock) {
-    if (!read_parameter(reader, code.least_parameter)) return false;
-    const auto parameter = static_cast<std::uint32_t>(reader.parameter);
-    const std::size_t count = std::min(kNumberBlock, numbers.size() - begin);
-    const std::uint32_t highest = find_classes(ones + begin, count, classes);
-    const std::uint32_t longer = highest - std::min(highest, linear);
-    if (parameter + longer > 32) return false;
-    // All numbers are below (linear + 2 * 2^longer) * 2^parameter.
-    const bool is_small = (linear + (std::uint64_t{2} << longer)) << parameter <= std::uint64_t{1} << 32;
-    if (count < kNumberBlock || !is_small || reader.rests.position + kMargin > end) [[unlikely]] {
-      const std::span<const std::uint32_t> part(classes.numbers, count);
-      if (!read_rests_slowly(reader.rests, parameter, linear, part, numbers.data() + begin)) return false;
-    } else if (longer == 0) {
-      read_equal_rests(reader.rests, classes, parameter, numbers.data() + begin);
-    } else {
-      find_rests(classes, parameter, linear, rests);
-      read_rests(reader.rests, rests, numbers.data() + begin);
-    }
-  }
-  return true;
 }
 
 }  // namespace
@@ -447,12 +357,7 @@ namespace sparsewire::kernels {
 namespace {
 HWY_EXPORT(plan_numbers);
 HWY_EXPORT(write_numbers);
-HWY_EXPORT(read_numbers);
 }  // namespace
-
-bool NumberReader::is_finished() const noexcept {
-  return parameters.rest().is_finished() && classes.rest().is_finished() && rests.rest().is_finished();
-}
 
 void plan_numbers(const NumberCode& code, std::span<const std::uint32_t> numbers, std::uint8_t* parameters,
                   NumberPlan& plan) noexcept {
@@ -462,10 +367,6 @@ void plan_numbers(const NumberCode& code, std::span<const std::uint32_t> numbers
 void write_numbers(const NumberCode& code, std::span<const std::uint32_t> numbers, const std::uint8_t* parameters,
                    NumberWriter& writer) noexcept {
   HWY_DYNAMIC_DISPATCH(write_numbers)(code, numbers, parameters, writer);
-}
-
-bool read_numbers(const NumberCode& code, NumberReader& reader, std::span<std::uint32_t> numbers) noexcept {
-  return HWY_DYNAMIC_DISPATCH(read_numbers)(code, reader, numbers);
 }
 
 }  // namespace sparsewire::kernels

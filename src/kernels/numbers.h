@@ -17,6 +17,7 @@
 namespace sparsewire::kernels {
 
 inline constexpr std::size_t kNumberBlock = 32;
+inline constexpr std::size_t kNumberGroup = 4;  // blocks that can keep the parameter together
 inline constexpr int kMostParameter = 31;
 inline constexpr int kMostLinear = 63;
 
@@ -36,7 +37,7 @@ struct NumberPlan {
 };
 
 // Chooses the parameter of each block of `numbers` and adds the lengths to `plan`. Continues the sequence of the calls
-// before; only the last call may have a number of numbers that is not a multiple of 32.
+// before; only the last call may have a number of numbers that is not a multiple of 128.
 void plan_numbers(const NumberCode& code, std::span<const std::uint32_t> numbers, std::uint8_t* parameters,
                   NumberPlan& plan) noexcept;
 
@@ -70,9 +71,13 @@ struct NumberReader {
   bool is_finished() const noexcept;
 };
 
-// Reads the next numbers; only the last call may ask for a number of them that is not a multiple of 32. False if the
+// Reads the next numbers; only the last call may ask for a number of them that is not a multiple of 128. False if the
 // streams contain anything else. REQUIRES: at most kMostNumbers.
 inline constexpr std::size_t kMostNumbers = 1024;
 bool read_numbers(const NumberCode& code, NumberReader& reader, std::span<std::uint32_t> numbers) noexcept;
+
+// Reads indices whose gaps are the numbers. False also if one is not below `dim`.
+bool read_indices(const NumberCode& code, NumberReader& reader, std::uint64_t dim,
+                  std::span<std::uint32_t> indices) noexcept;
 
 }  // namespace sparsewire::kernels

@@ -187,7 +187,8 @@ ReportedRun run_of(Metrics metrics, bool is_live) {
   // The last of every number that an evaluation has.
   for (const std::string& name : run.series.names()) {
     const bool is_result = is_loss(name) || name.ends_with("_accuracy") || name.starts_with("total_") ||
-                           name.starts_with("paper_bits_") || name == "server_error";
+                           name.starts_with("paper_bits_") || name.starts_with("rank_bytes_") ||
+                           name == "server_error" || name == "factor_against_dense";
     if (!is_result) continue;
     for (auto row = run.series.rows().rbegin(); row != run.series.rows().rend(); ++row) {
       const double number = run.series.at(*row, run.series.find(name));

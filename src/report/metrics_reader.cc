@@ -24,7 +24,7 @@ constexpr std::size_t kLongestQuote = 300;  // of what is repeated in a notice
 constexpr std::uint64_t kPiece = 1 << 20;
 
 // docs/train.md has those of `train`, docs/pytorch.md those of the hook for PyTorch.
-constexpr std::array<std::string_view, 61> kKnown = {"step",
+constexpr std::array<std::string_view, 63> kKnown = {"step",
                                                      "steps",
                                                      "loss",
                                                      "lr",
@@ -80,6 +80,8 @@ constexpr std::array<std::string_view, 61> kKnown = {"step",
                                                      "seconds_merge",
                                                      "seconds_apply",
                                                      "factor_against_dense",
+                                                     "rank_bytes_up",
+                                                     "rank_bytes_down",
                                                      "train_error",
                                                      "test_error",
                                                      "validation_error",

@@ -7,11 +7,14 @@
 
 #include "kernels/sweep.h"
 #include "sparsewire/sparsifier.h"
+#include "sparsify/error_memory.h"
 
 namespace sparsewire {
 
-// Throws BadGradient. `who` is the name of the sparsifier. `memory` is what was there before the step.
+// Throws BadGradient. `who` is the name of the sparsifier. At that index the memory has the number from before the
+// step.
 [[noreturn]] void throw_bad_gradient(std::string_view who, const SifterContext& context, std::uint64_t step,
-                                     const kernels::ScaledGradient& gradient, float memory, std::size_t index);
+                                     const kernels::ScaledGradient& gradient, const ErrorMemory& memory,
+                                     std::size_t index);
 
 }  // namespace sparsewire

@@ -39,17 +39,18 @@ class ChosenOutside final : public FusedSparsifier {
   SiftNorms sift(const kernels::ScaledGradient* gradient, float /*unit*/, ErrorMemory& memory,
                  SparseVector& out) override {
     out.clear(memory.size());
-    if (const auto bad = memory.accumulate(memory.whole(), gradient)) {
-      throw_bad_gradient(name_, context_, step_, *gradient, memory.at(*bad), *bad);
+    if (const auto bad = memory.accumulate(gradient)) {
+      throw_bad_gradient(name_, context_, step_, *gradient, memory, *bad);
     }
     SiftNorms sifted{.accumulated_norm2 = memory.accumulated_norm2()};
     bool has_chosen = false;
     try {
       indices_.clear();
-      sparsifier_->choose(memory.numbers(), step_, indices_);
+      const std::span<const float> sums = memory.numbers();
+      sparsifier_->choose(sums, step_, indices_);
       has_chosen = true;
       check(memory.size());
-      std::erase_if(indices_, [&](std::uint32_t index) { return memory.at(index) == 0; });
+      std::erase_if(indices_, [&](std::uint32_t index) { return sums[index] == 0; });
       memory.take_at(memory.whole(), nullptr, indices_, chosen_);
       try {
         sifted.sent_norm2 = memory.norm2(memory.whole(), chosen_);

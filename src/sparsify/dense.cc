@@ -18,7 +18,7 @@ class Dense final : public FusedSparsifier {
     out.values.resize(memory.size());  // without clear(): that would fill it with zeros in every step
     if (const auto bad = memory.take_everything(gradient, out.values)) {
       out.clear(out.dim);
-      throw_bad_gradient("dense", context_, step_, *gradient, memory.at(*bad), *bad);
+      throw_bad_gradient("dense", context_, step_, *gradient, memory, *bad);
     }
     ++step_;
     return {memory.accumulated_norm2(), memory.accumulated_norm2()};

@@ -86,8 +86,11 @@ std::uint32_t sample_range(const Unit& unit, std::size_t from, std::size_t to, c
 
 }  // namespace
 
-ErrorMemory::ErrorMemory(std::size_t size, Pool* pool)
-    : memory_(size),
+ErrorMemory::ErrorMemory(std::size_t size, Pool* pool, Device device)
+    : size_(size),
+      memory_(device.kind == Device::host ? size : 0),
+      place_(device.kind == Device::host ? Device{} : device),
+      device_(device.kind == Device::host ? nullptr : make_device_memory(device, size)),
       whole_(whole_unit(size)),
       pool_(pool),
       parts_(pool == nullptr ? 1 : static_cast<std::size_t>(pool->size())) {}
@@ -172,8 +175,14 @@ std::optional<std::size_t> ErrorMemory::take_all(const Unit& unit, const kernels
   return finish(unit, gradient, found);
 }
 
-std::optional<std::size_t> ErrorMemory::accumulate(const Unit& unit, const kernels::ScaledGradient* gradient) {
-  return take_all(unit, gradient, kernels::kInfinityKey, nothing_);
+std::optional<std::size_t> ErrorMemory::accumulate(const kernels::ScaledGradient* gradient) {
+  if (is_on_device()) {
+    const UnitChoice nothing;
+    const auto bad = device_->take({&whole_, 1}, {&nothing, 1}, 1, gradient, taken_);
+    norm2_ = taken_.accumulated_norm2[0];
+    return bad;
+  }
+  return take_all(whole_, gradient, kernels::kInfinityKey, nothing_);
 }
 
 // Called when the list is full. Only the k best of the list can be among the k best of the unit, and of the entries
@@ -256,6 +265,14 @@ void ErrorMemory::take_more(const Unit& unit, std::size_t k, const Score& score,
 
 std::optional<std::size_t> ErrorMemory::take_at(const Unit& unit, const kernels::ScaledGradient* gradient,
                                                 std::span<const std::uint32_t> positions, Candidates& found) {
+  if (is_on_device()) {
+    found.clear();
+    found.reserve(positions.size());
+    device_->take_at(positions, /*zeros=*/true, found.next_value());
+    std::copy(positions.begin(), positions.end(), found.next_index());
+    found.added(positions.size());
+    return std::nullopt;
+  }
   divide(unit, kernels::kInfinityKey);
   for (Part& part : parts_) part.found.reserve(positions.size() + kPiece);
   for_each_part(unit, [&](Part& part) {
@@ -281,6 +298,12 @@ std::optional<std::size_t> ErrorMemory::take_at(const Unit& unit, const kernels:
 
 std::optional<std::size_t> ErrorMemory::take_everything(const kernels::ScaledGradient* gradient, std::span<float> all) {
   const Unit& unit = whole_;
+  if (is_on_device()) {
+    if (const auto bad = accumulate(gradient)) return bad;
+    device_->read(0, all);
+    device_->clear();
+    return std::nullopt;
+  }
   divide(unit, kernels::kInfinityKey);
   for_each_part(unit, [&](Part& part) {
     walk(unit, part, kGrain, [&](std::size_t first, std::size_t n) {
@@ -349,8 +372,9 @@ void ErrorMemory::collect(Candidates& found) {
   for (std::size_t p = 1; p < parts_.size(); ++p) found.append(parts_[p].found);
 }
 
-void ErrorMemory::restore(const Unit& unit, const kernels::ScaledGradient* gradient) noexcept {
+void ErrorMemory::restore(const Unit& unit, const kernels::ScaledGradient* gradient) {
   if (gradient == nullptr) return;
+  if (is_on_device()) return device_->restore(*gradient);
   divide(unit, kernels::kInfinityKey);
   for_each_part(unit, [&](Part& part) {
     for_each_range(unit, part.begin, part.end, kPiece, [&](std::size_t first, std::size_t n) {
@@ -395,6 +419,7 @@ double ErrorMemory::norm2(const Unit& unit, const Candidates& chosen) {
 }
 
 double ErrorMemory::norm2(const kernels::ScaledGradient& gradient) {
+  if (is_on_device()) return device_->norm2(gradient);
   const std::size_t tiles = kernels::tiles_of(gradient.size);
   if (tiles_.size() < tiles) tiles_.resize(tiles);
   kernels::TileNorms norm;
@@ -410,61 +435,6 @@ std::uint32_t ErrorMemory::keep_best(Candidates& candidates, std::size_t k) noex
     memory_[candidates.lost_indices()[i]] = candidates.lost_values()[i];
   }
   return kth;
-}
-
-void ErrorMemory::put_back(Candidates& candidates) noexcept {
-  for (std::size_t i = 0; i < candidates.size(); ++i) memory_[candidates.indices()[i]] = candidates.values()[i];
-  candidates.clear();
-}
-
-void ErrorMemory::put_back(const SparseVector& entries) noexcept {
-  for (std::size_t i = 0; i < entries.size(); ++i) memory_[entries.index(i)] = entries.values[i];
-}
-
-std::optional<std::size_t> ErrorMemory::add_sum(const SparseVector& sum) {
-  before_sum_.resize(sum.size());
-  bool finite = true;
-  for (std::size_t i = 0; i < sum.size(); ++i) {
-    float& number = memory_[sum.index(i)];
-    before_sum_[i] = number;
-    number += sum.values[i];
-    finite &= kernels::key_of(number) < kernels::kInfinityKey;
-  }
-  if (finite) return std::nullopt;
-  std::optional<std::size_t> bad;
-  for (std::size_t i = 0; i < sum.size() && !bad; ++i) {
-    if (kernels::key_of(memory_[sum.index(i)]) >= kernels::kInfinityKey) bad = sum.index(i);
-  }
-  take_back_sum(sum);
-  return bad;
-}
-
-void ErrorMemory::take_back_sum(const SparseVector& sum) noexcept {
-  for (std::size_t i = 0; i < sum.size(); ++i) memory_[sum.index(i)] = before_sum_[i];
-}
-
-void ErrorMemory::add_differences(const SparseVector& sent, std::span<const float> received) noexcept {
-  const float* const values = sent.values.data();
-  if (sent.is_full()) {
-    for (std::size_t i = 0; i < sent.size(); ++i) memory_[i] += values[i] - received[i];
-  } else {
-    for (std::size_t i = 0; i < sent.size(); ++i) memory_[sent.indices[i]] += values[i] - received[i];
-  }
-}
-
-void ErrorMemory::clear_at(const SparseVector& entries, std::vector<float>& old) {
-  old.resize(entries.size());
-  for (std::size_t i = 0; i < entries.size(); ++i) old[i] = std::exchange(memory_[entries.index(i)], 0.0F);
-}
-
-void ErrorMemory::clear() noexcept { std::fill(memory_.begin(), memory_.end(), 0.0F); }
-
-void ErrorMemory::read(std::size_t begin, std::span<float> numbers) const noexcept {
-  std::copy_n(memory_.data() + begin, numbers.size(), numbers.data());
-}
-
-void ErrorMemory::write(std::size_t begin, std::span<const float> numbers) noexcept {
-  std::copy(numbers.begin(), numbers.end(), memory_.data() + begin);
 }
 
 }  // namespace sparsewire

@@ -1,12 +1,13 @@
 // The error memory of a model, and every pass over it: adding a gradient and taking entries out, putting entries back,
 // taking a step back.
 //
-// Nothing else reads or writes the memory. So it can lie on a device: what the passes return, and all that is done with
-// it, are the chosen entries, on the host.
+// Nothing else reads or writes the memory. So it can lie on a device (device_memory.h): what the passes return, and all
+// that is done with it, are the chosen entries, on the host. What touches single entries is in error_memory_entries.cc.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -18,24 +19,40 @@
 #include "sparsewire/pool.h"
 #include "sparsewire/sparse_vector.h"
 #include "sparsify/candidates.h"
+#include "sparsify/device_memory.h"
 #include "sparsify/units.h"
 
 namespace sparsewire {
 
-// The passes take a gradient; null stands for none: they work on the numbers that are in the memory.
+// The passes take a gradient; null stands for none: they work on the numbers that are in the memory. The gradient must
+// lie where the memory lies.
 //
-// THREADS: one caller at a time; splits the work over the pool. Results do not depend on the number of threads.
+// THREADS: one caller at a time; splits the work over the pool. Results do not depend on the number of threads, nor on
+// the device. On a device every function may throw, if the device fails.
 class ErrorMemory {
  public:
   // `size` zeros.
-  explicit ErrorMemory(std::size_t size = 0, Pool* pool = nullptr);
+  explicit ErrorMemory(std::size_t size = 0, Pool* pool = nullptr, Device device = {});
 
-  std::size_t size() const noexcept { return memory_.size(); }
+  std::size_t size() const noexcept { return size_; }
+  // Where the numbers are, and moving them elsewhere; if that throws, they are where they were.
+  Device device() const noexcept { return place_; }
+  bool is_on_device() const noexcept { return device_ != nullptr; }
+  void move_to(Device device);
+
   // All entries as one unit.
   const Unit& whole() const noexcept { return whole_; }
 
-  // Adds the gradient to the unit and takes out every entry at or above `threshold`. Returns the lowest index at which
-  // a sum is not finite; then the unit is as after make_round_trip().
+  // On a device: adds the gradient, and takes entries out of all units at once. As DeviceMemory::take().
+  std::optional<std::size_t> take_from_units(std::span<const Unit> units, std::span<const UnitChoice> choices,
+                                             float factor, const kernels::ScaledGradient* gradient,
+                                             TakenEntries& taken) {
+    return device_->take(units, choices, factor, gradient, taken);
+  }
+
+  // On the host only, as are take_best() and take_more(): adds the gradient to the unit and takes out every entry at or
+  // above `threshold`. Returns the lowest index at which a sum is not finite; then the unit is as after
+  // make_round_trip().
   std::optional<std::size_t> take_all(const Unit& unit, const kernels::ScaledGradient* gradient,
                                       std::uint32_t threshold, Candidates& found);
 
@@ -50,18 +67,18 @@ class ErrorMemory {
   void take_more(const Unit& unit, std::size_t k, const Score& score, std::uint32_t threshold, Candidates& found);
 
   // Adds the gradient to the unit and takes out the entries at `positions` (ascending numbers of entries within the
-  // unit), also those that are zero.
+  // unit), also those that are zero. On a device without a gradient, and of whole() only.
   std::optional<std::size_t> take_at(const Unit& unit, const kernels::ScaledGradient* gradient,
                                      std::span<const std::uint32_t> positions, Candidates& found);
 
   // Adds the gradient and moves all sums to `all`. REQUIRES: all.size() == size().
   std::optional<std::size_t> take_everything(const kernels::ScaledGradient* gradient, std::span<float> all);
 
-  // Adds the gradient; takes nothing out.
-  std::optional<std::size_t> accumulate(const Unit& unit, const kernels::ScaledGradient* gradient);
+  // Adds the gradient to all entries; takes nothing out.
+  std::optional<std::size_t> accumulate(const kernels::ScaledGradient* gradient);
 
-  // A threshold that probably a few more than k entries reach, estimated from a sample of the unit's sums with the
-  // gradient.
+  // On the host only: a threshold that probably a few more than k entries reach, estimated from a sample of the unit's
+  // sums with the gradient.
   std::uint32_t sample(const Unit& unit, const kernels::ScaledGradient* gradient, std::size_t k);
 
   // ||sums||^2 over the unit of the last pass.
@@ -73,35 +90,50 @@ class ErrorMemory {
 
   // Keeps the k candidates with the largest keys, among equals those with the lower index, and puts the others back.
   // Returns the k-th key, or 0 if there are fewer than k. REQUIRES: the candidates are ranked; k >= 1.
+  // On the host only.
   std::uint32_t keep_best(Candidates& candidates, std::size_t k) noexcept;
   // Puts entries back where they were taken out.
-  void put_back(Candidates& candidates) noexcept;
-  void put_back(const SparseVector& entries) noexcept;
+  void put_back(Candidates& candidates);
+  void put_back(const SparseVector& entries) { put_back(entries, entries.values); }
+  // The same with other values.
+  void put_back(const SparseVector& entries, std::span<const float> values);
 
-  // Takes an accumulation back, after all entries were put back. REQUIRES: the sums of the unit are finite.
-  void restore(const Unit& unit, const kernels::ScaledGradient* gradient) noexcept;
-  // Accumulates and takes it back, for a unit that a failed step did not reach: kernels/sweep.h.
+  // Takes an accumulation back, after all entries were put back. On a device the unit must be whole(). REQUIRES: the
+  // sums of the unit are finite.
+  void restore(const Unit& unit, const kernels::ScaledGradient* gradient);
+  // On the host only: accumulates and takes it back, for a unit that a failed step did not reach: kernels/sweep.h.
   void make_round_trip(const Unit& unit, const kernels::ScaledGradient* gradient) noexcept;
 
   // Adds a sparse sum, and remembers the old numbers for take_back_sum(). Returns the lowest index at which the result
   // is not finite; then nothing has changed. REQUIRES: valid, of dimension size().
   std::optional<std::size_t> add_sum(const SparseVector& sum);
   // Brings back the exact numbers from before the last add_sum(). REQUIRES: all entries were put back.
-  void take_back_sum(const SparseVector& sum) noexcept;
+  void take_back_sum(const SparseVector& sum);
 
   // memory += sent - received, entry by entry. REQUIRES: the differences are finite.
-  void add_differences(const SparseVector& sent, std::span<const float> received) noexcept;
+  void add_differences(const SparseVector& sent, std::span<const float> received);
 
   // memory[i] = 0 for each entry; `old` becomes what was there.
   void clear_at(const SparseVector& entries, std::vector<float>& old);
-  void clear() noexcept;
+  // On a device: takes the numbers at the indices out. As DeviceMemory::take_at().
+  void take_numbers(std::span<const std::uint32_t> indices, bool zeros, float* values) {
+    device_->take_at(indices, zeros, values);
+  }
+  void write_numbers(std::span<const std::uint32_t> indices, const float* values) {
+    device_->write_at(indices, values);
+  }
+  void clear();
 
   // Copies of numbers, from index `begin` on.
-  void read(std::size_t begin, std::span<float> numbers) const noexcept;
-  void write(std::size_t begin, std::span<const float> numbers) noexcept;
-  float at(std::size_t index) const noexcept { return memory_[index]; }
-  // All numbers where the processor can read them, until the next call.
-  std::span<const float> numbers() const noexcept { return memory_; }
+  void read(std::size_t begin, std::span<float> numbers) const;
+  void write(std::size_t begin, std::span<const float> numbers);
+  float at(std::size_t index) const;
+  // All numbers where the processor can read them, until the next call. COST: on a device, a copy.
+  std::span<const float> numbers() const;
+  // All numbers where they are, until the next call.
+  Gradient as_gradient() const;
+  // Number `index` of a gradient that lies where the memory lies.
+  float number_of(const kernels::ScaledGradient& gradient, std::size_t index) const;
 
  private:
   // One thread's part of a pass: some entries of the unit, how far it got, and what it found.
@@ -139,8 +171,14 @@ class ErrorMemory {
   void take_back(const Unit& unit, const kernels::ScaledGradient* gradient) noexcept;
   std::uint32_t complete_from() const noexcept;
   void collect(Candidates& found);
+  std::span<const std::uint32_t> indices_of(const SparseVector& entries);
 
-  LongVector memory_;
+  std::size_t size_;
+  LongVector memory_;  // empty on a device
+  Device place_;
+  std::unique_ptr<DeviceMemory> device_;  // null on the host
+  mutable LongVector copy_;               // of numbers on a device
+  TakenEntries taken_;
   Unit whole_;  // all entries
   Pool* pool_;
   std::vector<Part> parts_;               // one for each thread, in the order of the entries

@@ -40,6 +40,23 @@ class RandomK final : public UnitSparsifier {
     const std::size_t k = budget_.k(step(), unit.size);
     return memory.take_at(unit, gradient, {drawer_.positions(stream, k, unit.size), k}, chosen);
   }
+  UnitChoice choice(const Unit& /*unit*/) const override { return {}; }  // nothing by its magnitude
+  bool sends_zeros() const override { return true; }
+  void list_more(std::vector<std::uint32_t>& indices) override {
+    for (std::size_t u = 0; u < units().size(); ++u) {
+      const Unit& unit = units()[u];
+      if (unit.dense) continue;
+      const Stream stream(unit_seed(seed_, u), static_cast<std::uint32_t>(context().role), rank_, step());
+      const std::size_t k = budget_.k(step(), unit.size);
+      const std::uint32_t* const positions = drawer_.positions(stream, k, unit.size);
+      std::size_t i = 0;
+      for (const Segment& segment : unit.segments) {
+        for (; i < k && positions[i] < segment.position + segment.size; ++i) {
+          indices.push_back(static_cast<std::uint32_t>(segment.begin + (positions[i] - segment.position)));
+        }
+      }
+    }
+  }
   double expected_in(const Unit& unit) const override { return budget_.expected(unit.size); }
 
   Budget budget_;

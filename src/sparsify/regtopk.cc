@@ -48,6 +48,8 @@ class Regularised final : public Score {
   Regularised(double weight, double mu, double q, bool form_b)
       : weight_(weight), mu_(mu), form_b_(form_b), factor_if_not_sent_(factor(1 + q)) {}
 
+  float factor_if_not_sent() const noexcept { return factor_if_not_sent_; }
+
   std::vector<LastRound> last_round;  // by index; empty before the first observe()
 
   // The factors are at most 1, so that no score exceeds the magnitude.
@@ -142,6 +144,25 @@ class RegTopK final : public UnitSparsifier {
   std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const kernels::ScaledGradient* gradient,
                                        ErrorMemory& memory, Candidates& chosen) override {
     return top_.take(u, unit, gradient, memory, budget_.k(step(), unit.size), score_, chosen);
+  }
+
+  // An entry of the last round may rank lower than its magnitude says, and all others rank by it. So the best k are
+  // among the entries of the last round, and the best k + (number of these) by magnitude.
+  UnitChoice choice(const Unit& unit) const override {
+    const Segment& last = unit.segments.back();
+    const auto first = first_from(score_.last_round, unit.segments.front().begin);
+    const auto after = first_from(score_.last_round, last.begin + last.size);
+    const std::size_t k = budget_.k(step(), unit.size) + static_cast<std::size_t>(after - first);
+    return {.k = std::min(k, unit.size)};
+  }
+  float factor() const override { return score_.factor_if_not_sent(); }
+  void list_more(std::vector<std::uint32_t>& indices) override {
+    for (const LastRound& last : score_.last_round) indices.push_back(last.index);
+  }
+  bool narrows() const override { return true; }
+  void narrow(const Unit& unit, Candidates& chosen) override {
+    chosen.rank(score_);
+    chosen.keep_best(budget_.k(step(), unit.size));
   }
 
   void end() override {

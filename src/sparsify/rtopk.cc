@@ -51,10 +51,20 @@ class RTopK final : public UnitSparsifier {
     if (const auto bad = top_.take(u, unit, gradient, memory, r_of(k, unit.size), magnitude_score(), chosen)) {
       return bad;
     }
-    chosen.rank(RandomScore(Stream(context().seed, static_cast<std::uint32_t>(context().role),
-                                   static_cast<std::uint32_t>(context().rank), step())));
+    chosen.rank(score());
     memory.keep_best(chosen, k);
     return std::nullopt;
+  }
+  UnitChoice choice(const Unit& unit) const override { return {.k = r_of(budget_.k(step(), unit.size), unit.size)}; }
+  bool narrows() const override { return true; }
+  void narrow(const Unit& unit, Candidates& chosen) override {
+    chosen.rank(score());
+    chosen.keep_best(budget_.k(step(), unit.size));
+  }
+
+  RandomScore score() const {
+    return RandomScore(Stream(context().seed, static_cast<std::uint32_t>(context().role),
+                              static_cast<std::uint32_t>(context().rank), step()));
   }
 
   std::size_t r_of(std::size_t k, std::size_t n) const noexcept {

@@ -47,6 +47,7 @@ struct Sifter::Parts {
 
   bool has_velocity() const noexcept { return feedback.kind == Feedback::Kind::momentum; }
   void check_gradient(const Gradient& gradient) const;
+  void move_to(Device device);
   template <class Sift>
   void take_step(SparseVector& sent, Sift sift);
   SiftNorms sift(const Gradient& gradient, SparseVector& sent, float lr, float unscale);
@@ -108,7 +109,7 @@ const TensorRange& find_tensor(const Parts& parts, std::string_view name) {
 void check_host_size(const std::string& name, const Device& device, std::size_t size, std::size_t wanted,
                      const char* what) {
   if (device.kind != Device::host) {
-    throw UsageError(fmt::format("[{}] {}: this build cannot use numbers on a device", name, what));
+    throw UsageError(fmt::format("[{}] {}: the numbers must be on the host", name, what));
   }
   if (size != wanted) {
     throw UsageError(fmt::format("[{}] {}: {} numbers were given for {} entries", name, what, size, wanted));
@@ -141,9 +142,9 @@ Sifter::Sifter(std::string_view sparsifier, std::string_view feedback, SifterCon
   p.feedback_spec = feedback;
   p.name = Spec(sparsifier).name();
   p.sparsifier = make_sparsifier(sparsifier, context);
-  p.memory = ErrorMemory(context.layout.dim(), context.pool);
+  p.memory = ErrorMemory(context.layout.dim(), context.pool, context.device);
   p.stats.step = context.first_step;
-  if (p.has_velocity()) p.velocity = ErrorMemory(context.layout.dim(), context.pool);
+  if (p.has_velocity()) p.velocity = ErrorMemory(context.layout.dim(), context.pool, context.device);
   p.context = std::move(context);
 }
 
@@ -152,13 +153,16 @@ Sifter::Sifter(Sifter&&) noexcept = default;
 Sifter& Sifter::operator=(Sifter&&) noexcept = default;
 
 void Sifter::Parts::check_gradient(const Gradient& gradient) const {
-  if (gradient.device.kind != Device::host) {
-    throw UsageError(fmt::format("[{}] this build cannot read a gradient on a device: copy it to the host", name));
-  }
   if (gradient.size != memory.size() || (gradient.data == nullptr && gradient.size != 0)) {
     throw UsageError(fmt::format("[{}] a gradient of {} entries does not fit a layout of {}", name,
                                  gradient.data == nullptr ? 0 : gradient.size, memory.size()));
   }
+}
+
+// Where the gradients are. The velocity is looked at, too, because its move may have failed before.
+void Sifter::Parts::move_to(Device device) {
+  memory.move_to(device);
+  if (has_velocity()) velocity.move_to(device);
 }
 
 // The gradient with the factors that the feedback gives it.
@@ -189,10 +193,10 @@ kernels::ScaledGradient Sifter::Parts::clipped(const Gradient& gradient, float u
 // A step of DGC: velocity <- m*velocity + gradient; the velocity is sifted, and cleared where an entry is sent.
 SiftNorms Sifter::Parts::sift_velocity(const Gradient& gradient, SparseVector& sent, float unscale) {
   const kernels::ScaledGradient addend = clipped(gradient, unscale);
-  if (const auto bad = velocity.accumulate(velocity.whole(), &addend)) {
-    throw_bad_gradient(name, context, stats.step, addend, velocity.at(*bad), *bad);
+  if (const auto bad = velocity.accumulate(&addend)) {
+    throw_bad_gradient(name, context, stats.step, addend, velocity, *bad);
   }
-  const kernels::ScaledGradient total = Gradient(velocity.numbers());
+  const kernels::ScaledGradient total = velocity.as_gradient();
   SiftNorms sifted;
   bool taken = false;
   try {
@@ -227,6 +231,7 @@ SiftNorms Sifter::Parts::sift_without_feedback(const kernels::ScaledGradient& gr
 
 SiftNorms Sifter::Parts::sift(const Gradient& gradient, SparseVector& sent, float lr, float unscale) {
   check_gradient(gradient);
+  move_to(gradient.device);
   if (has_velocity()) return sift_velocity(gradient, sent, unscale);
   const kernels::ScaledGradient in_units_of_memory = scaled(gradient, lr, unscale);
   if (feedback.kind == Feedback::Kind::none) return sift_without_feedback(in_units_of_memory, sent);
@@ -298,10 +303,13 @@ void Sifter::undo(const Gradient& gradient, const SparseVector& sent, float lr, 
   const StandardFloatMode mode;
   Parts& p = *parts_;
   p.check_gradient(gradient);
+  if (gradient.device.kind != Device::host ? gradient.device != p.memory.device() : p.memory.is_on_device()) {
+    throw UsageError(fmt::format("[{}] undo: the gradient is on another device than in the step", p.name));
+  }
   p.begin_undo(sent);
   if (p.has_velocity()) {
-    for (std::size_t i = 0; i < sent.size(); ++i) p.velocity.write(sent.index(i), {&p.cleared[i], 1});
-    const kernels::ScaledGradient total = Gradient(p.velocity.numbers());
+    p.velocity.put_back(sent, p.cleared);
+    const kernels::ScaledGradient total = p.velocity.as_gradient();
     p.sparsifier->undo(&total, p.memory, sent);
     const kernels::ScaledGradient addend = p.clipped(gradient, unscale);
     p.velocity.restore(p.velocity.whole(), &addend);
@@ -324,6 +332,15 @@ void Sifter::undo(const SparseVector& sum, const SparseVector& sent) {
   if (p.feedback.kind != Feedback::Kind::none) return;
   p.memory.clear();
   p.memory.write(0, p.memory_before);
+}
+
+Device Sifter::device() const noexcept { return parts_->memory.device(); }
+
+void Sifter::move_to(Device device) {
+  Parts& p = *parts_;
+  if (device == p.memory.device()) return;
+  p.move_to(device);
+  p.can_undo = p.can_flush = false;
 }
 
 bool Sifter::can_undo() const noexcept { return parts_->can_undo; }

@@ -143,10 +143,18 @@ class Threshold final : public UnitSparsifier {
 
   std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const kernels::ScaledGradient* gradient,
                                        ErrorMemory& memory, Candidates& chosen) override {
-    if (calibrating()) return top_.take(u, unit, gradient, memory, k_, magnitude_score(), chosen);
-    const std::uint32_t threshold =
-        std::clamp(kernels::key_of(lambda_of_step_), kernels::kLowestKey, kernels::kInfinityKey);
-    return memory.take_all(unit, gradient, threshold, chosen);
+    const auto bad = calibrating() ? top_.take(u, unit, gradient, memory, k_, magnitude_score(), chosen)
+                                   : memory.take_all(unit, gradient, key_of_step(), chosen);
+    kth_ = top_.kth();
+    return bad;
+  }
+  UnitChoice choice(const Unit& /*unit*/) const override {
+    return calibrating() ? UnitChoice{.k = k_} : UnitChoice{.threshold = key_of_step()};
+  }
+  void set_kth(std::uint32_t key) override { kth_ = key; }
+
+  std::uint32_t key_of_step() const noexcept {
+    return std::clamp(kernels::key_of(lambda_of_step_), kernels::kLowestKey, kernels::kInfinityKey);
   }
 
   void end() override {
@@ -168,7 +176,7 @@ class Threshold final : public UnitSparsifier {
 
   // The k-th magnitude of this step, in units of the gradient.
   float measured_now() const {
-    const double measured = static_cast<double>(kernels::magnitude_of(top_.kth())) / unit_;
+    const double measured = static_cast<double>(kernels::magnitude_of(kth_)) / unit_;
     return static_cast<float>(std::min(measured, kLargest));
   }
 
@@ -242,6 +250,7 @@ class Threshold final : public UnitSparsifier {
   std::uint64_t calibrate_ = 0;  // steps of Top-k before lambda is known
   std::uint64_t measured_steps_ = 0;
   std::uint64_t measured_before_ = 0;
+  std::uint32_t kth_ = 0;        // key of the k-th entry of the last step
   std::vector<float> measured_;  // the k-th magnitudes that count
 };
 

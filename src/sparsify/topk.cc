@@ -21,6 +21,7 @@ class TopK final : public UnitSparsifier {
                                        ErrorMemory& memory, Candidates& chosen) override {
     return top_.take(u, unit, gradient, memory, budget_.k(step(), unit.size), magnitude_score(), chosen);
   }
+  UnitChoice choice(const Unit& unit) const override { return {.k = budget_.k(step(), unit.size)}; }
   double expected_in(const Unit& unit) const override { return budget_.expected(unit.size); }
 
   Budget budget_;

@@ -5,38 +5,10 @@
 #include <algorithm>
 
 #include "sparsewire/errors.h"
+#include "sparsify/append.h"
 #include "sparsify/bad_gradient.h"
 
 namespace sparsewire {
-namespace {
-
-void make_room(SparseVector& out, std::size_t more) {
-  const std::size_t size = out.size() + more;
-  if (size <= out.values.capacity() && size <= out.indices.capacity()) return;
-  const std::size_t room =
-      std::max(size, out.values.capacity() * 3 / 2);  // grows by half, so that the steady state allocates nothing
-  out.indices.reserve(room);
-  out.values.reserve(room);
-}
-
-void append(SparseVector& out, const Candidates& chosen) {
-  out.indices.insert(out.indices.end(), chosen.indices(), chosen.indices() + chosen.size());
-  out.values.insert(out.values.end(), chosen.values(), chosen.values() + chosen.size());
-}
-
-// Sorts the entries of the dense unit, `tail`, which were appended after the first `head` entries, into their places.
-// O(entries) and in place: repeatedly moves the entry with the larger index of the two runs to the end.
-void merge_tail(SparseVector& out, std::size_t head, const Candidates& tail) {
-  std::size_t t = tail.size();
-  for (std::size_t to = head + t; t > 0; --to) {
-    const bool from_tail = head == 0 || out.indices[head - 1] < tail.indices()[t - 1];
-    out.indices[to - 1] = from_tail ? tail.indices()[t - 1] : out.indices[head - 1];
-    out.values[to - 1] = from_tail ? tail.values()[t - 1] : out.values[head - 1];
-    from_tail ? --t : --head;
-  }
-}
-
-}  // namespace
 
 UnitSparsifier::UnitSparsifier(Spec& spec, const SifterContext& context, Scope scope, std::uint64_t chunk)
     : name_(spec.name()), context_(context), step_(context.first_step) {
@@ -51,6 +23,7 @@ SiftNorms UnitSparsifier::sift(const kernels::ScaledGradient* gradient, float un
                                SparseVector& out) {
   out.clear(context_.layout.dim());
   begin(unit_of_memory, out);
+  if (memory.is_on_device()) return sift_on_device(gradient, memory, out);
   SiftNorms sifted;
   for (std::size_t u = 0; u < units_.size(); ++u) {
     const Unit& unit = units_[u];
@@ -77,9 +50,7 @@ SiftNorms UnitSparsifier::sift(const kernels::ScaledGradient* gradient, float un
       take_back(u, gradient, memory, out);
       throw;
     }
-    const std::size_t head = out.size();
-    append(out, chosen_);
-    if (unit.dense) merge_tail(out, head, chosen_);
+    append(out, chosen_, unit.dense);
   }
   end();
   ++step_;
@@ -108,12 +79,16 @@ void UnitSparsifier::throw_lowest_bad(std::size_t bad, const kernels::ScaledGrad
       if (kernels::key_of(sum) >= kernels::kInfinityKey) bad = i;
     }
   }
-  throw_bad_gradient(name_, context_, step_, gradient, memory.at(bad), bad);
+  throw_bad_gradient(name_, context_, step_, gradient, memory, bad);
 }
 
 void UnitSparsifier::undo(const kernels::ScaledGradient* gradient, ErrorMemory& memory, const SparseVector& sent) {
   memory.put_back(sent);
-  for (const Unit& unit : units_) memory.restore(unit, gradient);
+  if (memory.is_on_device()) {
+    memory.restore(memory.whole(), gradient);  // the units are all entries
+  } else {
+    for (const Unit& unit : units_) memory.restore(unit, gradient);
+  }
   --step_;
   rewind();
 }

@@ -37,6 +37,21 @@ class UnitSparsifier : public FusedSparsifier {
   // How many entries of a unit that is not dense are expected to be chosen.
   virtual double expected_in(const Unit& unit) const = 0;
 
+  // On a device all units are sifted in one pass: choice() says what is taken out of a unit. What is to be decided
+  // about these entries is decided on the host.
+  virtual UnitChoice choice(const Unit& unit) const = 0;
+  // Magnitudes are multiplied by it before they are compared.
+  virtual float factor() const { return 1; }
+  // Appends the indices of other entries that are taken out of the units, ascending. With `sends_zeros()` also those
+  // that are zero.
+  virtual void list_more(std::vector<std::uint32_t>& /*indices*/) {}
+  virtual bool sends_zeros() const { return false; }
+  // If narrows(): keeps those entries of a unit that are sent, by Candidates::keep_best().
+  virtual bool narrows() const { return false; }
+  virtual void narrow(const Unit& /*unit*/, Candidates& /*chosen*/) {}
+  // For a sparsifier of one unit: its k-th key, or 0 if it had fewer than k entries.
+  virtual void set_kth(std::uint32_t /*key*/) {}
+
   // For a sparsifier that has state of its own besides the step number, or that describes its entries
   // (SparseVector::draw). begin() is called before the first unit of a step, with the unit of the memory; end()
   // after the last; rewind() if the step, and what followed it, is taken back after that.
@@ -53,6 +68,11 @@ class UnitSparsifier : public FusedSparsifier {
   std::size_t model_size() const noexcept { return context_.model_dim == 0 ? sparse_size_ : context_.model_dim; }
 
  private:
+  // unit_sparsifier_device.cc
+  SiftNorms sift_on_device(const kernels::ScaledGradient* gradient, ErrorMemory& memory, SparseVector& out);
+  SiftNorms collect(ErrorMemory& memory, SparseVector& out);
+  std::size_t take_unit(const Unit& unit, std::size_t begin, std::size_t end, std::size_t more);
+
   // Takes a sift back of which `units` units are done, with their entries in `out`.
   void take_back(std::size_t units, const kernels::ScaledGradient* gradient, ErrorMemory& memory, SparseVector& out);
   // Throws BadGradient with the lowest index, `bad` or a lower one, at which a sum is not finite.
@@ -65,6 +85,14 @@ class UnitSparsifier : public FusedSparsifier {
   std::size_t sparse_size_ = 0;
   std::uint64_t step_;
   Candidates chosen_;
+
+  // On a device.
+  std::vector<UnitChoice> choices_;  // of each unit
+  TakenEntries taken_;
+  std::vector<std::uint32_t> more_indices_;  // of list_more()
+  std::vector<float> more_values_;
+  Candidates more_;    // those of a unit
+  SparseVector lost_;  // entries that are not sent
 };
 
 }  // namespace sparsewire

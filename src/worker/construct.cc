@@ -139,9 +139,10 @@ std::string dense_codec(const WorkerConfig& config) {
   return std::string(reducible_format(value_format_of(config.codec)).info.example);
 }
 
-double frame_bits(double entries, std::uint64_t dim, double value_bits) {
-  const double kept = std::min(entries, static_cast<double>(dim));
-  return kept * (entropy_bound_index_bits(dim, static_cast<std::uint64_t>(kept)) + value_bits);
+double frame_bits(double entries, std::uint64_t dim, const ValueBits& value_bits) {
+  const auto all = static_cast<double>(dim);
+  if (entries >= all) return all * value_bits.of_all;
+  return entries * (entropy_bound_index_bits(dim, static_cast<std::uint64_t>(entries)) + value_bits.of_some);
 }
 
 // Collective where there is a downlink: the servers' budgets depend on their regions.
@@ -149,7 +150,7 @@ StepCost make_cost(const WorkerConfig& config, std::uint64_t dim, int ranks, Exc
                    ControlGather& control) {
   StepCost cost{.dim = dim,
                 .ranks = ranks,
-                .value_bits = value_format_of(config.codec).bits,
+                .value_bits = expected_value_bits(config.codec),
                 .dense_value_bits = value_format_of(dense_codec(config)).bits,
                 .downlink_bits = {}};
   if (!config.downlink.empty()) {
@@ -158,7 +159,7 @@ StepCost make_cost(const WorkerConfig& config, std::uint64_t dim, int ranks, Exc
     control.gather(server == nullptr ? 0.0 : server->expected_entries(), budgets);
     double entries = 0;
     for (const double theirs : budgets) entries += theirs;
-    cost.downlink_bits = frame_bits(entries, dim, value_format_of(config.downlink_codec).bits);
+    cost.downlink_bits = frame_bits(entries, dim, expected_value_bits(config.downlink_codec));
   }
   return cost;
 }
@@ -167,8 +168,8 @@ StepCost make_cost(const WorkerConfig& config, std::uint64_t dim, int ranks, Exc
 
 // Frames and full vectors both move (P-1)/P of what is counted here, so P counts only where the union is sent back.
 bool StepCost::is_dense_shorter(double entries) const {
-  constexpr double kUnionValueBits = 32;
-  const double down = downlink_bits.value_or(frame_bits(entries * ranks, dim, kUnionValueBits));
+  const double down =
+      downlink_bits.value_or(frame_bits(entries * ranks, dim, expected_value_bits(exact_format().info.example)));
   return frame_bits(entries, dim, value_bits) + down >= 2 * static_cast<double>(dim) * dense_value_bits;
 }
 

@@ -60,7 +60,14 @@ CompressionError Worker::measure_compression() {
   for (std::size_t i = 0; i < dim; ++i) owed[i] = weight * owed[i] + static_cast<float>(served[i]);
   const float scale = p.options.unscale * (feedback.scale_by_lr ? p.options.lr : 1.0F);
   std::vector<float> gradient(dim);
-  for (std::size_t i = 0; i < dim; ++i) gradient[i] = weight * (scale * number_at(p.gradient, i));
+  std::vector<float> copy;  // of a gradient on a device
+  Gradient here = p.gradient;
+  if (here.device.kind != Device::host) {
+    copy.resize(dim);
+    p.arrays_of(here.device).read(here, copy.data());
+    here = {copy.data(), here.type, here.size};
+  }
+  for (std::size_t i = 0; i < dim; ++i) gradient[i] = weight * (scale * number_at(here, i));
   p.transport.all_reduce_sum(owed);
   p.transport.all_reduce_sum(gradient);
 

@@ -7,9 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "codec/value_format.h"
 #include "exchange/exchange.h"
 #include "sparsewire/sifter.h"
 #include "sparsewire/worker.h"
+#include "sparsify/device_memory.h"
 #include "transport/gather_and_broadcast.h"
 
 namespace sparsewire {
@@ -20,7 +22,7 @@ struct SavedWorker;  // state.cc
 struct StepCost {
   std::uint64_t dim = 0;
   int ranks = 1;
-  double value_bits = 32;               // of an uplink value
+  ValueBits value_bits;                 // of an uplink value
   double dense_value_bits = 32;         // of a value of a full vector
   std::optional<double> downlink_bits;  // of the answers of all servers; nothing: they send the union
 
@@ -68,6 +70,9 @@ struct Worker::Parts {
   StepStats stats;
   std::uint32_t checksum = 0;  // of all updates so far
 
+  std::unique_ptr<DeviceArrays> arrays;  // null until an array is on a device
+  Device arrays_device;
+
   // For take_back_step(): what was before the last step.
   StepStats stats_before;
   std::uint32_t checksum_before = 0;
@@ -91,6 +96,9 @@ struct Worker::Parts {
 
   void check_between_steps(const char* what) const;
   void undo_sift();
+
+  // update.cc
+  DeviceArrays& arrays_of(Device device);
 
   // adopt.cc
   void give_away(const TensorRange& tensor);

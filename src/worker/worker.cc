@@ -163,6 +163,8 @@ void Worker::Parts::sift() {
   try {
     sifter.sift(gradient, sent, options.lr, options.unscale);
     has_sifted = true;
+    // The memory of a server is on the device of its worker, too.
+    if (Sifter* const server = exchange->server()) server->move_to(gradient.device);
     trailer.entries = sent.size();
     if (goes_dense) sifter.flush(sent);
   } catch (const BadGradient& error) {

@@ -148,6 +148,7 @@ std::uint64_t get_golomb(BitReader& in, std::uint64_t divisor) {
 // ---- numbers in blocks
 
 constexpr std::uint64_t kNumberBlock = 32;
+constexpr std::size_t kNumberGroup = 4;  // blocks
 
 void put_unary(BitWriter& out, std::uint64_t zeros) {
   for (; zeros > 0; --zeros) out.bit(false);
@@ -173,24 +174,58 @@ NumberClass class_number(std::uint64_t c, std::uint64_t linear, std::uint64_t pa
   return {(std::min(c, linear) + ones) << parameter, parameter + e};
 }
 
+void put_parameters(BitWriter& out, const std::vector<int>& blocks) {
+  int before = 0;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    if (i % kNumberGroup == 0) {
+      bool same = true;
+      for (std::size_t j = i; j < std::min(i + kNumberGroup, blocks.size()); ++j) same = same && blocks[j] == before;
+      out.bit(!same);
+      if (same) {
+        i += kNumberGroup - 1;
+        continue;
+      }
+    }
+    const int change = blocks[i] - before;
+    out.bit(change != 0);
+    if (change != 0) {
+      out.bit(change < 0);
+      put_unary(out, static_cast<std::uint64_t>(std::abs(change)) - 1);
+    }
+    before = blocks[i];
+  }
+}
+
+std::vector<int> get_parameters(BitReader& in, std::uint64_t blocks, int least) {
+  std::vector<int> parameters;
+  int parameter = 0;
+  bool same = false;
+  for (std::uint64_t i = 0; i < blocks; ++i) {
+    if (i % kNumberGroup == 0) same = !in.bit();
+    if (!same && in.bit()) {
+      const bool minus = in.bit();
+      const auto size = static_cast<int>(std::min<std::uint64_t>(get_unary(in), 100)) + 1;
+      parameter += minus ? -size : size;
+    }
+    require(parameter >= least && parameter <= 31);
+    parameters.push_back(parameter);
+  }
+  in.end();
+  return parameters;
+}
+
 void put_numbers(Writer& out, const std::vector<std::uint64_t>& numbers, const Form& form) {
+  std::vector<int> blocks;
+  for (std::size_t i = 0; i < numbers.size(); i += kNumberBlock) {
+    blocks.push_back(form.parameters[i / kNumberBlock % form.parameters.size()]);
+  }
   BitWriter parameters;
+  put_parameters(parameters, blocks);
   BitWriter classes;
   BitWriter rests;
-  int before = 0;
   for (std::size_t i = 0; i < numbers.size(); ++i) {
-    const int parameter = form.parameters[i / kNumberBlock % form.parameters.size()];
-    if (i % kNumberBlock == 0) {
-      const int change = parameter - before;
-      parameters.bit(change != 0);
-      if (change != 0) {
-        parameters.bit(change < 0);
-        put_unary(parameters, static_cast<std::uint64_t>(std::abs(change)) - 1);
-      }
-      before = parameter;
-    }
+    const auto p = static_cast<std::uint64_t>(blocks[i / kNumberBlock]);
     std::uint64_t c = 0;
-    const auto p = static_cast<std::uint64_t>(parameter);
     while (c < 200 &&
            class_number(c, form.linear, p).start + (std::uint64_t{1} << class_number(c, form.linear, p).bits) <=
                numbers[i]) {
@@ -213,27 +248,18 @@ std::vector<std::uint64_t> get_numbers(Reader& in, std::uint64_t count, int leas
   require(form.linear <= 63);
   const std::uint64_t parameter_bytes = in.u32();
   const std::uint64_t class_bytes = in.u32();
-  BitReader parameters(in.bytes(parameter_bytes));
+  BitReader parameter_stream(in.bytes(parameter_bytes));
   BitReader classes(in.bytes(class_bytes));
   BitReader rests(in.rest());
-  form.parameters.clear();
+  const auto blocks = get_parameters(parameter_stream, (count + kNumberBlock - 1) / kNumberBlock, least);
+  form.parameters.assign(blocks.begin(), blocks.end());
   std::vector<std::uint64_t> numbers;
-  std::int64_t parameter = 0;
   for (std::uint64_t i = 0; i < count; ++i) {
-    if (i % kNumberBlock == 0) {
-      if (parameters.bit()) {
-        const bool minus = parameters.bit();
-        const auto size = static_cast<std::int64_t>(get_unary(parameters)) + 1;
-        parameter += minus ? -size : size;
-      }
-      require(parameter >= least && parameter <= 31);
-      form.parameters.push_back(static_cast<std::uint8_t>(parameter));
-    }
-    const NumberClass found = class_number(get_unary(classes), form.linear, static_cast<std::uint64_t>(parameter));
+    const auto parameter = static_cast<std::uint64_t>(blocks[i / kNumberBlock]);
+    const NumberClass found = class_number(get_unary(classes), form.linear, parameter);
     numbers.push_back(found.start + rests.number(static_cast<int>(found.bits)));
     require(numbers.back() < (std::uint64_t{1} << 32U));
   }
-  parameters.end();
   classes.end();
   rests.end();
   return numbers;

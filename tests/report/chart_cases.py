@@ -55,6 +55,22 @@ class Charts(case.Case):
         self.assertEqual(self.count("#grid .chosen"), 4)
         self.assertEqual(self.browser.run("return document.querySelectorAll('[id]').length - new Set([...document.querySelectorAll('[id]')].map((one) => one.id)).size"), 0)
 
+    def test_every_point_has_its_name_however_crowded_and_bytes_are_those_of_the_answer(self):
+        wide = [0.1, 0.2, 0.7]
+        data = made_up.report(made_up.summary([
+            Method("dense", wide, [183e6] * 3, [110e6, 110e6, None]), Method("topk", wide, [4.4e6] * 3, [2.66e6, 2.66e6, None]),
+            Method("rtopk", wide, [4.5e6] * 3, [2.85e6, 2.85e6, None]), Method("threshold", wide, [4.5e6] * 3, [2.89e6, 2.89e6, None]),
+            Method("regtopk", wide, [4.4e6] * 3, [2.73e6, 2.73e6, None]), Method("both_ways", wide, [2.1e6] * 3, [1.63e6, 1.63e6, None])]))
+        names = [one["name"] for one in data["methods"]]
+        for width in (360, 740, 1100):
+            self.browser.screen(width)
+            self.show(data)
+            # Nobody reached the target on every seed, so the answer is about the bytes of all steps.
+            self.assertEqual(self.browser.run("return document.getElementById('tradeoff.x').value"), "all")
+            self.browser.choose("tradeoff.x", "target")
+            shown = self.browser.run("return [...document.querySelectorAll('#tradeoff .plot > svg > text')].map((one) => one.textContent)")
+            self.assertEqual([name for name in names if name not in shown], [], width)
+
     def test_means_and_intervals_are_those_of_the_study(self):
         data = study()
         self.show(data, "#progress.x=step&progress.y=test_loss")

@@ -87,7 +87,9 @@ class Hostile(case.Case):
         ragged = page_files.run(2, step=[1, 2, 3], loss=[1.0])
         for runs in [[], [page_files.run(0)], [page_files.run(0, step=[], loss=[])], [page_files.run(0, step=[1], loss=[None])],
                      [page_files.run(0, step=[5, 5, 3], loss=[1.0, 2.0, 3.0])], [page_files.run(0, status="running", step=[1], loss=[1.0]), ragged],
-                     [page_files.run(0, step=[1, 2], loss=[1e308, -1e308])], [page_files.run(0, step=[1, 2], loss=[5e-324, 5e-324])]]:
+                     [page_files.run(0, step=[1, 2], loss=[1e308, -1e308])], [page_files.run(0, step=[1, 2], loss=[5e-324, 5e-324])],
+                     [page_files.run(0, step=[1, 2, 3], loss=[1e-320, 1e308, 5.0])], [page_files.run(0, step=[1, 2], loss=[1e308, 1.7e308])],
+                     [page_files.run(0, step=[1, 2], loss=[1.0, 1 + 2e-16])], [page_files.run(0, step=[0, 1e18], loss=[1.0, 2.0])]]:
             self.show(page_files.empty(methods=methods(["a", "b", "c"]), runs=runs, notices=["cut off in line 7"]))
             self.assertIn("cut off in line 7", self.text("#notices"))
             self.assertEqual(self.count("[role=alert]"), 0)

@@ -58,6 +58,26 @@ class Look(case.Case):
                     self.assertGreater(math.dist(lab(one, sight), lab(other, sight)), 18, (one, other, sight, dark))
         self.assertEqual(len(set(seen)), 2)
 
+    def test_numbers_of_the_grid_can_be_read_on_every_shade(self):
+        data = study()
+        (first, *_) = data["summary"]["grid"]
+        data["summary"]["grid"] = [{**first, "lr": lr, "mean": 0.3 * 1.0002 ** (lr * lr), "chosen": lr == 1} for lr in range(1, 41)]
+        for dark in (False, True):
+            self.browser.screen(dark=dark)
+            self.show(data)
+            surface = self.colours()["--surface"]
+            cells = self.browser.run("""return [...document.querySelectorAll('#grid .cell')].map((one) => {
+                const rect = one.querySelector('rect'), style = getComputedStyle(rect);
+                return [style.fill, Number(style.fillOpacity), getComputedStyle(one.querySelector('text')).fill];
+            })""")
+            self.assertEqual(len(cells), 40)
+            self.assertGreater(len({alpha for _, alpha, _ in cells}), 20)
+            for fill, alpha, ink in cells:
+                fill, ink = ([int(part) for part in re.findall(r"\d+", colour)] for colour in (fill, ink))
+                under = [int(surface[i:i + 2], 16) for i in (1, 3, 5)]
+                shade = [round(alpha * top + (1 - alpha) * below) for top, below in zip(fill, under)]
+                self.assertGreater(contrast(*("#" + "".join(f"{part:02x}" for part in colour) for colour in (shade, ink))), 3.75, (alpha, dark))
+
     def test_the_reader_chooses_the_theme_and_print_is_light(self):
         self.show(study(), "#theme=dark")
         dark = self.colours()["--surface"]

@@ -51,6 +51,9 @@ class Program(case.Case):
         summary = json.loads((self.folder / "study/summary.json").read_text())
         ((use, _),) = rule.answers(summary)
         self.assertEqual(self.browser.run("return document.querySelector('#answer [data-use]')?.dataset.use ?? null"), use)
+        # Somebody who knows none of the words is told what the method does.
+        self.assertIn("In each step every worker sends 10 % of its gradient’s entries: those with the largest", self.text("#answer .settings"))
+        self.assertIn("error memory", self.text("#words"))
         self.assertEqual(self.browser.run("return [...document.querySelectorAll('figure')].map((one) => one.id)"),
                          ["tradeoff", "differences", "target", "progress", "memory", "density", "bytes", "stages", "grid"])
         rows = list(csv.DictReader(io.StringIO(self.browser.saved("methods", "csv")[1].decode("utf-8-sig"))))
@@ -68,15 +71,42 @@ class Program(case.Case):
         self.open_report("out")
         self.assertIn("not which method is best", self.text("#answer"))
         self.assertEqual(self.count("#results tbody tr"), 2)
+        # One number everywhere: a dense exchange is what the program compares with, not the run of dense, which has headers.
+        (dense, topk) = json.loads((self.folder / "out/summary.json").read_text())["methods"]
+        part = f"1/{1 / topk['ratio_to_dense']:.3g}"
+        self.assertNotEqual(part, f"1/{(dense['bytes_up'] + dense['bytes_down']) / (topk['bytes_up'] + topk['bytes_down']):.3g}")
+        self.assertIn(f": {part} of a dense exchange", self.text("#answer"))
+        self.assertIn(part, self.text("#results"))
         self.assertEqual(self.count("#progress .legend button"), 2)
 
     def test_a_reproduction(self):
         self.run_program("reproduce", "regtopk-toy", "--quick", "--json", "toy.json")
         self.open_report("toy.json")
         self.assertIn("The claim holds.", self.text("#answer"))
+        self.assertNotIn("batches", self.text("#measured"))
         measured = json.loads((self.folder / "toy.json").read_text())["measured"]
         rows = list(csv.DictReader(io.StringIO(self.browser.saved("measured", "csv")[1].decode("utf-8-sig"))))
         self.assertEqual(sorted(float(row["loss"]) for row in rows), sorted(row["value"] for row in measured))
+
+    def test_metrics_of_the_hook_for_pytorch(self):
+        for rank in range(2):
+            lines = []
+            for step in range(1, 21):
+                so_far = {"step": step, "rank": rank, "seconds": step / 2, "rank_bytes_up": 100 * step, "rank_bytes_down": 150 * step}
+                lines.append({**so_far, "skipped": False, "entries_sent": 10, "bytes_up": 100, "memory_norm": 2.0, "seconds_sift": 0.001, "factor_against_dense": 20.0})
+                lines.append({**so_far, "loss": 1 / step})  # what the script recorded
+            lines.append({**so_far, "test_loss": 0.25})
+            (self.folder / f"run-{rank}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        self.open_report("run-0.jsonl", "run-1.jsonl")
+        self.assertEqual(self.text("#notices"), "")
+        # A test loss at the end alone is not what comes first.
+        self.assertEqual(self.browser.run("return document.getElementById('progress.y').value"), "loss")
+        self.assertIn("entries sent (of its rank)", self.text("#progress"))
+        self.browser.choose("progress.x", "rank_bytes")
+        rows = list(csv.DictReader(io.StringIO(self.browser.saved("progress", "csv")[1].decode("utf-8-sig"))))
+        self.assertEqual([(float(row["rank_bytes"]), float(row["loss"])) for row in rows[:20]], [(250 * step, float(f"{1 / step:.8g}")) for step in range(1, 21)])
+        self.assertIn("2.00 kB", self.text("#results"))
+        self.assertIn("0.25", self.text("#results"))
 
     def test_metrics_that_are_hostile(self):
         good = [json.dumps({"step": step, "loss": 1 / step, "<img src=x onerror=alert(1)>": step}) for step in range(1, 50)]

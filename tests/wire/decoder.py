@@ -161,8 +161,10 @@ def read_numbers(section, count, least, info):
     rests = Bits(section.rest(), what)
     numbers, p, blocks = [], 0, []
     for i in range(count):
+        if i % 128 == 0:
+            same = not parameters.bit()
         if i % 32 == 0:
-            if parameters.bit():
+            if not same and parameters.bit():
                 minus = parameters.bit()
                 d = parameters.unary() + 1
                 p += -d if minus else d

@@ -74,12 +74,22 @@ def change_bits(d):
     return [0] if d == 0 else [1, int(d < 0)] + unary_bits(abs(d) - 1)
 
 
-def numbers_section(numbers, linear=3, parameters=(1,)):
+def parameter_bits(blocks, shorten=True):
+    """`shorten`: groups without a change are one bit, as every encoder should write them."""
+    bits = []
+    for i in range(0, len(blocks), 4):
+        group = blocks[i:i + 4]
+        before = [blocks[i - 1] if i > 0 else 0] + group
+        changes = [p - q for p, q in zip(group, before)]
+        bits += [1] + [bit for d in changes for bit in change_bits(d)] if any(changes) or not shorten else [0]
+    return bits
+
+
+def numbers_section(numbers, linear=3, parameters=(1,), shorten=True):
     """`parameters`: of block 0, 1, ..., and from the start again."""
     blocks = [parameters[j % len(parameters)] for j in range(ceil_div(len(numbers), 32))]
-    changes = [bit for before, p in zip([0] + blocks, blocks) for bit in change_bits(p - before)]
     parts = [number_parts(x, blocks[i // 32], linear) for i, x in enumerate(numbers)]
-    streams = [pack_bits(changes), pack_bits(bit for c, _ in parts for bit in unary_bits(c)),
+    streams = [pack_bits(parameter_bits(blocks, shorten)), pack_bits(bit for c, _ in parts for bit in unary_bits(c)),
                pack_bits(bit for _, rest in parts for bit in rest)]
     return struct.pack("<B2I", linear, len(streams[0]), len(streams[1])) + b"".join(streams)
 

@@ -6,9 +6,9 @@ from collections import namedtuple
 from fractions import Fraction
 
 from decoder import PACKED_CODECS, VALUE_CODECS, bf16
-from encoder import (adaptive_section, bitmap_section, change_bits, coded_values, draw_indices, encode, frame, golomb_bits,
-                     golomb_section, number_bits, numbers_section, pack_bits, packed_section, raw32_section, runs_section,
-                     seed_section, unary_bits, value_section, with_checksum)
+from encoder import (adaptive_section, bitmap_section, coded_values, draw_indices, encode, frame, golomb_bits,
+                     golomb_section, number_bits, numbers_section, pack_bits, packed_section, parameter_bits, raw32_section,
+                     runs_section, seed_section, unary_bits, value_section, with_checksum)
 
 LAST = 2**32 - 2  # the largest possible index
 
@@ -67,10 +67,15 @@ def whole_frames():
     add("golomb, one stream far longer than the others", 6000, list(range(1027)) + [5999], M=1)
 
     # Numbers in blocks: counts around a block, and around what the library reads at a time; all sizes of classes.
-    for count in [1, 31, 32, 33, 64, 1024, 1025]:
-        for linear, parameters in [(0, (0,)), (3, (1, 2)), (63, (0, 5, 1))]:
-            add(f"adaptive, {count} entries, linear {linear}", 4000, choose(count, 4000), index="adaptive", linear=linear,
+    steady = (2,) * 7 + (3,) * 9  # a group that changes in its last block, and groups that do not
+    for count in [1, 31, 32, 33, 64, 127, 128, 129, 1024, 1025]:
+        for linear, parameters in [(0, (0,)), (3, (1, 2)), (63, (0, 5, 1)), (63, steady), (1, steady)]:
+            add(f"adaptive, {count} entries, linear {linear}, parameters {parameters}", 4000, choose(count, 4000), index="adaptive", linear=linear,
                 parameters=parameters)
+    section = numbers_section([1] * 300, 63, (2,), shorten=False)
+    frames.append(Whole("adaptive, groups without a change in full",
+                        frame(600, 300, struct.pack("<300f", *[1.0] * 300), section, "adaptive"), 600,
+                        list(range(1, 600, 2)), f32_bits([1.0] * 300)))
     for p in range(32):
         linear = [0, 1, 7, 63][p % 4]
         add(f"adaptive, parameter {p}, linear {linear}", 2000, choose(40, 2000), index="adaptive", linear=linear,
@@ -261,6 +266,9 @@ def broken_frames():
     add("full: count below dim", "full", 4, 3, three, b"", index="full")
     add("full: a byte left over", "left over", 3, 3, three, b"\0", index="full")
 
+    def indices_after(gaps):
+        return [sum(gaps[:i + 1]) + i for i in range(len(gaps))]
+
     stream = golomb_section(indices, 4)
     add("golomb: M 0", "M is 0", 20, 3, three, struct.pack("<I", 0) + stream[4:])
     add("golomb: M 0, no entries", "M is 0", 20, 0, b"", struct.pack("<I", 0))
@@ -302,6 +310,9 @@ def broken_frames():
     add("golomb: one stream for 1030", "too few", 3000, len(many), values, lanes[:4] + b"".join(parts))
     add("golomb: four streams for 3", "", 20, 3, three, stream[:4] + struct.pack("<3I", 1, 1, 1) + bytes(4))
     add("golomb: four streams, index dim", "outside", many[-1], len(many), values, lanes)
+    wrapped = indices_after([2**29 - 8] * 8 + [0] * 1022)  # those of the first 64 gaps add up to 2^32
+    add("golomb: four streams, the sum of the gaps is 2^32", "outside", 3000, len(wrapped), values,
+        golomb_section(wrapped, 2**25))
 
     def numbers(changes, classes, rests, linear=1):
         streams = [pack_bits(bits) for bits in (changes, classes, rests)]
@@ -312,7 +323,7 @@ def broken_frames():
 
     section = adaptive_section(indices, 1, (2,))
     head, streams = section[:9], section[9:]
-    assert numbers(change_bits(2), joined_unary([0, 0, 2]), number_bits(2, 2) + number_bits(0, 2) + number_bits(7, 3)) == section
+    assert numbers(parameter_bits([2]), joined_unary([0, 0, 2]), number_bits(2, 2) + number_bits(0, 2) + number_bits(7, 3)) == section
     add("adaptive: nothing", "too few", 20, 3, three, b"", index="adaptive")
     add("adaptive: cut in the fields", "too few", 20, 3, three, section[:8], index="adaptive")
     add("adaptive: a byte short", "too few", 20, 3, three, section[:-1], index="adaptive")
@@ -327,25 +338,28 @@ def broken_frames():
     longer = struct.pack("<B2I", 1, 1, 2) + streams[:2] + b"\0" + streams[2:]
     add("adaptive: a byte of classes too many", "left over", 20, 3, three, longer, index="adaptive")
     add("adaptive: bytes, no entries", "left over", 20, 0, b"", section, index="adaptive")
-    good_parts = dict(changes=change_bits(2), classes=joined_unary([0, 0, 2]),
+    good_parts = dict(changes=parameter_bits([2]), classes=joined_unary([0, 0, 2]),
                       rests=number_bits(2, 2) + number_bits(0, 2) + number_bits(7, 3))
     for part, bits in good_parts.items():
         ending = bits + [0] * (7 - len(bits) % 8) + [1]
         add(f"adaptive: a bit after the {part}", "non-zero bits", 20, 3, three, numbers(**{**good_parts, part: ending}),
             index="adaptive")
-    add("adaptive: parameter -1", "parameter", 20, 3, three, numbers(**{**good_parts, "changes": change_bits(-1)}),
+    add("adaptive: parameter -1", "parameter", 20, 3, three, numbers(**{**good_parts, "changes": parameter_bits([-1])}),
         index="adaptive")
-    add("adaptive: parameter 32", "parameter", 20, 3, three, numbers(**{**good_parts, "changes": change_bits(32)}),
+    add("adaptive: parameter 32", "parameter", 20, 3, three, numbers(**{**good_parts, "changes": parameter_bits([32])}),
         index="adaptive")
-    add("adaptive: parameter without an end", "too few", 20, 3, three, numbers(**{**good_parts, "changes": [1, 0] + [0] * 60}),
+    add("adaptive: parameter without an end", "too few", 20, 3, three, numbers(**{**good_parts, "changes": [1, 1, 0] + [0] * 60}),
         index="adaptive")
     add("adaptive: index dim", "outside", 19, 3, three, section, index="adaptive")
-    add("adaptive: zeros without a one", "too few|2.32", 20, 3, three, numbers(change_bits(2), [0] * 400, []), index="adaptive")
+    add("adaptive: zeros without a one", "too few|2.32", 20, 3, three, numbers(parameter_bits([2]), [0] * 400, []), index="adaptive")
     for c, p in [(33, 1), (34, 0), (95, 2), (4, 31), (2, 31), (150, 0), (300, 0)]:
         add(f"adaptive: class {c}, parameter {p}", "2.32|too few", 2**32 - 1, 1, one,
-            numbers(change_bits(p), unary_bits(c), [1] * 80), index="adaptive")
+            numbers(parameter_bits([p]), unary_bits(c), [1] * 80), index="adaptive")
     for beyond in [2**32 - 1, 2**32 + 5 - 3]:  # below dim modulo 2^32 after the first index
         add(f"adaptive: gap {beyond}", "outside|2.32", 20, 2, one * 2, numbers_section([2, beyond], 0, (4,)), index="adaptive")
+    wrapped = indices_after([2**31 - 8] * 2 + [0] * 14)
+    add("adaptive: the sum of the gaps is 2^32", "outside", 20, 16, one * 16, adaptive_section(wrapped, 63, (26,)),
+        index="adaptive")
     many = list(range(0, 4400, 2))[:1100]
     add("adaptive: many, index dim", "outside", many[-1], len(many), one * len(many), adaptive_section(many), index="adaptive")
 

@@ -15,7 +15,7 @@ import unittest
 
 import npy
 from decoder import INDEX_CODECS, PACKED_CODECS, VALUE_CODECS, Refused, crc32c, decode, philox
-from encoder import bf16_bits, change_bits, draw_indices, f16_bits, golomb_bits, number_parts, with_checksum
+from encoder import bf16_bits, change_bits, draw_indices, f16_bits, golomb_bits, number_parts, parameter_bits, with_checksum
 from frames import BROKEN, WHOLE, f32_bits, mutants, edge_frames
 
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden" / "v1"
@@ -42,6 +42,9 @@ class Page(unittest.TestCase):
             self.assertEqual((found, "".join(map(str, bits))), (c, rest), (x, p, linear))
         for d, code in [(0, "0"), (1, "101"), (-1, "111"), (2, "1001"), (-3, "11001")]:
             self.assertEqual("".join(map(str, change_bits(d))), code, d)
+        for blocks, code in [([0], "0"), ([2], "11001"), ([2, 2, 2, 2, 2], "110010000"), ([0] * 9, "000"),
+                             ([0, 0, 0, 0, 0, 1], "010101"), ([1, 1, 1, 1, 1, 0], "1101000" "10111")]:
+            self.assertEqual("".join(map(str, parameter_bits(blocks))), code, blocks)
 
     def test_a_frame_written_by_hand(self):
         # Entries 1 and 4 of 6: 1.5 and -2. M is 2, the gaps 1 and 2: 1 1, 0 1 0.

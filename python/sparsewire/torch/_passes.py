@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import zlib
 from typing import Any, Optional
 
@@ -43,6 +44,7 @@ class Passes:
         self._ready: list[Job] = []  # their step is done
         self._held: list[Job] = []  # their parameters belong to groups that were saved, which differ
         self._is_bad = False
+        self._clock: Optional[float] = None  # when the totals were last brought up to date
 
     # --- connecting ---
 
@@ -56,6 +58,7 @@ class Passes:
             raise
         self.transport = connect(group, deadline)
         self._is_connected = True
+        self._clock = time.monotonic()
         self._compare_options()
 
     def _open_metrics(self, group: Optional[dist.ProcessGroup]) -> None:
@@ -65,6 +68,20 @@ class Passes:
             self._metrics = self._metrics.replace("{rank}", str(rank))
             with open(self._metrics, "a", encoding="utf-8"):
                 pass
+
+    def _look_at_the_clock(self) -> None:
+        now = time.monotonic()
+        self.totals.seconds += 0.0 if self._clock is None else now - self._clock
+        self._clock = now
+
+    def record(self, numbers: dict[str, float], rank: int) -> None:
+        """A line of the metrics: what is given, and where the training is."""
+        if self._metrics is None:
+            return
+        self._look_at_the_clock()
+        line = {"step": self.steps_done, "rank": rank, **self.totals.so_far(), **numbers}
+        with open(self._metrics.replace("{rank}", str(rank)), "a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
 
     def _compare_options(self) -> None:
         """What Workers do not compare by themselves, and what would end in confusion."""
@@ -182,11 +199,8 @@ class Passes:
         if not self._held:  # DDP's buckets are the groups again
             self._passes_loaded = 0
         self.groups = {names: group for names, group in self.groups.items() if group.left}
-        if self._metrics is not None:
-            rank = self.transport.rank if self.transport is not None else 0
-            line = {"step": self.steps_done, "skipped": self._is_bad, "rank": rank, **self.totals.last}
-            with open(self._metrics, "a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
+        rank = self.transport.rank if self.transport is not None else 0
+        self.record({"skipped": self._is_bad, **self.totals.last}, rank)
 
     # --- groups ---
 

@@ -18,6 +18,7 @@ class Totals:
     bytes_down: int = 0
     bytes_served: int = 0
     bytes_dense: int = 0  # what an all-reduce of f32 would have sent and received
+    seconds: float = 0.0  # since the ranks were connected, with those before a state was loaded
     host_copies: int = 0  # buckets of a GPU that were copied to the host
     last: dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -45,6 +46,10 @@ class Totals:
         totals["factor_against_dense"] = self.bytes_dense / moved if moved else 1.0
         totals["device"] = "host" if not self.host_copies else "host: buckets of a GPU are copied to the host and back"
         return totals
+
+    def so_far(self) -> dict[str, Any]:
+        """What stands in every line of the metrics: the axes of charts."""
+        return {"seconds": self.seconds, "rank_bytes_up": self.bytes_up, "rank_bytes_down": self.bytes_down}
 
     def save(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

@@ -68,6 +68,7 @@ def modules_to_hook(
 
 
 def hook_modules(state: State, modules: list[tuple[Any, str]]) -> None:
+    state._parameters.all = frozenset(name for _, name in modules)
     for module, name in modules:
         module.set_all_reduce_hook(_Hook(state, name, len(modules)))
 

@@ -259,6 +259,19 @@ class State:
             if isinstance(value, (int, float)):
                 writer.add_scalar(f"sparsewire/{name}", value, self._passes.steps_done if step is None else step)
 
+    def record(self, **numbers: float) -> None:
+        """Writes numbers of your own, such as the loss, as a line of the metrics: ``state.record(loss=loss)``.
+
+        Call it between backward passes: the line has the number of steps done. The names ``loss``, ``train_loss``,
+        ``test_loss``, ``test_accuracy`` and the like come first in reports. Does nothing without ``metrics=``.
+        """
+        taken = {"step", "rank", "skipped", *self._passes.totals.so_far(), *self._passes.totals.last} & numbers.keys()
+        if taken:
+            raise sparsewire.UsageError(f"[torch] the metrics have a {min(taken)} already: give it another name")
+        given = {name: float(value) for name, value in numbers.items()}
+        rank, _ = self._place()
+        self._call(lambda: self._passes.record(given, rank))
+
     def _place(self) -> tuple[int, int]:
         """This rank, and the number of ranks; also after the process group is gone."""
         if self._passes.transport is not None:
@@ -312,8 +325,8 @@ class State:
         The options must be those with which it was saved; ``retune()`` can change them afterwards. Raises UsageError, and
         changes nothing, if the state is damaged, is of another rank, of another number of ranks and not consolidated, of
         another model, or was saved with other options. What is found in the next backward pass only: that not all ranks
-        have loaded states of the same step; and, where this State does not know the parameters yet (not bound, or FSDP2),
-        their sizes.
+        have loaded states of the same step; with FSDP2 the sizes of parameters; and, if this State is not bound, names and
+        sizes.
         """
         self._check_between_passes()
         rank, size = self._place()

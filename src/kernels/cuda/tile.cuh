@@ -64,4 +64,11 @@ __device__ inline double add_tile(double lane_sum, double* slices) {
   return sum;
 }
 
+// Calls f(i) for each i below n, by all threads of the grid.
+template <class F>
+__device__ inline void for_each_entry(std::size_t n, F f) {
+  const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
+  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += step) f(i);
+}
+
 }  // namespace sparsewire::cuda

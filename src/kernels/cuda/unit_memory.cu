@@ -8,42 +8,18 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/check.h"
+#include "kernels/cuda/arrays.h"
 #include "kernels/cuda/finish.cuh"
 #include "kernels/cuda/pass.cuh"
 #include "kernels/cuda/scratch.cuh"
 #include "kernels/cuda/search.cuh"
+#include "kernels/cuda/types.h"
 #include "kernels/cuda/unit_memory.h"
 
 namespace sparsewire::cuda {
 namespace {
 
 using kernels::ScaledGradient;
-
-// Device memory that frees itself.
-template <class T>
-class DeviceArray {
- public:
-  DeviceArray() = default;
-  explicit DeviceArray(std::size_t count) { resize(count); }
-  ~DeviceArray() { cudaFree(data_); }
-  DeviceArray(const DeviceArray&) = delete;
-  DeviceArray& operator=(const DeviceArray&) = delete;
-
-  // The contents are lost; all bytes are 0.
-  void resize(std::size_t count) {
-    SPARSEWIRE_CUDA_CHECK(cudaFree(std::exchange(data_, nullptr)));
-    SPARSEWIRE_CUDA_CHECK(cudaMalloc(&data_, std::max<std::size_t>(count, 1) * sizeof(T)));
-    SPARSEWIRE_CUDA_CHECK(cudaMemset(data_, 0, std::max<std::size_t>(count, 1) * sizeof(T)));
-    size_ = count;
-  }
-  T* data() const noexcept { return data_; }
-  std::size_t size() const noexcept { return size_; }
-
- private:
-  T* data_ = nullptr;
-  std::size_t size_ = 0;
-};
 
 // How many candidates a guessed threshold should give: as TopSelector has it.
 std::size_t wanted(std::size_t k) {
@@ -63,25 +39,15 @@ __global__ void set_threshold(Control* control, std::uint32_t key) {
   control->margin = 0.01F;
 }
 
-// Calls f with a null pointer to the type of the gradient's numbers; void: there is none.
-template <class F>
-void with_type(const ScaledGradient* gradient, F f) {
-  if (gradient == nullptr) return f(static_cast<void*>(nullptr));
-  switch (gradient->type) {
-    case NumberType::f32:
-      return f(static_cast<float*>(nullptr));
-    case NumberType::bf16:
-      return f(static_cast<__nv_bfloat16*>(nullptr));
-    case NumberType::f16:
-      return f(static_cast<__half*>(nullptr));
-  }
-}
-
 }  // namespace
 
 struct UnitMemory::Parts {
-  Parts(std::size_t entries, std::size_t most_entries) : size(entries), tile_count(kernels::tiles_of(entries)) {
-    memory.resize(size);
+  Parts(float* numbers, std::size_t entries, std::size_t most_entries)
+      : size(entries), tile_count(kernels::tiles_of(entries)), memory(numbers) {
+    if (numbers == nullptr) {
+      owned.resize(size);
+      memory = owned.data();
+    }
     control.resize(1);
     begin_anew<<<1, kArenas>>>(control.data());
     set_threshold<<<1, 1>>>(control.data(), kLowestKey);
@@ -97,6 +63,7 @@ struct UnitMemory::Parts {
     new (result) StepResult;
     SPARSEWIRE_CUDA_CHECK(cudaHostGetDevicePointer(&result_on_device, result, 0));
     configure();
+    SPARSEWIRE_CUDA_CHECK(cudaStreamSynchronize(nullptr));  // other streams do not wait for this one
   }
   ~Parts() { cudaFreeHost(result); }
   Parts(const Parts&) = delete;
@@ -132,7 +99,7 @@ struct UnitMemory::Parts {
 
   // `threshold` is 0 where the guess counts.
   void queue(const ScaledGradient* gradient, std::size_t k, std::uint32_t threshold) {
-    const PassArguments pass_arguments{.memory = memory.data(),
+    const PassArguments pass_arguments{.memory = memory,
                                        .gradient = gradient == nullptr ? nullptr : gradient->data,
                                        .size = size,
                                        .by = factors(gradient),
@@ -147,7 +114,7 @@ struct UnitMemory::Parts {
                                        .fine = fine.data()};
     with_type(gradient, [&]<class T>(T*) { pass<T><<<grid_of_tiles(), kPassThreads, 0, stream>>>(pass_arguments); });
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
-    FinishArguments arguments{.memory = memory.data(),
+    FinishArguments arguments{.memory = memory,
                               .tiles_count = tile_count,
                               .tiles_per_block = tiles_per_block,
                               .control = control.data(),
@@ -200,13 +167,14 @@ struct UnitMemory::Parts {
     return {.indices = out_indices.data(),
             .values = out_values.data(),
             .count = from.count,
+            .kth = from.kth,
             .accumulated_norm2 = from.accumulated_norm2,
             .sent_norm2 = from.sent_norm2};
   }
 
   // After a step that failed: everything is in the memory again, and the counters begin anew.
   void put_all_back() {
-    put_back<<<grid((tile_count + 7) / 8), 256, 0, stream>>>(memory.data(), tiles.data(), tile_count, indices.data(),
+    put_back<<<grid((tile_count + 7) / 8), 256, 0, stream>>>(memory, tiles.data(), tile_count, indices.data(),
                                                              values.data());
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     begin_anew<<<1, kArenas, 0, stream>>>(control.data());
@@ -218,7 +186,7 @@ struct UnitMemory::Parts {
     put_all_back();
     with_type(&gradient, [&]<class T>(T*) {
       if constexpr (!std::is_void_v<T>) {
-        restore<T><<<grid_of_tiles(), kTileThreads, 0, stream>>>(memory.data(), gradient.data, size, factors(&gradient),
+        restore<T><<<grid_of_tiles(), kTileThreads, 0, stream>>>(memory, gradient.data, size, factors(&gradient),
                                                                  tiles.data());
       }
     });
@@ -229,8 +197,8 @@ struct UnitMemory::Parts {
   void estimate_threshold(const ScaledGradient* gradient, std::size_t k) {
     if (sampled.size() == 0) sampled.resize(kSample);
     with_type(gradient, [&]<class T>(T*) {
-      sample<T><<<kSampleBlocks, kSampleThreads, 0, stream>>>(
-          memory.data(), gradient == nullptr ? nullptr : gradient->data, size, factors(gradient), sampled.data());
+      sample<T><<<kSampleBlocks, kSampleThreads, 0, stream>>>(memory, gradient == nullptr ? nullptr : gradient->data,
+                                                              size, factors(gradient), sampled.data());
     });
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     const double hits = static_cast<double>(k) * kSample / static_cast<double>(size);
@@ -247,7 +215,7 @@ struct UnitMemory::Parts {
     std::size_t rank = k;
     for (const auto [above, shift] : {std::pair{31, 20}, {20, 10}, {10, 0}}) {
       SPARSEWIRE_CUDA_CHECK(cudaMemsetAsync(bins.data(), 0, kBins * sizeof(std::uint32_t), stream));
-      count_keys<<<1056, kTileThreads, 0, stream>>>(memory.data(), size, prefix, shift, above, bins.data());
+      count_keys<<<1056, kTileThreads, 0, stream>>>(memory, size, prefix, shift, above, bins.data());
       SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
       SPARSEWIRE_CUDA_CHECK(
           cudaMemcpyAsync(host.data(), bins.data(), kBins * sizeof(std::uint32_t), cudaMemcpyDeviceToHost, stream));
@@ -263,12 +231,11 @@ struct UnitMemory::Parts {
     DeviceArray<std::uint32_t> ties(tile_count);
     DeviceArray<std::uint32_t> above_before(tile_count);
     DeviceArray<std::uint32_t> ties_before(tile_count);
-    cuda::count_winners<<<grid_of_tiles(), kTileThreads, 0, stream>>>(memory.data(), size, kth, above.data(),
-                                                                      ties.data());
+    cuda::count_winners<<<grid_of_tiles(), kTileThreads, 0, stream>>>(memory, size, kth, above.data(), ties.data());
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     add_up(above, above_before);
     add_up(ties, ties_before);
-    take_winners<<<grid_of_tiles(), kTileThreads, 0, stream>>>(memory.data(), size, kth, quota, above_before.data(),
+    take_winners<<<grid_of_tiles(), kTileThreads, 0, stream>>>(memory, size, kth, quota, above_before.data(),
                                                                ties_before.data(), out_indices.data(),
                                                                out_values.data(), sent_norms.data());
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
@@ -280,6 +247,7 @@ struct UnitMemory::Parts {
     sent.accumulated_norm2 = norm(tile_norms, group_norms);
     sent.sent_norm2 = norm(sent_norms, sent_group_norms);
     sent.count = std::size_t{last[0]} + last[1] + quota;
+    sent.kth = kth;
     set_guess(kth);
     return sent;
   }
@@ -331,7 +299,8 @@ struct UnitMemory::Parts {
   bool has_guess = false;
   StepResult* result = nullptr;  // on the host
   StepResult* result_on_device = nullptr;
-  DeviceArray<float> memory;
+  DeviceArray<float> owned;
+  float* memory;
   DeviceArray<Control> control;
   DeviceArray<TileList> tiles;
   DeviceArray<std::uint32_t> fine;
@@ -341,20 +310,26 @@ struct UnitMemory::Parts {
   DeviceArray<float> values, out_values;
 };
 
-UnitMemory::UnitMemory(std::size_t size, std::size_t most) : parts_(std::make_unique<Parts>(size, most)) {}
+UnitMemory::UnitMemory(std::size_t size, std::size_t most) : UnitMemory(nullptr, size, most) {}
+UnitMemory::UnitMemory(float* numbers, std::size_t size, std::size_t most)
+    : parts_(std::make_unique<Parts>(numbers, size, most)) {}
 UnitMemory::~UnitMemory() = default;
 
-void UnitMemory::queue_top(const ScaledGradient& gradient, std::size_t k) {
+void UnitMemory::queue_top(const ScaledGradient* gradient, std::size_t k, void* stream) {
   Parts& p = *parts_;
-  p.stream = static_cast<cudaStream_t>(gradient.stream);
-  if (!p.has_guess) p.estimate_threshold(&gradient, k);
+  p.stream = static_cast<cudaStream_t>(stream);
+  if (k > p.most) {
+    SPARSEWIRE_CUDA_CHECK(cudaStreamSynchronize(p.stream));
+    p.reserve(k);
+  }
+  if (!p.has_guess) p.estimate_threshold(gradient, k);
   p.has_guess = true;
-  p.queue(&gradient, k, 0);
+  p.queue(gradient, k, 0);
 }
 
-void UnitMemory::queue_above(const ScaledGradient& gradient, std::uint32_t threshold) {
-  parts_->stream = static_cast<cudaStream_t>(gradient.stream);
-  parts_->queue(&gradient, 0, threshold);
+void UnitMemory::queue_above(const ScaledGradient* gradient, std::uint32_t threshold, void* stream) {
+  parts_->stream = static_cast<cudaStream_t>(stream);
+  parts_->queue(gradient, 0, threshold);
 }
 
 std::optional<Sent> UnitMemory::wait() {
@@ -363,12 +338,12 @@ std::optional<Sent> UnitMemory::wait() {
   return parts_->sent(result);
 }
 
-Sent UnitMemory::top(const ScaledGradient& gradient, std::size_t k) {
+Sent UnitMemory::top(const ScaledGradient* gradient, std::size_t k, void* stream) {
   Parts& p = *parts_;
-  queue_top(gradient, k);
+  queue_top(gradient, k, stream);
   StepResult result = p.wait();
   if (result.outcome == kDone) return p.sent(result);
-  if ((result.outcome & kNotFinite) != 0) return p.fail(gradient, result);
+  if ((result.outcome & kNotFinite) != 0) return p.fail(*gradient, result);
   // The guess was wrong. A sample of the sums, which are in the memory now, gives a better one.
   p.put_all_back();
   p.estimate_threshold(nullptr, k);
@@ -379,11 +354,11 @@ Sent UnitMemory::top(const ScaledGradient& gradient, std::size_t k) {
   return p.count_and_take(k);
 }
 
-Sent UnitMemory::above(const ScaledGradient& gradient, std::uint32_t threshold) {
+Sent UnitMemory::above(const ScaledGradient* gradient, std::uint32_t threshold, void* stream) {
   Parts& p = *parts_;
-  queue_above(gradient, threshold);
+  queue_above(gradient, threshold, stream);
   StepResult result = p.wait();
-  if ((result.outcome & kNotFinite) != 0) return p.fail(gradient, result);
+  if ((result.outcome & kNotFinite) != 0) return p.fail(*gradient, result);
   while (result.outcome != kDone) {  // more than there is room for
     p.put_all_back();
     SPARSEWIRE_CUDA_CHECK(cudaStreamSynchronize(p.stream));
@@ -395,7 +370,7 @@ Sent UnitMemory::above(const ScaledGradient& gradient, std::uint32_t threshold) 
 }
 
 void UnitMemory::forget_guess() { parts_->has_guess = false; }
-float* UnitMemory::data() noexcept { return parts_->memory.data(); }
+float* UnitMemory::data() noexcept { return parts_->memory; }
 std::size_t UnitMemory::size() const noexcept { return parts_->size; }
 
 }  // namespace sparsewire::cuda

@@ -16,31 +16,44 @@ struct Sent {
   const std::uint32_t* indices = nullptr;
   const float* values = nullptr;
   std::size_t count = 0;
+  std::uint32_t kth = 0;  // of top(): the k-th key; 0 if no entry had to be left out
   double accumulated_norm2 = 0;
   double sent_norm2 = 0;
   std::optional<std::size_t> bad = {};  // the lowest index with a sum that is not finite; then nothing was sent
 };
 
-// THREADS: one caller at a time. All work is queued on the stream of the gradient. A step returns when its count is
+// THREADS: one caller at a time. All work is queued on the given stream. A step returns when its count is
 // known; it waits for the device to that point.
 class UnitMemory {
  public:
   // `size` zeros, and room for `most` entries in a step. Throws CudaError.
   UnitMemory(std::size_t size, std::size_t most);
+  // The same with numbers that the caller has, in device memory.
+  UnitMemory(float* numbers, std::size_t size, std::size_t most);
   ~UnitMemory();
   UnitMemory(const UnitMemory&) = delete;
   UnitMemory& operator=(const UnitMemory&) = delete;
 
-  // The gradient is in device memory. Takes the k largest by magnitude; of equal ones those with the lower index; none
-  // that is zero. REQUIRES: 1 <= k <= most.
-  Sent top(const kernels::ScaledGradient& gradient, std::size_t k);
-  // Takes all whose key is at least `threshold`. Where there is not enough room, it allocates more.
-  Sent above(const kernels::ScaledGradient& gradient, std::uint32_t threshold);
+  // The gradient is in device memory; null: there is none. Takes the k largest by magnitude; of equal ones those with
+  // the lower index; none that is zero. Where there is not enough room, it allocates more. REQUIRES: 1 <= k <= size.
+  Sent top(const kernels::ScaledGradient* gradient, std::size_t k, void* stream);
+  // Takes all whose key is at least `threshold`.
+  Sent above(const kernels::ScaledGradient* gradient, std::uint32_t threshold, void* stream);
+
+  // On the stream of the gradient.
+  Sent top(const kernels::ScaledGradient& gradient, std::size_t k) { return top(&gradient, k, gradient.stream); }
+  Sent above(const kernels::ScaledGradient& gradient, std::uint32_t threshold) {
+    return above(&gradient, threshold, gradient.stream);
+  }
 
   // Queues a step of top() and does not wait for it; for measurements. wait() returns what it sent, or nothing if it
   // has to be finished by another way, which it then does not.
-  void queue_top(const kernels::ScaledGradient& gradient, std::size_t k);
-  void queue_above(const kernels::ScaledGradient& gradient, std::uint32_t threshold);
+  void queue_top(const kernels::ScaledGradient* gradient, std::size_t k, void* stream);
+  void queue_top(const kernels::ScaledGradient& gradient, std::size_t k) { queue_top(&gradient, k, gradient.stream); }
+  void queue_above(const kernels::ScaledGradient* gradient, std::uint32_t threshold, void* stream);
+  void queue_above(const kernels::ScaledGradient& gradient, std::uint32_t threshold) {
+    queue_above(&gradient, threshold, gradient.stream);
+  }
   std::optional<Sent> wait();
 
   // The next top() has no guess to begin with.

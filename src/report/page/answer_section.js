@@ -8,9 +8,11 @@ function settings_of(use) {
   // A run that two methods share has the name of its folder and a number.
   const file = run ? 'DIR/runs/' + run.id.replace(/-\d+$/, '') + '/config.json' : null;
   const command = () => html('code', {}, 'sparsewire train --config ', named(file));
+  const sentence = run ? method_sentence(run.config || {}) : '';
   return [
-    'That is ', html('code', {}, named(use.spec)), ratio, ', learning rate ', number_text(use.chosen.lr),
-    own ? [', ', named(own)] : '', tried > 1 ? ', the best of ' + tried + ' settings on the tuning seeds' : '', '.',
+    sentence && [sentence, ' '], 'That is ', html('code', {}, named(use.spec)), ratio, ', learning rate ',
+    number_text(use.chosen.lr), own ? [', ', named(own)] : '',
+    tried > 1 ? ', the best of ' + tried + ' settings on the tuning seeds' : '', '.',
     file ? [' To train with it: ', command(), ', DIR being the folder of the study.'] : ''
   ];
 }
@@ -32,8 +34,8 @@ function answer_section(summary) {
   const {plan} = summary, answers = answers_of(summary), count = String((plan.tune_seeds || []).length);
   const tuned = [
     'The settings of every method were chosen from equally many by the mean ',
-    words_of(plan.tuned_by || 'validation_loss'), ' on ', count, ' other seeds. Not adjusted for: choosing the ',
-    'cheapest of several methods on the same seeds that judge them.'
+    words_of(plan.tuned_by || 'validation_loss'), ' on ', count, count === '1' ? ' other seed' : ' other seeds',
+    '. Not adjusted for: choosing the ', 'cheapest of several methods on the same seeds that judge them.'
   ];
   const question = ['Which method should be used here instead of ', named(plan.baseline), ', and what does it save?'];
   return html(

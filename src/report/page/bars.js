@@ -49,7 +49,7 @@ function stage_chart(runs) {
     id: 'stages',
     title: 'Time of a step by stage',
     rows: () => items.map(row),
-    axis: {words: 'mean time of a step on rank 0', format: seconds_text, from_zero: true},
+    axis: {words: 'mean time of a step (' + whose_numbers() + ')', format: seconds_text, from_zero: true},
     key: () => shown().map((stage) => ({label: stage, colour: colour(stage)})),
     csv: () => csv_of_means(items, keys),
     controls: stages.includes('exchange') ? controls : null,

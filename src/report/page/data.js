@@ -71,6 +71,13 @@ const X_AXES = [
     of: (run) => sum_of(run, 'total_bytes_up', 'total_bytes_down')
   },
   {
+    key: 'rank_bytes',
+    words: 'bytes up and down, one rank',
+    short: 'bytes of one rank',
+    format: bytes_text,
+    of: (run) => sum_of(run, 'rank_bytes_up', 'rank_bytes_down')
+  },
+  {
     key: 'paper_bits',
     words: 'bits as papers count (64 for an entry)',
     short: 'papers\' bits',
@@ -106,8 +113,11 @@ function columns_of(runs) {
         found.add(key);
     }
   }
-  const rest = Array.from(found).filter((key) => !COLUMNS_FIRST.includes(key));
-  return COLUMNS_FIRST.filter((key) => found.has(key)).concat(rest);
+  // One evaluation at the end is no line: it does not come first.
+  const is_line = (key) => runs.some((run) => (column(run, key) || []).filter((y) => y !== undefined).length > 1);
+  const first = COLUMNS_FIRST.filter((key) => found.has(key)), lines = first.filter(is_line);
+  const points = first.filter((key) => !lines.includes(key));
+  return [...lines, ...points, ...Array.from(found).filter((key) => !first.includes(key))];
 }
 
 // [{x, y, step}] of a run, in the order of its file; y may be NaN or infinite. `key` is a column's.

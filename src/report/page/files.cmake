@@ -6,7 +6,7 @@ set(report_scripts
     # parts of charts
     scales.js save.js hover.js figure.js lines.js line_chart.js rows.js
     # the answer
-    answer.js answer_text.js answer_section.js plain_answer.js
+    words.js answer.js answer_text.js answer_section.js plain_answer.js
     # charts
     groups.js tradeoff.js forest.js target.js heatmap.js progress.js bars.js run_charts.js
     reproduction.js measured.js

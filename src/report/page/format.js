@@ -126,6 +126,9 @@ const WORDS = {
   total_bytes_up: 'bytes up, all workers',
   total_bytes_down: 'bytes down, all workers',
   total_bytes_served: 'bytes served, all workers',
+  rank_bytes_up: 'bytes up, one rank',
+  rank_bytes_down: 'bytes down, one rank',
+  factor_against_dense: 'times fewer bytes than dense',
   paper_bits_up: 'bits up as papers count',
   paper_bits_down: 'bits down as papers count',
   seconds: 'measured time',
@@ -141,20 +144,28 @@ const WORDS = {
   owed_norm2: 'squared norm of what is owed',
 };
 
+// The program writes what rank 0 measures; of the hook for PyTorch every rank has a file.
+function whose_numbers() {
+  const is_of_hook = (run) => run.series && Object.hasOwn(run.series, 'rank_bytes_up');
+  return report.data && report.data.runs.some(is_of_hook) ? 'of its rank' : 'rank 0';
+}
+
 function words_of(column) {
-  if (Object.hasOwn(WORDS, column)) return WORDS[column];
-  if (/^ns_[a-z]+$/.test(column)) return 'time to ' + column.slice(3) + ' (rank 0)';
-  return column.replace(/_/g, ' ');
+  const words = Object.hasOwn(WORDS, column) ? WORDS[column] :
+      /^ns_[a-z]+$/.test(column)             ? 'time to ' + column.slice(3) + ' (rank 0)' :
+                                               column.replace(/_/g, ' ');
+  return words.replace('(rank 0)', '(' + whose_numbers() + ')');
 }
 
 // The same for the result of a run, which is of all workers.
 function result_words(key) {
-  return words_of(key).replace(' (rank 0)', '');
+  if (key === 'factor_against_dense') return 'times fewer bytes than dense, last step';
+  return words_of(key).replace(' (' + whose_numbers() + ')', '');
 }
 
 // How values of a column are written.
 function format_of(column) {
-  if (/^(total_)?(dense_)?bytes/.test(column) || column === 'dense_bytes') return bytes_text;
+  if (/^(total_|rank_)?(dense_)?bytes/.test(column) || column === 'dense_bytes') return bytes_text;
   if (/^paper_bits/.test(column)) return bits_text;
   if (/^ns_/.test(column)) return (value) => seconds_text(value / 1e9);
   if (column === 'seconds' || column === 'link') return seconds_text;

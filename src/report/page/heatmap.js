@@ -32,7 +32,9 @@ function strength_in(means) {
 function draw_cell(target, cell, hint, shade, x, y, width, height) {
   const mark = cell.chosen && width > 56 ? '✓ ' : '', size = width < 50 ? 10 : 12;
   const text = is_number(cell.mean) ? three_digits(cell.mean) : '✕ ' + (cell.n ? cell.diverged + '/' + cell.n : '');
-  const ink = !is_number(cell.mean) ? 'var(--soft)' : shade > 0.5 ? 'var(--on-heat)' : 'var(--ink)';
+  // Where the one colour of text becomes easier to read than the other: sooner in the dark theme than in the light one.
+  const on_shade = shade > 0.76 ? 'var(--on-heat)' : shade > 0.515 ? 'var(--on-half-heat)' : 'var(--ink)';
+  const ink = is_number(cell.mean) ? on_shade : 'var(--soft)';
   const place = {x: x + 1, y: y + 1, width: Math.max(1, width - 2), height: height - 2};
   const middle = {x: x + width / 2, y: y + height / 2 + 4, 'text-anchor': 'middle'};
   const fill = {fill: 'var(--heat)', 'fill-opacity': shade.toFixed(3), stroke: 'var(--grid)'};
@@ -89,12 +91,14 @@ function grid_chart(summary) {
         n,
         diverged,
         chosen}) => [spec, ratio, own_text(own), lr, mean, n, diverged, String(chosen)];
+  const seeds = summary.plan.tune_seeds.length;
   return figure({
     id: 'grid',
     title: 'How the settings were chosen',
     draw,
     rows: () => [['method', 'ratio', 'own', 'lr', 'mean', 'n', 'diverged', 'chosen'], ...cells.map(csv_row)],
-    caption: 'Mean ' + measure + ' on the ' + summary.plan.tune_seeds.length + ' tuning seeds; darker is lower. The ' +
+    caption: 'Mean ' + measure + ' on the ' + (seeds === 1 ? 'tuning seed' : seeds + ' tuning seeds') +
+        '; darker is lower. The ' +
         'framed cell (✓) was chosen and then judged on other seeds. ✕ diverged, on that many seeds. A chosen cell at ' +
         'the edge of its row means that a better learning rate may lie beyond.',
   });

@@ -8,7 +8,7 @@ function thinned(points) {
   const kept = [];
   for (let i = 0; i < points.length;) {
     const column = Math.floor(points[i].px);
-    let end = i, low = i, high = i;
+    let end = i + 1, low = i, high = i;
     for (; end < points.length && Math.floor(points[end].px) === column; ++end) {
       if (points[end].py < points[low].py) low = end;
       if (points[end].py > points[high].py) high = end;

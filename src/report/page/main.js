@@ -56,7 +56,8 @@ function text_list(texts) {
 
 function build(data) {
   const ratio = shorten_labels(data), shown = data.runs.filter(is_shown), {summary, reproduction} = data;
-  const sections = sections_of(data, shown), notes = summary ? summary.notes || [] : [];
+  const words = data.runs.length > 0 && !reproduction ? [words_section(data)] : [];
+  const sections = [...sections_of(data, shown), ...words], notes = summary ? summary.notes || [] : [];
   const answer = () => {
     if (reproduction) return verdict_section(reproduction);
     return summary ? answer_section(summary) : plain_answer(data, shown);

@@ -96,6 +96,11 @@ function draw_means(result, lines) {
   }
 }
 
+// Experiments measure a loss of their own, not that of a training's batches.
+function plain_words(key) {
+  return key === 'loss' ? 'loss' : words_of(key);
+}
+
 function measured_chart(reproduction) {
   const names = Array.from(new Set(reproduction.measured.map(line_name)));
   const view = () => {
@@ -115,9 +120,9 @@ function measured_chart(reproduction) {
       return select_of(MEASURED + key, label, choices, String(value), change(key));
     };
     return [
-      metrics.length > 1 && list('metric', 'Show', metrics, metric, words_of),
-      numeric.length > 1 && list('x', 'against', numeric, x, words_of),
-      ...lists.map(({key, values, value}) => list('only.' + key, words_of(key), values, value, String)),
+      metrics.length > 1 && list('metric', 'Show', metrics, metric, plain_words),
+      numeric.length > 1 && list('x', 'against', numeric, x, plain_words),
+      ...lists.map(({key, values, value}) => list('only.' + key, plain_words(key), values, value, String)),
       x && check_of(MEASURED + 'logx', 'log x', log_x, change('logx')),
       check_of(MEASURED + 'logy', 'log y', log_y, change('logy')),
     ].filter(Boolean);
@@ -132,18 +137,18 @@ function measured_chart(reproduction) {
     const placed = x ? lines : lines.map(at_place);
     const result = draw_line_chart(
         {
-          title: words_of(metric),
+          title: plain_words(metric),
           lines: placed,
           log_x,
           log_y,
           heights: [320, 240],
           margin: 12,
-          x_words: x ? words_of(x) : 'methods',
+          x_words: x ? plain_words(x) : 'methods',
           x_scale: x ? null : side_by_side,
           x_format: number_text,
-          y_words: words_of(metric),
+          y_words: plain_words(metric),
           y_format: number_text,
-          hover_title: (at) => (x ? words_of(x) + ': ' + number_text(at) : words_of(metric)),
+          hover_title: (at) => (x ? plain_words(x) + ': ' + number_text(at) : plain_words(metric)),
         },
         width, standalone);
     draw_means(result, placed);

@@ -68,12 +68,33 @@ function methods_table(summary) {
 }
 
 const RESULTS_FIRST = [
-  'test_loss', 'validation_loss', 'val_loss', 'train_loss', 'loss', 'test_accuracy', 'validation_accuracy', 'metric',
-  'distance', 'bytes_up', 'bytes_down', 'ratio_to_dense', 'total_error', 'peak_memory_norm2', 'seconds'
+  'test_loss',
+  'validation_loss',
+  'val_loss',
+  'train_loss',
+  'loss',
+  'test_accuracy',
+  'validation_accuracy',
+  'metric',
+  'distance',
+  'bytes_up',
+  'bytes_down',
+  'total_bytes_up',
+  'total_bytes_down',
+  'rank_bytes_up',
+  'rank_bytes_down',
+  'ratio_to_dense',
+  'factor_against_dense',
+  'total_error',
+  'peak_memory_norm2',
+  'seconds',
+  'step'
 ];
 
 function results_table(runs) {
-  const keys = RESULTS_FIRST.filter((key) => runs.some((run) => is_number(run.result[key])));
+  const has = (key) => runs.some((run) => is_number(run.result[key]));
+  // `train --json` has the same bytes under two names.
+  const keys = RESULTS_FIRST.filter((key) => has(key) && !(key.startsWith('total_bytes') && has('bytes_up')));
   const column = (key) => {
     const is_part = key === 'ratio_to_dense', text = is_part ? quotient_text : format_of(key);
     const value = (run) => run.result[key];

@@ -27,19 +27,19 @@ function total_bytes(runs) {
   return ends.length === 1 && ends[0] > 0 ? ends[0] : null;
 }
 
-// The method that moved the fewest bytes, beside dense (or the one that moved most).
+// The method that moved the fewest bytes, beside a dense exchange as the table has it, or the run that moved most.
 function saving_fact(data, shown) {
   const items = method_items(shown).map((item) => {
-    const bytes = total_bytes(shown.filter((run) => run.method === item.index));
-    return {...item, bytes, name: data.methods[item.index].name};
+    const own = shown.filter((run) => run.method === item.index), {name} = data.methods[item.index];
+    return {...item, name, bytes: total_bytes(own), to_dense: own.length === 1 ? own[0].result.ratio_to_dense : null};
   });
   const known = items.filter((item) => item.bytes !== null).sort((a, b) => a.bytes - b.bytes), least = known[0];
   const dense = known.find((item) => item.name === 'dense') || known.at(-1);
   if (known.length < 2 || least === dense) return null;
-  return [
-    'In these runs ', named(least.label), ' moved the fewest bytes, ', bytes_text(least.bytes), ': ',
-    quotient_text(least.bytes / dense.bytes), ' of ', named(dense.label), '’s ', bytes_text(dense.bytes), '.'
-  ];
+  const part = is_number(least.to_dense) ?
+      [quotient_text(least.to_dense), ' of a dense exchange.'] :
+      [quotient_text(least.bytes / dense.bytes), ' of ', named(dense.label), '’s ', bytes_text(dense.bytes), '.'];
+  return ['In these runs ', named(least.label), ' moved the fewest bytes, ', bytes_text(least.bytes), ': ', part];
 }
 
 function diverged_fact(shown) {

@@ -64,8 +64,8 @@ function scale_for(values, range, is_log, count, from_zero = false) {
   if (low > high) [low, high] = is_log ? [1, 10] : [0, 1];
   if (is_log) {
     if (high / low < 1.02) [low, high] = [low / 1.5, high * 1.5];
-    const room = (high / low) ** 0.03;
-    [low, high] = [Math.max(low / room, Number.MIN_VALUE), high * room];
+    const room = Math.exp(0.03 * (Math.log(high) - Math.log(low)));  // the quotient itself may be infinite
+    [low, high] = [Math.max(low / room, Number.MIN_VALUE), Math.min(high * room, Number.MAX_VALUE)];
     return make_scale([low, high], range, true, log_ticks(low, high, count));
   }
   if (from_zero && low > 0) low = 0;

@@ -51,12 +51,13 @@ function data_table(spec) {
   };
   draw();
   on_change(draw, (key) => key.startsWith(spec.id + '.'));
+  // The title is not the table's caption: that would be as wide as the table, and cut off on a phone.
   return html(
-      'div', {id: spec.id, class: 'table'},
+      'div', {id: spec.id, class: 'table'}, html('h3', {}, spec.title),
       html(
           'div', {class: 'scroll', tabindex: 0, role: 'region', 'aria-label': spec.title},
           html(
-              'table', {}, html('caption', {}, spec.title),
+              'table', {'aria-label': spec.title},
               html('thead', {}, html('tr', {}, spec.detail && html('td', {class: 'opener controls'}), heads)), body)),
       more, save_buttons({
         id: spec.id,

@@ -44,7 +44,7 @@ function target_chart(summary) {
     const median = is_number(goal.median_bytes) ? bytes_text(goal.median_bytes) : '';
     if (median) marks.push({kind: 'median', x: goal.median_bytes, hint: 'median: ' + median});
     const words = [median, missed ? missed + ' of ' + group.n + ' not reached' : '', target_quotient(group)];
-    return {...group_row(group), marks, text: words.filter(Boolean).join('  ')};
+    return {...group_row(group), marks, text: words.filter(Boolean).join(', ')};
   };
   const csv_rows = (group) => (group.to_target.bytes_by_seed || []).map((bytes, i) => {
     const censored = is_number(bytes) ? null : censored_bytes(group, i);

@@ -13,8 +13,9 @@ function draw_point(target, point, x, y) {
 
 function tradeoff_chart(summary) {
   const {plan} = summary, measure = measure_words(plan);
-  const reached = summary.methods.filter((group) => group.to_target && is_number(group.to_target.median_bytes));
-  const by_itself = summary.target && reached.length >= 2 ? 'target' : 'all';
+  // The bytes that the answer compares.
+  const compared = answers_of(summary).map((answer) => answer.measure).find(Boolean);
+  const by_itself = summary.target && compared !== 'bytes' ? 'target' : 'all';
   const is_to_target = () => Boolean(summary.target) && setting('tradeoff.x', by_itself) === 'target';
   const bytes_of = (group) => {
     if (is_to_target()) return group.to_target ? group.to_target.median_bytes : null;
@@ -74,15 +75,14 @@ function overlap(a, b) {
 }
 
 // Names beside points, where they do not cover one another; further away, with a line to the point, where there is no
-// room beside it.
+// room beside it; over the interval of another point where there is none at all.
 function label_points(target, points, box) {
-  const taken = points.flatMap(
-      ({px, py, top, bottom}) =>
-          [{left: px - 7, right: px + 7, top: py - 7, bottom: py + 7},
-           {left: px - 2, right: px + 2, top, bottom},
-  ]);
-  const is_free = (place) => place.left >= box.left && place.right <= box.right + 14 && place.top >= box.top &&
+  const taken = points.map(({px, py}) => ({left: px - 7, right: px + 7, top: py - 7, bottom: py + 7}));
+  const intervals = points.map(({px, top, bottom}) => ({left: px - 2, right: px + 2, top, bottom}));
+  const is_inside = (place) => place.left >= box.left && place.right <= box.right + 14 && place.top >= box.top &&
       place.bottom <= box.bottom && !taken.some((other) => overlap(place, other));
+  const is_free = (place) => is_inside(place) && !intervals.some((other) => overlap(place, other));
+  const halo = {'paint-order': 'stroke', stroke: 'var(--surface)', 'stroke-width': 3};
   for (const {label, colour, px, py} of points) {
     const text = fitted(label, 170, 12.5), width = text_width(text, 12.5) * 1.14, places = [];
     for (const away of [0, -16, 16, -32, 32, -48, 48, -64, 64, -80, 80]) {
@@ -90,13 +90,13 @@ function label_points(target, points, box) {
       places.push({left: px + side, right: px + side + width, top, bottom, away});
       places.push({left: px - side - width, right: px - side, top, bottom, away});
     }
-    const place = places.find(is_free);
+    const place = places.find(is_free) || places.find(is_inside);
     if (!place) continue;
     taken.push(place);
     const middle = py + place.away, end = place.left > px ? place.left - 3 : place.right + 3;
     const link = {x1: px, y1: py, x2: end, y2: middle, stroke: colour, 'stroke-opacity': 0.6};
     if (place.away) target.append(svg('line', link));
     const at = {x: place.left.toFixed(1), y: (middle + 4.5).toFixed(1)};
-    target.append(chart_text(text, {...at, fill: colour, 'font-weight': 600, 'font-size': 12.5}));
+    target.append(chart_text(text, {...at, fill: colour, 'font-weight': 600, 'font-size': 12.5, ...halo}));
   }
 }

@@ -41,14 +41,21 @@ void make_deterministic() {
   context.setAllowTF32CuBLAS(false);
 }
 
+// While a pass is recorded, nothing else may be launched: cuDNN fails if another model of the process does. So the passes
+// of all models exclude each other; on the device they would follow one another anyway.
+std::mutex& launching() {
+  static std::mutex mutex;
+  return mutex;
+}
+
 c10::Stream new_stream(at::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, /*isHighPriority=*/false);
 }
 
-class DeviceModel final : public Model {
+class DeviceModel final : public NetworkModel {
  public:
   DeviceModel(std::unique_ptr<Network> network, at::Device device)
-      : network_(std::move(network)),
+      : NetworkModel(std::move(network)),
         device_(device),
         stream_(new_stream(device)),
         runners_([] { at::set_num_threads(1); }, /*most=*/1) {
@@ -61,17 +68,10 @@ class DeviceModel final : public Model {
     });
   }
 
-  std::span<const ModelTensor> tensors() const noexcept override { return declarations().tensors(); }
-  std::size_t state_size() const noexcept override { return declarations().state_size(); }
-  void initial_weights(std::uint64_t seed, std::span<float> weights) const override {
-    declarations().draw(seed, weights);
-  }
-  void initial_state(std::span<float> state) const override { declarations().start_state(state); }
-
   double gradient(const ModelBatch& batch, std::span<const float> weights, std::span<float> state,
                   std::span<float> gradient) override {
     const Lent lent(*this);
-    lent->upload(*network_, batch, weights, state);
+    lent->upload(network(), batch, weights, state);
     on_driver([&] {
       receive(*lent);
       compute(*lent, batch);
@@ -83,12 +83,12 @@ class DeviceModel final : public Model {
   ModelScore score(const ModelBatch& batch, std::span<const float> weights, std::span<const float> state) override {
     ModelScore score;
     const Lent lent(*this);
-    lent->upload(*network_, batch, weights, state);
+    lent->upload(network(), batch, weights, state);
     on_driver([&] {
       const c10::AutoGradMode without_gradients(false);
       receive(*lent);
       Pass pass = begin(batch, /*is_training=*/false);
-      const at::Tensor logits = network_->forward(pass, lent->inputs);
+      const at::Tensor logits = network().forward(pass, lent->inputs);
       score.loss = at::cross_entropy_loss(logits.to(at::kDouble), lent->targets, {}, at::Reduction::Sum).item<double>();
       score.right = static_cast<std::uint64_t>(logits.argmax(1).eq(lent->targets).sum().item<std::int64_t>());
     });
@@ -186,12 +186,12 @@ class DeviceModel final : public Model {
     std::unique_ptr<PassGraph> graph;
   };
 
-  const Declarations& declarations() const noexcept { return network_->declarations(); }
   std::int64_t dim() const noexcept { return static_cast<std::int64_t>(declarations().dim()); }
   at::TensorOptions options() const { return at::TensorOptions().device(device_); }
 
   void on_driver(const std::function<void()>& work) {
     run_pass(runners_, [&] {
+      const std::lock_guard lock(launching());
       const c10::StreamGuard on(stream_);
       work();
     });
@@ -247,7 +247,7 @@ class DeviceModel final : public Model {
     {
       const c10::AutoGradMode with_gradients(true);
       for (at::Tensor& one : pass.weights) one.set_requires_grad(true);
-      mean = at::cross_entropy_loss(network_->forward(pass, inputs), targets);
+      mean = at::cross_entropy_loss(network().forward(pass, inputs), targets);
       mean.backward({}, std::nullopt, /*create_graph=*/false, pass.weights);
     }
     const c10::AutoGradMode without_gradients(false);
@@ -264,7 +264,6 @@ class DeviceModel final : public Model {
             .dropout = Draws(batch.seed, Use::dropout, batch.worker, batch.step)};
   }
 
-  std::unique_ptr<Network> network_;
   at::Device device_;
   c10::Stream stream_;  // of all passes
   at::Tensor weights_;  // on the device; so are the next three

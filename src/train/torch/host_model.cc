@@ -43,17 +43,10 @@ class AlignedInput {
   AlignedFloats copy_;
 };
 
-class HostModel final : public Model {
+class HostModel final : public NetworkModel {
  public:
   explicit HostModel(std::unique_ptr<Network> network)
-      : network_(std::move(network)), runners_([] { at::set_num_threads(1); }) {}
-
-  std::span<const ModelTensor> tensors() const noexcept override { return declarations().tensors(); }
-  std::size_t state_size() const noexcept override { return declarations().state_size(); }
-  void initial_weights(std::uint64_t seed, std::span<float> weights) const override {
-    declarations().draw(seed, weights);
-  }
-  void initial_state(std::span<float> state) const override { declarations().start_state(state); }
+      : NetworkModel(std::move(network)), runners_([] { at::set_num_threads(1); }) {}
 
   double gradient(const ModelBatch& batch, std::span<const float> weights, std::span<float> state,
                   std::span<float> gradient) override {
@@ -64,7 +57,7 @@ class HostModel final : public Model {
       const AlignedInput pixels(batch.pixels);
       Pass pass = make_pass(batch, at.data(), state.data(), /*is_training=*/true);
       for (at::Tensor& one : pass.weights) one.set_requires_grad(true);
-      const at::Tensor logits = network_->forward(pass, inputs_of(*network_, batch, pixels.data()));
+      const at::Tensor logits = network().forward(pass, inputs_of(network(), batch, pixels.data()));
       const at::Tensor mean = at::cross_entropy_loss(logits, targets_of(batch));
       mean.backward({}, std::nullopt, /*create_graph=*/false, pass.weights);
       loss = mean.item<double>();
@@ -82,7 +75,7 @@ class HostModel final : public Model {
       const AlignedInput at(weights);
       const AlignedInput pixels(batch.pixels);
       Pass pass = make_pass(batch, at.data(), const_cast<float*>(state.data()), /*is_training=*/false);
-      const at::Tensor logits = network_->forward(pass, inputs_of(*network_, batch, pixels.data()));
+      const at::Tensor logits = network().forward(pass, inputs_of(network(), batch, pixels.data()));
       const at::Tensor targets = targets_of(batch);
       score.loss = at::cross_entropy_loss(logits.to(at::kDouble), targets, {}, at::Reduction::Sum).item<double>();
       score.right = static_cast<std::uint64_t>(logits.argmax(1).eq(targets).sum().item<std::int64_t>());
@@ -91,8 +84,6 @@ class HostModel final : public Model {
   }
 
  private:
-  const Declarations& declarations() const noexcept { return network_->declarations(); }
-
   Pass make_pass(const ModelBatch& batch, float* weights, float* state, bool is_training) const {
     return {.weights = declarations().views(weights),
             .state = declarations().state_views(state),
@@ -100,7 +91,6 @@ class HostModel final : public Model {
             .dropout = Draws(batch.seed, Use::dropout, batch.worker, batch.step)};
   }
 
-  std::unique_ptr<Network> network_;
   Runners runners_;
 };
 

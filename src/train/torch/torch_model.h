@@ -5,12 +5,31 @@
 
 #include <functional>
 #include <memory>
+#include <utility>
 
 #include "train/model.h"
 #include "train/torch/network.h"
 #include "train/torch/runners.h"
 
 namespace sparsewire::train::torch {
+
+// What does not depend on where a model computes.
+class NetworkModel : public Model {
+ public:
+  explicit NetworkModel(std::unique_ptr<Network> network) : network_(std::move(network)) {}
+
+  std::span<const ModelTensor> tensors() const noexcept final { return declarations().tensors(); }
+  std::size_t state_size() const noexcept final { return declarations().state_size(); }
+  void initial_weights(std::uint64_t seed, std::span<float> weights) const final { declarations().draw(seed, weights); }
+  void initial_state(std::span<float> state) const final { declarations().start_state(state); }
+
+ protected:
+  const Network& network() const noexcept { return *network_; }
+  const Declarations& declarations() const noexcept { return network_->declarations(); }
+
+ private:
+  std::unique_ptr<Network> network_;
+};
 
 std::unique_ptr<Model> make_host_model(std::unique_ptr<Network> network);
 // Copies weights to the device and gradients back.

@@ -17,7 +17,7 @@ def make_mesh():
 
 
 def sharded(net, mesh, **options):
-    for layer in net:
+    for layer in net.children():
         if isinstance(layer, torch.nn.Linear) and layer.out_features != 4:  # the last one belongs to the root
             fully_shard(layer, mesh=mesh, **options)
     return fully_shard(net, mesh=mesh, **options)
@@ -127,7 +127,10 @@ def resume(steps, options):
 def refusals():
     mesh = make_mesh()
     twice = sharded(network(), mesh["shard"])
-    register(twice, mesh)
+    state = register(twice, mesh)
+    train(twice, 1)
+    saved = state.state_dict()
+    other = register(sharded(Skipping(), mesh["shard"]), mesh)  # its modules have other names
 
     def shards(**options):
         return lambda: sw.register(sharded(network(), mesh["shard"]), "topk:ratio=0.1", **options)
@@ -139,6 +142,7 @@ def refusals():
             "exclude": shards(replicate_group=mesh["replicate"].get_group(), exclude=["0.bias"]),
             "wrong group": shards(replicate_group=mesh["shard"].get_group()),
             "twice": lambda: register(twice, mesh),
+            "another model": lambda: other.load_state_dict(saved),
         }
     )
 

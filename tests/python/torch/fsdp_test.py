@@ -63,6 +63,7 @@ def test_what_cannot_work_is_refused():
         "exclude": "exclude= is not supported",
         "wrong group": "shards",
         "twice": "hook already",
+        "another model": "the state is of another model: it differs in 0, 2, first",
     }
     ranks.assert_said(run("refusals"), expected)
 

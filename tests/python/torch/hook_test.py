@@ -148,7 +148,7 @@ def test_with_a_scaler_an_update_too_large_skips_the_step(dtype, scale):
 @pytest.mark.parametrize(("how", "bucket"), [("kill", 1), ("stop", 2), *([("kill", 3)] if LONG else [])])
 def test_a_lost_rank_is_named_by_all_others(how, bucket):
     with Ranks(3) as ranks:
-        results = ranks.ask("lost", 60, without=[1], how=how, bucket=bucket, steps=10, deadline=4)
+        results = ranks.ask("lost", 100, without=[1], how=how, bucket=bucket, steps=10, deadline=4)
         for message, kind, lost, waited in (results[0], results[2]):
             assert kind == "TransportError" and lost == 1 and "rank 1" in message, message
             assert waited < 30
@@ -211,7 +211,7 @@ def test_unequal_ranks_are_refused(what):
 @pytest.mark.timeout(120)
 def test_a_state_that_nobody_holds_is_freed():
     with Ranks(2) as ranks:
-        assert ranks.ask("freed", 60) == [0, 0]
+        assert ranks.ask("freed", 100) == [0, 0]
 
 
 @pytest.mark.timeout(120)
@@ -245,6 +245,24 @@ def test_options_do_what_they_say():
         assert result["lines"] == list(range(1, 9))
         assert result["copy"] == ["topk:ratio=0.3", "loaded"]
         assert result["factor"] > 1
+
+
+@pytest.mark.timeout(120)
+def test_metrics_have_the_numbers_of_the_script_and_tensorboard_gets_those_of_the_hook(tmp_path):
+    for rank, result in enumerate(run(2, "own_numbers", folder=str(tmp_path))):
+        lines, totals = result["lines"], result["totals"]
+        assert [line["step"] for line in lines] == [1, 1, 2, 2, 3, 3, 3]
+        assert [line.get("loss") for line in lines] == [None, 0.5, None, 0.5, None, 0.5, "nan"]
+        assert [line["test_accuracy"] for line in lines[1:6:2]] == [0, 1, 2]
+        assert [line["rank"] for line in lines] == [rank] * 7
+        for name in ("seconds", "rank_bytes_up", "rank_bytes_down"):  # axes of charts, in every line
+            values = [line[name] for line in lines]
+            assert values == sorted(values) and values[0] > 0
+        assert lines[-1]["rank_bytes_up"] == totals["bytes_up"] and lines[-1]["rank_bytes_down"] == totals["bytes_down"]
+        assert "the metrics have a rank already" in result["refused"]
+        if result["scalars"]:  # where TensorBoard is installed: tools/check_package.sh
+            assert [step for step, _ in result["scalars"]["sparsewire/bytes_up"]] == [1, 2, 3]
+            assert result["scalars"]["sparsewire/bytes_up"][2][1] == totals["last"]["bytes_up"]
 
 
 @pytest.mark.timeout(120)

@@ -206,6 +206,42 @@ def options_at_work():
     }
 
 
+def own_numbers(folder):
+    """Lines of metrics that the script writes itself, and scalars for TensorBoard, where it is installed."""
+    model = small_buckets(network())
+    state = sw.register(model, "topk:ratio=0.1", metrics=f"{folder}/run-{{rank}}.jsonl")
+    try:
+        state.record(rank=1)
+    except ValueError as error:
+        refused = str(error)
+    scalars = {}
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+
+        writer = SummaryWriter(f"{folder}/scalars-{rank()}")
+    except ImportError:
+        writer = None
+    for step in range(3):
+        train(model, 1, first=step)
+        state.record(loss=torch.tensor(0.5, requires_grad=True), test_accuracy=step)
+        if writer is not None:
+            state.write_scalars(writer)
+    state.record(loss=float("nan"))
+    if writer is not None:
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+        writer.close()
+        written = EventAccumulator(f"{folder}/scalars-{rank()}")
+        written.Reload()
+        scalars = {tag: [(one.step, one.value) for one in written.Scalars(tag)] for tag in written.Tags()["scalars"]}
+    with open(f"{folder}/run-{rank()}.jsonl") as file:
+        lines = [json.loads(line) for line in file]
+    lines[-1]["loss"] = str(lines[-1]["loss"])
+    totals = state.stats()
+    state.close()
+    return {"lines": lines, "scalars": scalars, "totals": totals, "refused": refused}
+
+
 def dtypes():
     """bf16 and f16 gradients, autocast, gradient_as_bucket_view, no_sync, clipping, Adam and momentum."""
     found = {}

@@ -157,15 +157,15 @@ TEST_P(EveryCodec, DecodesWhatItEncodedForEveryKindOfValue) {
 }
 
 TEST_P(EveryCodec, DecodesWhatItEncodedWhenItIsLarge) {
-  constexpr std::uint32_t kCount = kSlowBuild ? 20011 : 100003;
-  constexpr std::uint32_t kDim = 30 * kCount;
+  const std::uint32_t count = kSlowBuild ? 20011 : 100003;
+  const std::uint32_t dim = 30 * count;
   Codec codec(spec());
   std::vector<SparseVector> vectors;
   if (name() == "seed") {
-    vectors.push_back(drawn_vector({{kDim, kCount}}, 1));
+    vectors.push_back(drawn_vector({{dim, count}}, 1));
   } else {
-    vectors.push_back(vector_of(kDim, random_indices(kDim, kCount, kFrameSeed), 1));
-    const Indices in_runs = runs(kCount, 1, 100, kFrameSeed);
+    vectors.push_back(vector_of(dim, random_indices(dim, count, kFrameSeed), 1));
+    const Indices in_runs = runs(count, 1, 100, kFrameSeed);
     vectors.push_back(vector_of(in_runs.back() + 12345, in_runs, 2));
   }
   for (const SparseVector& vector : vectors) ASSERT_NO_FATAL_FAILURE(expect_round_trip(codec, format(), vector));

@@ -1,6 +1,8 @@
 // Frames that other encoders may write: the decoder reads whatever docs/wire_format.md allows.
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "sparsewire/codec.h"
 #include "unit/bits.h"
 #include "unit/frames.h"
@@ -57,7 +59,7 @@ TEST(FramesOfOtherEncoders, DecodeNumbersWithEveryParameter) {
     for (const NamedVector& each : shapes(count, 1, 100 * count + 100)) {
       for (const int linear : {0, 1, 5, 63}) {
         for (const std::vector<std::uint8_t>& parameters :
-             {std::vector<std::uint8_t>{0}, {1, 1, 4}, {7, 0, 31, 16}, {24}, {31, 30}}) {
+             {std::vector<std::uint8_t>{0}, {1, 1, 4}, {7, 0, 31, 16}, {24}, {31, 30}, {2, 2, 2, 2, 2, 2, 2, 9}}) {
           SCOPED_TRACE(each.name + ", linear " + std::to_string(linear) + ", " + std::to_string(parameters[0]));
           SparseVector decoded;
           ASSERT_EQ(decode(reference::write_frame(each.vector, {.indices = reference::IndexCodec::adaptive,
@@ -70,6 +72,54 @@ TEST(FramesOfOtherEncoders, DecodeNumbersWithEveryParameter) {
       }
     }
   }
+}
+
+TEST(FramesOfOtherEncoders, AreRefusedWithAnUnknownLinear) {
+  const SparseVector vector = drawn_vector({{1000, 200}}, 1);
+  for (const bool packed : {false, true}) {
+    for (const int linear : {63, 64, 255}) {
+      const Bytes frame = reference::write_frame(
+          vector, {.indices = packed ? reference::IndexCodec::raw32 : reference::IndexCodec::adaptive,
+                   .packed = packed,
+                   .linear = static_cast<std::uint8_t>(linear),
+                   .parameters = {29}});
+      SparseVector decoded;
+      const DecodeStatus refused = packed ? DecodeStatus::bad_values : DecodeStatus::bad_indices;
+      EXPECT_EQ(decode(frame, decoded), linear == 63 ? DecodeStatus::ok : refused) << linear;
+    }
+  }
+}
+
+TEST(FramesOfOtherEncoders, AreRefusedWithAnIndexOfDimOrMore) {
+  for (const std::uint32_t count : {1U, 3U, 40U, 1100U}) {
+    const SparseVector vector = drawn_vector({{4 * count + 3, count}}, 1);
+    for (const reference::IndexCodec indices : {reference::IndexCodec::adaptive, reference::IndexCodec::golomb}) {
+      Bytes frame = reference::write_frame(vector, {.indices = indices, .divisor = 3, .parameters = {2}});
+      SparseVector decoded;
+      for (const std::uint64_t more : {1U, 0U}) {
+        const std::uint64_t dim = vector.indices.back() + more;
+        std::memcpy(frame.data() + 8, &dim, sizeof(dim));
+        EXPECT_EQ(decode(reference::with_checksum(frame), decoded),
+                  more == 1 ? DecodeStatus::ok : DecodeStatus::bad_indices)
+            << count;
+      }
+    }
+  }
+}
+
+// Zero bits up to the next byte, and nothing else.
+TEST(FramesOfOtherEncoders, AreRefusedWithBytesOrBitsAfterTheRests) {
+  const SparseVector vector = drawn_vector({{1000, 201}}, 1);
+  const Bytes frame = reference::write_frame(vector, {.indices = reference::IndexCodec::adaptive, .parameters = {3}});
+  SparseVector decoded;
+  ASSERT_EQ(decode(frame, decoded), DecodeStatus::ok);
+  Bytes longer = frame;
+  longer.push_back(std::byte{0});
+  EXPECT_EQ(decode(reference::with_checksum(longer), decoded), DecodeStatus::bad_indices);
+  Bytes other = frame;
+  other[other.size() - 5] |= std::byte{0x80};
+  ASSERT_NE(other, frame);
+  EXPECT_EQ(decode(reference::with_checksum(other), decoded), DecodeStatus::bad_indices);
 }
 
 TEST(FramesOfOtherEncoders, DecodeTheLargestNumbers) {

@@ -404,6 +404,22 @@ TEST(AutoExchange, CountsTheEntriesOfChunksLayersAndSmallTensors) {
   }
 }
 
+// A frame is shorter with packed values, both of the uplink and of the answers.
+TEST(AutoExchange, ExpectsPackedValues) {
+  Plan plan = bodies::plan_of("topk:ratio=0.3", {"auto"}, "auto:values=bf16");
+  plan.layout = 1000;
+  EXPECT_FALSE(goes_dense(plan));  // the union is in packed f32
+  plan.config.sparsifier = "topk:ratio=0.8";
+  plan.config.downlink = "topk:ratio=0.8";
+  plan.config.downlink_codec = "auto:values=f32";
+  EXPECT_FALSE(goes_dense(plan));
+  plan.config.downlink_codec = "auto:values=f32,pack=no";
+  EXPECT_TRUE(goes_dense(plan));
+  plan.config.downlink_codec = "auto:values=f32";
+  plan.config.codec = "auto:values=bf16,pack=no";
+  EXPECT_TRUE(goes_dense(plan));
+}
+
 TEST(AutoExchange, CountsTheEntriesOfADownlinkWithChunks) {
   Plan plan = bodies::plan_of("topk:ratio=1", {"auto"});
   plan.layout = 1000;

@@ -12,7 +12,7 @@
 namespace sparsewire::adversary_test {
 namespace {
 
-constexpr std::size_t kSize = kSlowBuild ? 70001 : 150001;  // more than a block, so that a Pool has work
+const std::size_t kSize = kSlowBuild ? 70001 : 150001;  // more than a block, so that a Pool has work
 constexpr int kSteps = 24;
 
 // The gradient of each step, from one vector of normal numbers.

@@ -236,8 +236,8 @@ TEST(TcpProcesses, SignalsDoNotDisturbThem) {
     action.sa_handler = [](int) {};
     ::sigaction(SIGALRM, &action, nullptr);
     // Under the thread sanitizer and with 300, a rank did not end in time on a busy machine.
-    constexpr suseconds_t kPeriod = kThreadsOnly ? 5000 : 300;
-    const itimerval every{{0, kPeriod}, {0, kPeriod}};
+    const suseconds_t period = kThreadsOnly ? 5000 : 300;
+    const itimerval every{{0, period}, {0, period}};
     ::setitimer(ITIMER_REAL, &every, nullptr);
     std::vector<Bytes> all;
     for (int round = 0; round < 100; ++round) {

@@ -1,0 +1,147 @@
+// What the kernel that finishes a step (finish.cuh) has in shared memory, and what its threads do together.
+#pragma once
+
+#include "kernels/cuda/scratch.cuh"
+#include "kernels/cuda/tile.cuh"
+
+namespace sparsewire::cuda {
+
+inline constexpr unsigned kFinishThreads = 512;
+inline constexpr unsigned kFinishWarps = kFinishThreads / 32;
+inline constexpr std::uint32_t kListRoom = 6144;  // candidates in shared memory; a tile has 4096 at most
+inline constexpr std::uint32_t kTileRoom = 2048;  // tiles of a part
+inline constexpr std::uint32_t kAllWin = ~std::uint32_t{0};
+
+struct FinishArguments {
+  float* memory;
+  std::size_t tiles_count;
+  std::uint32_t tiles_per_block;
+  Control* control;
+  const TileList* tiles;
+  const double* tile_norms;
+  double* group_norms;  // of 4096 tiles each
+  double* sent_norms;   // of each tile
+  double* sent_group_norms;
+  std::uint32_t* group_counts;  // tiles of each group whose norms are there
+  const std::uint32_t* indices;
+  const float* values;
+  std::uint32_t* fine;
+  std::uint32_t window;     // of the fine bins
+  std::uint64_t k;          // 0: all candidates win
+  std::uint32_t threshold;  // key, as in the pass
+  std::uint32_t wanted;     // candidates that a guess should give
+  std::uint32_t* out_indices;
+  float* out_values;
+  std::uint64_t epoch;
+  StepResult* result;
+};
+
+// In dynamic shared memory.
+struct FinishShared {
+  std::uint32_t begin[kTileRoom + 1];  // of each tile's candidates, among those of the part
+  std::uint32_t offset[kTileRoom];     // in the arenas
+  std::uint32_t index[kListRoom];
+  float value[kListRoom];
+  std::uint8_t wins[kListRoom];
+  union {
+    std::uint32_t bins[kBins];
+    double squares[kFinishWarps][kSlices * 32];  // of a tile, by slice and lane
+  };
+  std::uint32_t warps[kFinishWarps][2];
+  std::uint32_t found[2];
+  std::uint32_t is_last;
+  double slices[2][kSlices];
+};
+
+// The sum of two numbers of each thread, over the block; all threads get it.
+__device__ inline uint2 block_sum(std::uint32_t a, std::uint32_t b, FinishShared& s) {
+  a = __reduce_add_sync(kAllLanes, a);
+  b = __reduce_add_sync(kAllLanes, b);
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) {
+    s.warps[threadIdx.x / 32][0] = a;
+    s.warps[threadIdx.x / 32][1] = b;
+  }
+  __syncthreads();
+  uint2 sum{0, 0};
+  for (unsigned w = 0; w < kFinishWarps; ++w) {
+    sum.x += s.warps[w][0];
+    sum.y += s.warps[w][1];
+  }
+  return sum;
+}
+
+// The sum of a number over the threads up to this one.
+__device__ inline std::uint32_t block_scan(std::uint32_t sum, FinishShared& s) {
+  for (unsigned step = 1; step < 32; step *= 2) {
+    const std::uint32_t left = __shfl_up_sync(kAllLanes, sum, step);
+    if (threadIdx.x % 32 >= step) sum += left;
+  }
+  __syncthreads();
+  if (threadIdx.x % 32 == 31) s.warps[threadIdx.x / 32][0] = sum;
+  __syncthreads();
+  for (unsigned w = 0; w < threadIdx.x / 32; ++w) sum += s.warps[w][0];
+  return sum;
+}
+
+// The sums of two times 4096 numbers by the tree of kernels/norm.h; missing ones are 0. Each half of the threads adds
+// one. Thread 0 gets both.
+__device__ inline double2 add_groups_of_two(const double* first, const double* second, std::size_t count,
+                                            FinishShared& s) {
+  const unsigned half = threadIdx.x / kTileThreads;
+  const unsigned thread = threadIdx.x % kTileThreads;
+  const double* numbers = half == 0 ? first : second;
+  double lane_sum = 0;
+  double mine[kRows];
+#pragma unroll
+  for (int row = 0; row < kRows; ++row) {
+    const std::size_t i = thread / 32 * kSlice + thread % 32 + static_cast<std::size_t>(row) * 32;
+    mine[row] = i < count ? __ldcg(numbers + i) : 0;
+  }
+#pragma unroll
+  for (int row = 0; row < kRows; ++row) lane_sum += mine[row];
+  const double slice = add_lanes<32>(lane_sum);
+  __syncthreads();
+  if (thread % 32 == 0) s.slices[half][thread / 32] = slice;
+  __syncthreads();
+  double2 sums{0, 0};
+  if (threadIdx.x < 32) {
+    sums.x = add_lanes<kSlices>(threadIdx.x < kSlices ? s.slices[0][threadIdx.x] : 0);
+    sums.y = add_lanes<kSlices>(threadIdx.x < kSlices ? s.slices[1][threadIdx.x] : 0);
+  }
+  return sums;
+}
+
+// The same for 32 numbers at most: they are the lanes of one slice. By the first warp.
+__device__ inline double add_few(const double* numbers, std::size_t count) {
+  return add_lanes<32>(threadIdx.x < count ? __ldcg(numbers + threadIdx.x) : 0);
+}
+
+// A barrier of all blocks, in two halves: what is done between them overlaps with waiting.
+class GridBarrier {
+ public:
+  __device__ explicit GridBarrier(Control* control) : control_(control) {}
+
+  __device__ void arrive() {
+    __syncthreads();
+    ++count_;
+    if (threadIdx.x == 0) {
+      __threadfence();
+      atomicAdd(&control_->arrived, 1);
+    }
+  }
+  __device__ void wait() {
+    if (threadIdx.x == 0) {
+      while (*static_cast<volatile std::uint32_t*>(&control_->arrived) < count_ * gridDim.x) {
+      }
+      __threadfence();
+    }
+    __syncthreads();
+  }
+
+ private:
+  Control* control_;
+  std::uint32_t count_ = 0;
+};
+
+}  // namespace sparsewire::cuda

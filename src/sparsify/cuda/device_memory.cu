@@ -1,0 +1,286 @@
+// An error memory on a GPU.
+//
+// A model that is one unit takes the fast way of kernels/cuda/unit_memory.h, all others that of many_units.cuh.
+#include <cstring>
+#include <string>
+
+#include "kernels/cuda/unit_memory.h"
+#include "kernels/norm.h"
+#include "sparsewire/errors.h"
+#include "sparsify/cuda/device.h"
+#include "sparsify/cuda/many_units.cuh"
+#include "sparsify/device_memory.h"
+
+namespace sparsewire {
+namespace cuda {
+namespace {
+
+class CudaMemory final : public DeviceMemory {
+ public:
+  CudaMemory(int device, std::size_t size) : device_(device), size_(size), numbers_(size), bad_(1) {
+    host_bad_.reserve(1);
+  }
+
+  std::optional<std::size_t> take(std::span<const Unit> units, std::span<const UnitChoice> choices, float factor,
+                                  const ScaledGradient* gradient, TakenEntries& taken) override {
+    const OnDevice on(device_);
+    const cudaStream_t stream = begin(gradient);
+    taken.indices = {};
+    taken.values = {};
+    taken.kth = 0;
+    taken.sent_norm2.clear();
+    taken.ends.assign(units.size(), 0);
+    taken.accumulated_norm2.assign(units.size(), 0);
+    if (size_ == 0) return std::nullopt;
+    const bool is_one = units.size() == 1 && units[0].segments.size() == 1 && (factor == 1 || choices[0].k == 0);
+    if (is_one) return take_from_one(choices[0], gradient, stream, taken);
+    if (many_ == nullptr) many_ = std::make_unique<ManyUnits>(taken_);
+    order_.wait();  // its arrays may be in use
+    const auto bad = many_->take(numbers_.data(), units, choices, factor, gradient, stream, taken);
+    order_.end(stream);
+    return bad;
+  }
+
+  // Waits, because the gradient may be another memory's numbers, which change next.
+  void restore(const ScaledGradient& gradient) override {
+    if (size_ == 0) return;
+    const OnDevice on(device_);
+    const cudaStream_t stream = begin(&gradient);
+    restore_all(gradient, stream);
+    order_.end(stream);
+    order_.wait();
+  }
+
+  double norm2(const ScaledGradient& gradient) override {
+    const OnDevice on(device_);
+    const cudaStream_t stream = begin(&gradient);
+    const std::size_t tiles = kernels::tiles_of(gradient.size);
+    if (tiles == 0) return 0;
+    norms_.reserve(tiles);
+    host_norms_.reserve(tiles);
+    with_type(&gradient, [&]<class T>(T*) {
+      if constexpr (!std::is_void_v<T>) {
+        square_tiles<T>
+            <<<static_cast<unsigned>(tiles), kTileThreads, 0, stream>>>(gradient.data, gradient.size, norms_.data());
+      }
+    });
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    download(norms_.data(), host_norms_.data(), tiles, stream);
+    finish(stream);
+    return kernels::sum_tiles(host_norms_.data(), tiles);
+  }
+
+  float number_of(const ScaledGradient& gradient, std::size_t index) override {
+    const OnDevice on(device_);
+    const cudaStream_t stream = begin(&gradient);
+    const std::size_t bytes = gradient.type == NumberType::f32 ? 4 : 2;
+    std::uint32_t bits = 0;
+    download(static_cast<const char*>(gradient.data) + index * bytes, reinterpret_cast<char*>(&bits), bytes, stream);
+    finish(stream);
+    return kernels::number_at(Gradient(&bits, gradient.type, 1), 0);
+  }
+
+  void take_at(std::span<const std::uint32_t> indices, bool zeros, float* values) override {
+    if (indices.empty()) return;
+    const OnDevice on(device_);
+    const cudaStream_t stream = upload(indices, nullptr);
+    take_entries<<<blocks_for(indices.size()), kEntryThreads, 0, stream>>>(numbers_.data(), indices_.data(),
+                                                                           indices.size(), zeros, values_.data());
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    download(values_.data(), host_values_.data(), indices.size(), stream);
+    finish(stream);
+    std::memcpy(values, host_values_.data(), indices.size() * sizeof(float));
+  }
+
+  void write_at(std::span<const std::uint32_t> indices, const float* values) override {
+    if (indices.empty()) return;
+    const OnDevice on(device_);
+    const cudaStream_t stream = upload(indices, values);
+    write_entries<<<blocks_for(indices.size()), kEntryThreads, 0, stream>>>(numbers_.data(), indices_.data(),
+                                                                            indices.size(), values_.data());
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    order_.end(stream);
+  }
+
+  void add_at(std::span<const std::uint32_t> indices, const float* values) override {
+    if (indices.empty()) return;
+    const OnDevice on(device_);
+    const cudaStream_t stream = upload(indices, values);
+    add_entries<<<blocks_for(indices.size()), kEntryThreads, 0, stream>>>(numbers_.data(), indices_.data(),
+                                                                          indices.size(), values_.data());
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    order_.end(stream);
+  }
+
+  std::optional<std::size_t> add_sum(std::span<const std::uint32_t> indices, const float* values) override {
+    if (indices.empty()) return std::nullopt;
+    const OnDevice on(device_);
+    order_.wait();  // before_ may be in use
+    before_.reserve(indices.size());
+    const cudaStream_t stream = upload(indices, values);
+    SPARSEWIRE_CUDA_CHECK(cudaMemsetAsync(bad_.data(), 0xFF, sizeof(kNoneBad), stream));
+    add_sum_entries<<<blocks_for(indices.size()), kEntryThreads, 0, stream>>>(
+        numbers_.data(), indices_.data(), indices.size(), values_.data(), before_.data(), bad_.data());
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    download(bad_.data(), host_bad_.data(), 1, stream);
+    finish(stream);
+    if (host_bad_[0] == kNoneBad) return std::nullopt;
+    const std::size_t bad = host_bad_[0];
+    take_back_sum(indices);
+    return bad;
+  }
+
+  void take_back_sum(std::span<const std::uint32_t> indices) override {
+    if (indices.empty()) return;
+    const OnDevice on(device_);
+    const cudaStream_t stream = upload(indices, nullptr);
+    write_entries<<<blocks_for(indices.size()), kEntryThreads, 0, stream>>>(numbers_.data(), indices_.data(),
+                                                                            indices.size(), before_.data());
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    order_.end(stream);
+  }
+
+  void clear() override {
+    const OnDevice on(device_);
+    const cudaStream_t stream = begin(nullptr);
+    SPARSEWIRE_CUDA_CHECK(cudaMemsetAsync(numbers_.data(), 0, size_ * sizeof(float), stream));
+    order_.end(stream);
+  }
+
+  void read(std::size_t begin_at, std::span<float> numbers) const override {
+    if (numbers.empty()) return;
+    const OnDevice on(device_);
+    order_.begin(order_.own());
+    download(numbers_.data() + begin_at, numbers.data(), numbers.size(), order_.own());
+    finish(order_.own());
+  }
+
+  void write(std::size_t begin_at, std::span<const float> numbers) override {
+    if (numbers.empty()) return;
+    const OnDevice on(device_);
+    const cudaStream_t stream = begin(nullptr);
+    SPARSEWIRE_CUDA_CHECK(cudaMemcpyAsync(numbers_.data() + begin_at, numbers.data(), numbers.size_bytes(),
+                                          cudaMemcpyHostToDevice, stream));
+    finish(stream);
+  }
+
+  Gradient numbers() const override {
+    const OnDevice on(device_);
+    order_.begin(order_.own());
+    Gradient all(numbers_.data(), NumberType::f32, size_);
+    all.device = {Device::cuda, device_};
+    all.stream = order_.own();
+    return all;
+  }
+
+ private:
+  // The stream that the following work is queued on: that of the gradient, if there is one.
+  cudaStream_t begin(const ScaledGradient* gradient) {
+    if (gradient != nullptr && size_ > 0) check_array(gradient->data, gradient->device, device_);
+    const cudaStream_t stream = gradient == nullptr ? order_.own() : static_cast<cudaStream_t>(gradient->stream);
+    order_.begin(stream);
+    return stream;
+  }
+  void finish(cudaStream_t stream) const {
+    order_.end(stream);
+    order_.wait();
+  }
+  // Copies entries to indices_ and values_; without values there is only room for them.
+  cudaStream_t upload(std::span<const std::uint32_t> indices, const float* values) {
+    order_.wait();  // the arrays may be in use
+    const std::size_t n = indices.size();
+    indices_.reserve(n);
+    values_.reserve(n);
+    host_indices_.reserve(n);
+    host_values_.reserve(n);
+    const cudaStream_t stream = begin(nullptr);
+    std::memcpy(host_indices_.data(), indices.data(), indices.size_bytes());
+    SPARSEWIRE_CUDA_CHECK(
+        cudaMemcpyAsync(indices_.data(), host_indices_.data(), indices.size_bytes(), cudaMemcpyHostToDevice, stream));
+    if (values == nullptr) return stream;
+    std::memcpy(host_values_.data(), values, n * sizeof(float));
+    SPARSEWIRE_CUDA_CHECK(
+        cudaMemcpyAsync(values_.data(), host_values_.data(), n * sizeof(float), cudaMemcpyHostToDevice, stream));
+    return stream;
+  }
+
+  void restore_all(const ScaledGradient& gradient, cudaStream_t stream) {
+    with_type(&gradient, [&]<class T>(T*) {
+      if constexpr (!std::is_void_v<T>) {
+        restore_entries<T><<<blocks_for(size_), kEntryThreads, 0, stream>>>(numbers_.data(), gradient.data, size_,
+                                                                            factors_of(&gradient));
+      }
+    });
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+  }
+
+  std::optional<std::size_t> take_from_one(const UnitChoice& choice, const ScaledGradient* gradient,
+                                           cudaStream_t stream, TakenEntries& taken) {
+    if (unit_ == nullptr) {
+      unit_ = std::make_unique<UnitMemory>(numbers_.data(), size_, std::max<std::size_t>(choice.k, size_ / 1000 + 1));
+    }
+    const Sent sent = step_of_one(choice, gradient, stream);
+    if (sent.bad) {
+      finish(stream);
+      return sent.bad;
+    }
+    taken_.reserve(sent.count);
+    download(sent.indices, taken_.indices.data(), sent.count, stream);
+    download(sent.values, taken_.values.data(), sent.count, stream);
+    finish(stream);
+    taken.indices = {taken_.indices.data(), sent.count};
+    taken.values = {taken_.values.data(), sent.count};
+    taken.ends[0] = sent.count;
+    taken.accumulated_norm2[0] = sent.accumulated_norm2;
+    taken.sent_norm2.assign(1, sent.sent_norm2);
+    taken.kth = sent.kth;
+    if (choice.k > 0 && sent.count == choice.k && sent.kth == 0) {  // none was left out: the k-th is the smallest
+      std::uint32_t least = kInfinityKey;
+      for (const float value : taken.values) least = std::min(least, kernels::key_of(value));
+      taken.kth = least;
+    }
+    return std::nullopt;
+  }
+
+  Sent step_of_one(const UnitChoice& choice, const ScaledGradient* gradient, cudaStream_t stream) {
+    try {
+      return choice.k > 0 ? unit_->top(gradient, choice.k, stream) : unit_->above(gradient, choice.threshold, stream);
+    } catch (...) {  // out of memory: all sums are in the memory
+      unit_.reset();
+      if (gradient != nullptr) restore_all(*gradient, stream);
+      order_.end(stream);
+      throw;
+    }
+  }
+
+  int device_;
+  std::size_t size_;
+  StreamOrder order_;
+  DeviceArray<float> numbers_;
+  DeviceArray<unsigned long long> bad_;  // the lowest index with a sum that is not finite
+  PinnedArray<unsigned long long> host_bad_;
+
+  // Entries on their way to the device, or from it.
+  DeviceArray<std::uint32_t> indices_;
+  DeviceArray<float> values_;
+  PinnedArray<std::uint32_t> host_indices_;
+  PinnedArray<float> host_values_;
+  DeviceArray<float> before_;  // of add_sum()
+
+  DeviceArray<double> norms_;  // of the tiles of a gradient
+  PinnedArray<double> host_norms_;
+  HostEntries taken_;
+  std::unique_ptr<UnitMemory> unit_;  // if the model is one unit
+  std::unique_ptr<ManyUnits> many_;   // if it is many
+};
+
+}  // namespace
+}  // namespace cuda
+
+std::unique_ptr<DeviceMemory> make_device_memory(Device device, std::size_t size) {
+  cuda::check_device(device);
+  const cuda::OnDevice on(device.index);
+  return std::make_unique<cuda::CudaMemory>(device.index, size);
+}
+
+}  // namespace sparsewire

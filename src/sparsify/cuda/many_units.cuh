@@ -1,0 +1,354 @@
+// A pass over a model of many units. Has kernels, so one file may include it.
+//
+// Units that are no larger than a tile take one launch (tile_units.cuh). Others take a few: one adds the gradient and
+// counts what reaches the floors of the units; if these were good guesses, the winners are among that
+// (unit_candidates.cuh); if not, or where there is no guess, the k-th entries are searched in all numbers
+// (unit_select.cuh).
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <cub/device/device_scan.cuh>
+
+#include "kernels/cuda/entries.cuh"
+#include "kernels/cuda/tile_units.cuh"
+#include "kernels/cuda/types.h"
+#include "kernels/cuda/unit_candidates.cuh"
+#include "sparsify/cuda/unit_table.cuh"
+
+namespace sparsewire::cuda {
+
+using kernels::ScaledGradient;
+
+inline constexpr unsigned long long kNoneBad = ~0ULL;
+
+inline Factors factors_of(const ScaledGradient* gradient) {
+  return gradient == nullptr ? Factors{} : Factors{gradient->scale, gradient->decay};
+}
+inline const void* data_of(const ScaledGradient* gradient) { return gradient == nullptr ? nullptr : gradient->data; }
+
+inline unsigned blocks_for(std::size_t entries) {
+  return static_cast<unsigned>(std::clamp<std::size_t>((entries + kEntryThreads - 1) / kEntryThreads, 1, 1U << 16U));
+}
+
+template <class T>
+void download(const T* from, T* to, std::size_t count, cudaStream_t stream) {
+  if (count == 0) return;
+  SPARSEWIRE_CUDA_CHECK(cudaMemcpyAsync(to, from, count * sizeof(T), cudaMemcpyDeviceToHost, stream));
+}
+
+// Chosen entries on the host.
+struct HostEntries {
+  PinnedArray<std::uint32_t> indices;
+  PinnedArray<float> values;
+
+  void reserve(std::size_t count) {
+    indices.reserve(count);
+    values.reserve(count);
+  }
+};
+
+class ManyUnits {
+ public:
+  explicit ManyUnits(HostEntries& entries) : entries_(entries), bad_(1) { host_bad_.reserve(1); }
+
+  // DeviceMemory::take(). Waits for the device. REQUIRES: nothing is queued that uses the same arrays.
+  std::optional<std::size_t> take(float* numbers, std::span<const Unit> units, std::span<const UnitChoice> choices,
+                                  float factor, const ScaledGradient* gradient, cudaStream_t stream,
+                                  TakenEntries& taken) {
+    numbers_ = numbers;
+    gradient_ = gradient;
+    stream_ = stream;
+    reserve_for(units);
+    table_.set_choices(choices, factor, stream);
+    SPARSEWIRE_CUDA_CHECK(cudaMemsetAsync(bad_.data(), 0xFF, sizeof(kNoneBad), stream));
+    if (table_.is_one_tile_each()) return take_from_tiles(taken);
+    const bool guesses = table_.has_floors();
+    if (guesses) reserve_candidates();
+    accumulate(guesses);
+    if (guesses) queue_candidates();
+    if (!guesses && table_.takes_any()) queue_count();
+    wait();
+    if (host_bad_[0] != kNoneBad) {
+      restore();
+      return host_bad_[0];
+    }
+    if (guesses && host_ends_[table_.unit_count()] == kDone) {
+      collect_slots(taken);
+      return std::nullopt;
+    }
+    if (guesses) {  // they were wrong
+      queue_count();
+      wait();
+    }
+    if (table_.takes_any()) take_out(taken);
+    add_norms(taken);
+    return std::nullopt;
+  }
+
+ private:
+  void wait() const { SPARSEWIRE_CUDA_CHECK(cudaStreamSynchronize(stream_)); }
+  double* sent_norms() const { return norms_.data() + table_.tile_count(); }
+
+  // Makes room for what a pass over these units needs.
+  void reserve_for(std::span<const Unit> units) {
+    table_.set_units(units);
+    const std::size_t tiles = table_.tile_count();
+    norms_.reserve(2 * tiles);  // of all entries, and of those that are sent
+    host_norms_.reserve(2 * tiles);
+    ends_.reserve(units.size() + 1);
+    host_ends_.reserve(units.size() + 1);
+    if (sent_.size() == tiles + 1) return;
+    is_bad_.resize(tiles);
+    for (DeviceArray<std::uint32_t>* one : {&above_, &ties_, &ties_before_, &sent_, &sent_before_}) {
+      one->resize(tiles + 1);
+    }
+    scan_bytes_ = 0;
+    SPARSEWIRE_CUDA_CHECK(cub::DeviceScan::ExclusiveSum(nullptr, scan_bytes_, sent_.data(), sent_before_.data(),
+                                                        static_cast<int>(tiles + 1), nullptr));
+    scan_.resize(scan_bytes_);
+  }
+
+  // The sums of the numbers of the tiles before each; behind the last, which is 0, that of all.
+  void add_up(const DeviceArray<std::uint32_t>& numbers, const DeviceArray<std::uint32_t>& before) {
+    SPARSEWIRE_CUDA_CHECK(cub::DeviceScan::ExclusiveSum(scan_.data(), scan_bytes_, numbers.data(), before.data(),
+                                                        static_cast<int>(table_.tile_count() + 1), stream_));
+  }
+
+  // Adds the gradient; counts the candidates of each tile in sent_.
+  void accumulate(bool counts) {
+    with_type(gradient_, [&]<class T>(T*) {
+      accumulate_tiles<T><<<table_.tile_count(), kTileThreads, 0, stream_>>>(
+          numbers_, data_of(gradient_), factors_of(gradient_), table_.tiles(), table_.pieces(), norms_.data(),
+          is_bad_.data(), bad_.data(), counts ? table_.floors() : nullptr, table_.bars(), sent_.data());
+    });
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    download(bad_.data(), host_bad_.data(), 1, stream_);
+    download(norms_.data(), host_norms_.data(), table_.tile_count(), stream_);
+  }
+
+  void reserve_slots() {
+    const std::size_t room = table_.host_slots().back();
+    out_indices_.reserve(room);
+    out_values_.reserve(room);
+    entries_.reserve(room);
+  }
+  void reserve_candidates() {
+    reserve_slots();
+    candidate_indices_.reserve(table_.room());
+    candidate_values_.reserve(table_.room());
+    candidate_offsets_.reserve(table_.room());
+    wins_.reserve(table_.room());
+  }
+
+  // Chooses among the entries that reach the floors, and takes the winners out if all went well.
+  void queue_candidates() {
+    const std::uint32_t units = table_.unit_count();
+    const std::uint32_t tiles = table_.tile_count();
+    SPARSEWIRE_CUDA_CHECK(cudaMemsetAsync(ends_.data() + units, 0, sizeof(std::uint32_t), stream_));
+    add_up(sent_, sent_before_);
+    const CandidateArguments arguments{.memory = numbers_,
+                                       .tiles = table_.tiles(),
+                                       .tile_count = tiles,
+                                       .pieces = table_.pieces(),
+                                       .units = table_.units(),
+                                       .ks = table_.ks(),
+                                       .slots = table_.slots(),
+                                       .bars = table_.bars(),
+                                       .floors = table_.floors(),
+                                       .margins = table_.margins(),
+                                       .before = sent_before_.data(),
+                                       .room = table_.room(),
+                                       .indices = candidate_indices_.data(),
+                                       .values = candidate_values_.data(),
+                                       .offsets = candidate_offsets_.data(),
+                                       .wins = wins_.data(),
+                                       .counts = ends_.data(),
+                                       .failed = ends_.data() + units,
+                                       .bad = bad_.data(),
+                                       .out_indices = out_indices_.data(),
+                                       .out_values = out_values_.data(),
+                                       .sent_norms = sent_norms()};
+    gather_candidates<<<tiles, kTileThreads, 0, stream_>>>(arguments);
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    choose_candidates<<<units, kSelectThreads, 0, stream_>>>(arguments);
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    constexpr unsigned kTilesOfBlock = kTileThreads / 32;
+    take_candidates<<<(tiles + kTilesOfBlock - 1) / kTilesOfBlock, kTileThreads, 0, stream_>>>(arguments);
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    queue_slots();
+  }
+
+  // Copies the counts of all units, and what is in their slots, to the host.
+  void queue_slots() {
+    const std::size_t room = table_.host_slots().back();
+    download(sent_norms(), host_norms_.data() + table_.tile_count(), table_.tile_count(), stream_);
+    download(ends_.data(), host_ends_.data(), std::size_t{table_.unit_count()} + 1, stream_);
+    download(out_indices_.data(), entries_.indices.data(), room, stream_);
+    download(out_values_.data(), entries_.values.data(), room, stream_);
+  }
+
+  // All units have one tile: a step is one launch.
+  std::optional<std::size_t> take_from_tiles(TakenEntries& taken) {
+    const std::uint32_t units = table_.unit_count();
+    reserve_slots();
+    const TileUnitsArguments arguments{.memory = numbers_,
+                                       .gradient = data_of(gradient_),
+                                       .by = factors_of(gradient_),
+                                       .tiles = table_.tiles(),
+                                       .pieces = table_.pieces(),
+                                       .bars = table_.bars(),
+                                       .ks = table_.ks(),
+                                       .slots = table_.slots(),
+                                       .norms = norms_.data(),
+                                       .sent_norms = sent_norms(),
+                                       .is_bad = is_bad_.data(),
+                                       .bad = bad_.data(),
+                                       .counts = ends_.data(),
+                                       .indices = out_indices_.data(),
+                                       .values = out_values_.data()};
+    with_type(gradient_, [&]<class T>(T*) { sift_tile_units<T><<<units, kTileThreads, 0, stream_>>>(arguments); });
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    download(bad_.data(), host_bad_.data(), 1, stream_);
+    download(norms_.data(), host_norms_.data(), table_.tile_count(), stream_);
+    queue_slots();
+    wait();
+    if (host_bad_[0] != kNoneBad) {
+      put_tile_units_back<<<blocks_for(units), kEntryThreads, 0, stream_>>>(
+          numbers_, units, table_.slots(), ends_.data(), out_indices_.data(), out_values_.data());
+      SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+      restore();
+      return host_bad_[0];
+    }
+    collect_slots(taken);
+    return std::nullopt;
+  }
+
+  // The entries are on the host, in the slots of their units. Closes the gaps behind units that had fewer.
+  void collect_slots(TakenEntries& taken) {
+    const std::vector<std::uint32_t>& slots = table_.host_slots();
+    std::size_t end = 0;
+    for (std::size_t u = 0; u < table_.unit_count(); ++u) {
+      const std::size_t count = host_ends_[u];
+      if (end != slots[u] && count > 0) {
+        std::memmove(entries_.indices.data() + end, entries_.indices.data() + slots[u], count * sizeof(std::uint32_t));
+        std::memmove(entries_.values.data() + end, entries_.values.data() + slots[u], count * sizeof(float));
+      }
+      end += count;
+      taken.ends[u] = end;
+    }
+    taken.indices = {entries_.indices.data(), end};
+    taken.values = {entries_.values.data(), end};
+    add_norms(taken);
+    set_kth(taken);
+  }
+
+  // If one unit has a k: its k-th entry is the smallest that is sent.
+  void set_kth(TakenEntries& taken) const {
+    if (!table_.only_one_has_k()) return;
+    const std::size_t u = table_.last_with_k();
+    const std::size_t begin = u == 0 ? 0 : taken.ends[u - 1];
+    if (taken.ends[u] - begin < table_.k_of(u)) return;
+    taken.kth = kInfinityKey;
+    for (std::size_t i = begin; i < taken.ends[u]; ++i) {
+      taken.kth = std::min(taken.kth, kernels::key_of(taken.values[i]));
+    }
+  }
+
+  // The norms of each unit, from those of its tiles.
+  void add_norms(TakenEntries& taken) {
+    const std::vector<UnitTiles>& units = table_.tiles_of_units();
+    if (table_.takes_any()) taken.sent_norm2.resize(units.size());
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      double* const norms = host_norms_.data() + units[u].first;
+      taken.accumulated_norm2[u] = kernels::sum_tiles(norms, units[u].count);
+      if (table_.takes_any()) taken.sent_norm2[u] = kernels::sum_tiles(norms + table_.tile_count(), units[u].count);
+    }
+  }
+
+  // Finds the bar of each unit in all its numbers, and how many entries each tile sends.
+  void queue_count() {
+    const std::uint32_t tiles = table_.tile_count();
+    const std::uint32_t units = table_.unit_count();
+    if (table_.has_k()) table_.select(numbers_, stream_);
+    count_tiles<<<tiles, kTileThreads, 0, stream_>>>(numbers_, table_.tiles(), table_.pieces(), table_.bars(),
+                                                     above_.data(), ties_.data());
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    add_up(ties_, ties_before_);
+    count_sent<<<blocks_for(tiles), kEntryThreads, 0, stream_>>>(table_.tiles(), tiles, table_.units(), table_.bars(),
+                                                                 above_.data(), ties_.data(), ties_before_.data(),
+                                                                 sent_.data());
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    add_up(sent_, sent_before_);
+    find_ends<<<blocks_for(units), kEntryThreads, 0, stream_>>>(table_.units(), units, sent_before_.data(),
+                                                                ends_.data());
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    download(ends_.data(), host_ends_.data(), units, stream_);
+    table_.queue_floors(stream_);
+  }
+
+  // Takes out what queue_count() has found.
+  void take_out(TakenEntries& taken) {
+    const std::uint32_t tiles = table_.tile_count();
+    const std::size_t total = host_ends_[table_.unit_count() - 1];
+    try {
+      out_indices_.reserve(total);
+      out_values_.reserve(total);
+      entries_.reserve(total);
+    } catch (...) {
+      restore();
+      throw;
+    }
+    take_tiles<<<tiles, kTileThreads, 0, stream_>>>(numbers_, table_.tiles(), table_.pieces(), table_.units(),
+                                                    table_.bars(), ties_before_.data(), sent_before_.data(),
+                                                    out_indices_.data(), out_values_.data(), sent_norms());
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    download(sent_norms(), host_norms_.data() + tiles, tiles, stream_);
+    download(out_indices_.data(), entries_.indices.data(), total, stream_);
+    download(out_values_.data(), entries_.values.data(), total, stream_);
+    wait();
+    taken.indices = {entries_.indices.data(), total};
+    taken.values = {entries_.values.data(), total};
+    taken.ends.assign(host_ends_.data(), host_ends_.data() + table_.unit_count());
+    set_kth(taken);
+  }
+
+  // Takes the accumulation back, where a tile has not done so itself.
+  void restore() {
+    if (gradient_ == nullptr) return;
+    with_type(gradient_, [&]<class T>(T*) {
+      if constexpr (!std::is_void_v<T>) {
+        restore_tiles<T><<<table_.tile_count(), kTileThreads, 0, stream_>>>(
+            numbers_, gradient_->data, factors_of(gradient_), table_.tiles(), table_.pieces(), is_bad_.data());
+      }
+    });
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    wait();
+  }
+
+  // Of the pass under way.
+  float* numbers_ = nullptr;
+  const ScaledGradient* gradient_ = nullptr;
+  cudaStream_t stream_ = nullptr;
+
+  HostEntries& entries_;
+  UnitTable table_;
+  DeviceArray<unsigned long long> bad_;  // the lowest index with a sum that is not finite
+  PinnedArray<unsigned long long> host_bad_;
+  DeviceArray<double> norms_;  // of tiles
+  PinnedArray<double> host_norms_;
+  DeviceArray<std::uint8_t> is_bad_;
+  DeviceArray<std::uint32_t> above_, ties_, ties_before_, sent_, sent_before_;
+  DeviceArray<char> scan_;
+  std::size_t scan_bytes_ = 0;
+  DeviceArray<std::uint32_t> ends_;  // of units, or their counts; behind them, whether the guesses were wrong
+  PinnedArray<std::uint32_t> host_ends_;
+  DeviceArray<std::uint32_t> candidate_indices_;
+  DeviceArray<float> candidate_values_;
+  DeviceArray<std::uint16_t> candidate_offsets_;
+  DeviceArray<std::uint8_t> wins_;
+  DeviceArray<std::uint32_t> out_indices_;
+  DeviceArray<float> out_values_;
+};
+
+}  // namespace sparsewire::cuda

@@ -1,0 +1,17 @@
+// A build without CUDA: arrays on a device are refused.
+#include "sparsewire/errors.h"
+#include "sparsify/device_memory.h"
+
+namespace sparsewire {
+namespace {
+
+[[noreturn]] void refuse() {
+  throw UsageError("this build cannot use arrays on a device: copy them to the host, or build with SPARSEWIRE_CUDA=ON");
+}
+
+}  // namespace
+
+std::unique_ptr<DeviceMemory> make_device_memory(Device, std::size_t) { refuse(); }
+std::unique_ptr<DeviceArrays> make_device_arrays(Device) { refuse(); }
+
+}  // namespace sparsewire

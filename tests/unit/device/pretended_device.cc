@@ -1,0 +1,217 @@
+// A device that is the host: what a DeviceMemory does, in the slowest and plainest way. So that machines without a GPU
+// test everything above it. Its pointers cannot be followed by mistake.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "core/number_types.h"
+#include "kernels/norm.h"
+#include "sparsewire/errors.h"
+#include "sparsify/device_memory.h"
+#include "unit/device/arrays.h"
+
+namespace sparsewire {
+namespace {
+
+// An address that no program can have becomes one that it has, and the other way round.
+template <class T>
+T* other_side(T* pointer) {
+  if (pointer == nullptr) throw UsageError("no array");
+  return std::bit_cast<T*>(std::bit_cast<std::uintptr_t>(pointer) ^ (std::uintptr_t{1} << 62));
+}
+
+kernels::ScaledGradient here(kernels::ScaledGradient gradient) {
+  if (gradient.device != device_test::kDevice) throw UsageError("a gradient on another device");
+  if ((std::bit_cast<std::uintptr_t>(gradient.data) >> 62 & 1) == 0) throw UsageError("a pointer of the host");
+  gradient.data = other_side(gradient.data);
+  return gradient;
+}
+
+class PretendedMemory final : public DeviceMemory {
+ public:
+  explicit PretendedMemory(std::size_t size) : numbers_(size) {}
+
+  std::optional<std::size_t> take(std::span<const Unit> units, std::span<const UnitChoice> choices, float factor,
+                                  const kernels::ScaledGradient* gradient, TakenEntries& taken) override {
+    if (choices.size() != units.size()) throw UsageError("a choice for each unit");
+    taken = {};
+    if (gradient != nullptr) {
+      if (const auto bad = add(here(*gradient))) {
+        taken.accumulated_norm2.assign(units.size(), 0);
+        return bad;
+      }
+    }
+    indices_.clear();
+    values_.clear();
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      taken.accumulated_norm2.push_back(norm2_of(units[u]));
+      const std::uint32_t kth = take_unit(units[u], choices[u], factor);
+      if (choices[u].k > 0) taken.kth = kth;
+      taken.ends.push_back(indices_.size());
+    }
+    taken.indices = indices_;
+    taken.values = values_;
+    return std::nullopt;
+  }
+
+  void restore(const kernels::ScaledGradient& gradient) override {
+    kernels::restore(here(gradient), 0, numbers_.size(), numbers_.data());
+  }
+  double norm2(const kernels::ScaledGradient& gradient) override { return norm2_of(here(gradient)); }
+  float number_of(const kernels::ScaledGradient& gradient, std::size_t index) override {
+    return kernels::number_at(here(gradient), index);
+  }
+  void take_at(std::span<const std::uint32_t> indices, bool zeros, float* values) override {
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      float& number = numbers_.at(indices[i]);
+      values[i] = number;
+      if (zeros || number != 0) number = 0;
+    }
+  }
+  void write_at(std::span<const std::uint32_t> indices, const float* values) override {
+    for (std::size_t i = 0; i < indices.size(); ++i) numbers_.at(indices[i]) = values[i];
+  }
+  void add_at(std::span<const std::uint32_t> indices, const float* values) override {
+    for (std::size_t i = 0; i < indices.size(); ++i) numbers_.at(indices[i]) += values[i];
+  }
+  std::optional<std::size_t> add_sum(std::span<const std::uint32_t> indices, const float* values) override {
+    before_ = numbers_;
+    add_at(indices, values);
+    for (const std::uint32_t index : indices) {
+      if (kernels::key_of(numbers_[index]) < kernels::kInfinityKey) continue;
+      numbers_ = before_;
+      return index;
+    }
+    return std::nullopt;
+  }
+  void take_back_sum(std::span<const std::uint32_t> indices) override {
+    for (const std::uint32_t index : indices) numbers_[index] = before_[index];
+  }
+  void clear() override { std::fill(numbers_.begin(), numbers_.end(), 0.0F); }
+  void read(std::size_t begin, std::span<float> numbers) const override {
+    std::copy_n(numbers_.begin() + static_cast<std::ptrdiff_t>(begin), numbers.size(), numbers.begin());
+  }
+  void write(std::size_t begin, std::span<const float> numbers) override {
+    std::copy(numbers.begin(), numbers.end(), numbers_.begin() + static_cast<std::ptrdiff_t>(begin));
+  }
+  Gradient numbers() const override {
+    Gradient all(numbers_);
+    all.data = other_side(all.data);
+    all.device = device_test::kDevice;
+    return all;
+  }
+
+ private:
+  std::optional<std::size_t> add(const kernels::ScaledGradient& gradient) {
+    std::vector<float> sums(numbers_.size());
+    std::optional<std::size_t> bad;
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      sums[i] = gradient.decay * numbers_[i] + gradient.scale * kernels::number_at(gradient, i);
+      if (kernels::key_of(sums[i]) >= kernels::kInfinityKey && !bad) bad = i;
+    }
+    if (bad) {
+      kernels::make_round_trip(gradient, 0, numbers_.size(), numbers_.data());
+    } else {
+      numbers_ = sums;
+    }
+    return bad;
+  }
+
+  static double norm2_of(const kernels::ScaledGradient& numbers) {
+    std::vector<double> tiles(kernels::tiles_of(numbers.size));
+    kernels::TileNorms norm;
+    norm.begin(tiles.data(), 0);
+    kernels::sum_squares(numbers, 0, numbers.size, norm);
+    norm.end();
+    return kernels::sum_tiles(tiles.data(), tiles.size());
+  }
+  double norm2_of(const Unit& unit) const {
+    std::vector<float> sums;
+    for (const Segment& segment : unit.segments) {
+      for (std::size_t i = 0; i < segment.size; ++i) sums.push_back(numbers_[segment.begin + i]);
+    }
+    return norm2_of(Gradient(sums));
+  }
+
+  // Returns the key of the k-th.
+  std::uint32_t take_unit(const Unit& unit, const UnitChoice& choice, float factor) {
+    std::vector<std::uint32_t> chosen;
+    for (const Segment& segment : unit.segments) {
+      for (std::size_t i = segment.begin; i < segment.begin + segment.size; ++i) {
+        const std::uint32_t lowest = choice.k > 0 ? kernels::kLowestKey : choice.threshold;
+        if (kernels::key_of(numbers_[i]) >= lowest) chosen.push_back(static_cast<std::uint32_t>(i));
+      }
+    }
+    const auto key = [&](std::uint32_t i) { return kernels::key_of(factor * numbers_[i]); };
+    std::uint32_t kth = 0;
+    if (choice.k > 0 && chosen.size() >= choice.k) {
+      std::stable_sort(chosen.begin(), chosen.end(), [&](auto a, auto b) { return key(a) > key(b); });
+      chosen.resize(choice.k);
+      kth = key(chosen.back());
+      std::sort(chosen.begin(), chosen.end());
+    }
+    for (const std::uint32_t i : chosen) {
+      indices_.push_back(i);
+      values_.push_back(numbers_[i]);
+      numbers_[i] = 0;
+    }
+    return kth;
+  }
+
+  std::vector<float> numbers_;
+  std::vector<float> before_;
+  std::vector<std::uint32_t> indices_;
+  std::vector<float> values_;
+};
+
+class PretendedArrays final : public DeviceArrays {
+ public:
+  void write(const SparseVector& entries, float factor, const WritableNumbers& to) override {
+    WritableNumbers array = to;
+    array.data = other_side(to.data);
+    std::memset(array.data, 0, array.size_bytes());
+    with_numbers(array, [&](auto* numbers, auto rounded) {
+      for (std::size_t i = 0; i < entries.size(); ++i) numbers[entries.index(i)] = rounded(factor * entries.values[i]);
+    });
+  }
+  void subtract(const SparseVector& entries, float factor, const WritableNumbers& from) override {
+    WritableNumbers array = from;
+    array.data = other_side(from.data);
+    with_numbers(array, [&](auto* numbers, auto rounded) {
+      for (std::size_t i = 0; i < entries.size(); ++i) {
+        auto& number = numbers[entries.index(i)];
+        number = rounded(widened(from.type, number) - factor * entries.values[i]);
+      }
+    });
+  }
+  void read(const Gradient& from, void* to) override {
+    std::memcpy(to, other_side(from.data), from.size * (from.type == NumberType::f32 ? 4 : 2));
+  }
+};
+
+}  // namespace
+
+// These replace those of the library.
+std::unique_ptr<DeviceMemory> make_device_memory(Device device, std::size_t size) {
+  if (device != device_test::kDevice) throw UsageError("no such device");
+  return std::make_unique<PretendedMemory>(size);
+}
+std::unique_ptr<DeviceArrays> make_device_arrays(Device) { return std::make_unique<PretendedArrays>(); }
+
+namespace device_test {
+
+std::string why_none() { return {}; }
+bool is_fast() { return false; }
+void* stream() { return nullptr; }
+
+Copy::Copy(const void* bytes, std::size_t size)
+    : data_(other_side(static_cast<void*>(new std::byte[size + 1]))), size_(size) {
+  if (size > 0) std::memcpy(other_side(data_), bytes, size);
+}
+Copy::~Copy() { delete[] static_cast<std::byte*>(other_side(data_)); }
+void Copy::read(void* bytes) const {
+  if (size_ > 0) std::memcpy(bytes, other_side(data_), size_);
+}
+
+}  // namespace device_test
+}  // namespace sparsewire

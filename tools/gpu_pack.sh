@@ -1,0 +1,66 @@
+#!/bin/bash
+# Packs the programs that need a GPU, with the libraries that they are linked to, into a folder that runs on another
+# machine: one with a GPU, but without Highway, fmt, a compiler or a network. Only the NVIDIA driver has to be there.
+#
+#   tools/gpu_pack.sh BUILD FOLDER     BUILD: configured with -DSPARSEWIRE_CUDA=ON, with cuda_tests and cuda_sift_bench built
+#   FOLDER/run.sh                      there: runs the tests and the bench, and prints a summary, failures first
+set -euo pipefail
+if [[ $# != 2 || ! -x $1/tests/cuda_tests ]]; then
+  sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
+  exit 2
+fi
+build=$1
+folder=$2
+mkdir -p "$folder/lib/std" "$folder/lib/glibc"
+programs=()
+for program in tests/cuda_tests bench/cuda_sift_bench bench/cuda_bench; do
+  if [[ -x $build/$program ]]; then programs+=("$build/$program"); fi
+done
+for program in "${programs[@]}"; do
+  strip -o "$folder/$(basename "$program")" "$program"
+  ldd "$program" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | while read -r library; do
+    case $(basename "$library") in
+      libc.so* | libm.so* | libpthread.so* | libdl.so* | librt.so*) to=lib/glibc ;;  # for a system that has older ones
+      libstdc++.so* | libgcc_s.so*) to=lib/std ;;
+      *) to=lib ;;
+    esac
+    cp -L "$library" "$folder/$to/"
+  done
+done
+cp -L "$(ldd "$build/tests/cuda_tests" | awk '/ld-linux/ {print $1}')" "$folder/lib/glibc/loader"
+
+cat > "$folder/run.sh" <<'RUN'
+#!/bin/bash
+# Runs the tests and the bench, with the libraries of this system where they are new enough.
+cd "$(dirname "$0")" || exit 1
+libraries=$PWD/lib
+start=()
+if ! LD_LIBRARY_PATH=$libraries ./cuda_tests --gtest_list_tests > /dev/null 2>&1; then
+  libraries=$libraries:$PWD/lib/std
+  if ! LD_LIBRARY_PATH=$libraries ./cuda_tests --gtest_list_tests > /dev/null 2>&1; then
+    start=("$PWD/lib/glibc/loader" --library-path "$libraries:$PWD/lib/glibc:/usr/lib/x86_64-linux-gnu:/usr/lib64")
+  fi
+fi
+nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2> /dev/null
+run() {  # name, seconds, program, arguments
+  local name=$1 seconds=$2
+  shift 2
+  LD_LIBRARY_PATH=$libraries timeout -k 2 "$seconds" "${start[@]}" "$@" > "out.$name.txt" 2>&1
+  local status=$?
+  if [[ $status != 0 ]]; then echo "== $name: status $status"; fi
+}
+# In several processes, so that one that breaks the device leaves the others alone.
+shards=8
+for ((shard = 0; shard < shards; ++shard)); do
+  GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard run "tests$shard" 90 ./cuda_tests --gtest_brief=1 "$@" &
+done
+wait
+grep -h -A14 -E 'Failure|exception|terminate|what\(\)' out.tests*.txt | cut -c1-400 | head -150
+grep -h -E '^\[  (FAILED|SKIPPED) .*ms\)' out.tests*.txt | cut -c1-200 | sort | head -60
+grep -E '^\[  PASSED' out.tests*.txt
+if [[ -x cuda_sift_bench ]]; then
+  for entries in 25000000 100000000; do run "bench$entries" 60 ./cuda_sift_bench $entries; done
+  cat out.bench*.txt
+fi
+RUN
+chmod +x "$folder/run.sh"
