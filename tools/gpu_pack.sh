@@ -52,14 +52,14 @@ run() {  # name, seconds, program, arguments
 # In several processes, so that one that breaks the device leaves the others alone.
 shards=8
 for ((shard = 0; shard < shards; ++shard)); do
-  GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard run "tests$shard" 70 ./cuda_tests --gtest_brief=1 "$@" &
+  GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard run "tests$shard" 60 ./cuda_tests --gtest_brief=1 "$@" &
 done
 wait
 grep -h -A14 -E 'Failure|exception|terminate|what\(\)' out.tests*.txt | cut -c1-400 | head -150
 grep -h -E '^\[  FAILED .*ms\)' out.tests*.txt | cut -c1-200 | sort | head -60
 grep -E '^\[  (PASSED|SKIPPED)' out.tests*.txt
 if [[ -x cuda_sift_bench ]]; then
-  for entries in 25000000 100000000; do run "bench$entries" 30 ./cuda_sift_bench $entries; done
+  for entries in 25000000 100000000; do run "bench$entries" 25 ./cuda_sift_bench $entries; done
   cat out.bench*.txt
 fi
 # Some of the tests under compute-sanitizer, which takes many times as long.
