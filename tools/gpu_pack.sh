@@ -52,15 +52,33 @@ run() {  # name, seconds, program, arguments
 # In several processes, so that one that breaks the device leaves the others alone.
 shards=8
 for ((shard = 0; shard < shards; ++shard)); do
-  GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard run "tests$shard" 90 ./cuda_tests --gtest_brief=1 "$@" &
+  GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard run "tests$shard" 60 ./cuda_tests --gtest_brief=1 "$@" &
 done
 wait
 grep -h -A14 -E 'Failure|exception|terminate|what\(\)' out.tests*.txt | cut -c1-400 | head -150
-grep -h -E '^\[  (FAILED|SKIPPED) .*ms\)' out.tests*.txt | cut -c1-200 | sort | head -60
-grep -E '^\[  PASSED' out.tests*.txt
+grep -h -E '^\[  FAILED .*ms\)' out.tests*.txt | cut -c1-200 | sort | head -60
+grep -E '^\[  (PASSED|SKIPPED)' out.tests*.txt
 if [[ -x cuda_sift_bench ]]; then
-  for entries in 25000000 100000000; do run "bench$entries" 60 ./cuda_sift_bench $entries; done
+  for entries in 25000000 100000000; do run "bench$entries" 25 ./cuda_sift_bench $entries; done
   cat out.bench*.txt
+fi
+# Some of the tests under compute-sanitizer, which takes many times as long.
+sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sanitizer 2> /dev/null | head -1)
+if [[ -n $sanitizer && ${#start[@]} == 0 ]]; then
+  few='OnTheGpu.ABad*:OnTheGpu.AGuess*:*ByLayer*/topk_ratio_0_01:*ByLayer*/regtopk_ratio_0_05_q__1_dense_below_100'
+  few=$few:'*TakesABad*/topk_k_3_chunk_64:*TakesABad*/topk_ratio_0_02_dense_below_100:*FeedbackTypeAndScope/topk_k_3_chunk_64'
+  few=$few:'*SparseSums*:WorkerOnADevice.*'
+  for tool in memcheck racecheck initcheck; do
+    for ((shard = 0; shard < 5; ++shard)); do
+      GTEST_TOTAL_SHARDS=5 GTEST_SHARD_INDEX=$shard run "$tool$shard" 60 "$sanitizer" --tool $tool ./cuda_tests \
+        --gtest_brief=1 --gtest_filter="$few" &
+    done
+  done
+  wait
+  for tool in memcheck racecheck initcheck; do
+    grep -E 'SUMMARY|^\[  (PASSED|FAILED)' out.$tool*.txt | cut -c1-160
+    grep -h -A6 -E '========= (Invalid|Error|Race|Warning|Uninit|Program hit)' out.$tool*.txt | cut -c1-200 | head -25
+  done
 fi
 RUN
 chmod +x "$folder/run.sh"

@@ -94,7 +94,8 @@ class Sifter {
   // threshold that is still to be measured, a velocity), only save() preserves it.
   bool is_all_in_memory() const;
 
-  // Where the memory is: first as the context says, and after a sift() where its gradient was. COST of a move: copies it.
+  // Where the memory is: first as the context says, and after a sift() where its gradient was. COST of a move: copies
+  // it.
   Device device() const noexcept;
   // Moves it. A sparse sum is sifted wherever it is. The last step can no longer be taken back. Throws UsageError if
   // this build or this machine has no such device.

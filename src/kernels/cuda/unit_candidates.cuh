@@ -98,13 +98,14 @@ __device__ inline Bar find_bar_of(const float* values, std::uint32_t n, std::uin
   return {prefix, place, factor};
 }
 
-// The floor of the next step. It affects the speed only.
+// The floor of the next step. It affects the speed only. One unit with too few candidates costs all of them a search,
+// so more are wanted than on the processor, and the margin changes slowly.
 __device__ inline void lower_floor(std::uint32_t n, std::uint32_t k, std::uint32_t kth, std::uint32_t& floor,
                                    float& margin) {
-  const auto wanted = static_cast<float>(k);  // beyond k, as TopSelector has it
-  const float more = fmaxf(0.12F * wanted, 4 * sqrtf(wanted) + 8);
-  const float by = n > k ? more / static_cast<float>(n - k) : 2.0F;
-  margin = fminf(fmaxf(margin * fminf(fmaxf(by, 0.5F), 2.0F), 1e-4F), 0.5F);
+  const auto few = static_cast<float>(k);
+  const float wanted = fmaxf(0.2F * few, 6 * sqrtf(few) + 12);  // beyond k
+  const float by = n > k ? sqrtf(wanted / static_cast<float>(n - k)) : 2.0F;
+  margin = fminf(fmaxf(margin * fminf(fmaxf(by, 0.7F), 2.0F), 1e-4F), 0.5F);
   const std::uint32_t last = n > k ? kth : floor;
   floor = last <= 1 ? 1 : key(__uint_as_float(last - 1) * (1 - margin)) + 1;
 }
@@ -159,6 +160,7 @@ __global__ void __launch_bounds__(kSelectThreads) choose_candidates(CandidateArg
   a.counts[unit] = above + min(ties, bar.quota);
   if (k == 0) return;
   a.bars[unit] = bar;
+  if (range.count == 1) return;  // its floor stays
   float margin = a.margins[unit];
   lower_floor(n, k, bar.rank, floor, margin);
   a.floors[unit] = floor;
@@ -206,15 +208,15 @@ __global__ void __launch_bounds__(kTileThreads) take_candidates(CandidateArgumen
 }
 
 // After unit_select.cuh has found the bars: where the floors of the next step are.
-__global__ void set_floors(const Bar* bars, const std::uint32_t* ks, std::uint32_t units, std::uint32_t* floors,
-                           float* margins) {
-  for_each_entry(units, [=](std::size_t u) {
+__global__ void set_floors(const Bar* bars, const std::uint32_t* ks, const UnitTiles* units, std::uint32_t count,
+                           std::uint32_t* floors, float* margins) {
+  for_each_entry(count, [=](std::size_t u) {
     if (ks[u] == 0) {
       floors[u] = bars[u].rank + 1;  // all above a threshold are candidates
       return;
     }
     margins[u] = 0.02F;
-    const std::uint32_t kth = bars[u].rank;
+    const std::uint32_t kth = units[u].count == 1 ? 0 : bars[u].rank;  // a small unit: all are candidates
     floors[u] = kth <= 1 ? 1 : key(__uint_as_float(kth - 1) * (1 - margins[u])) + 1;
   });
 }

@@ -193,10 +193,11 @@ inline void UnitTable::plan_slots(std::span<const UnitChoice> choices, cudaStrea
     host_slots_.push_back(host_slots_.back() + static_cast<std::uint32_t>(most));
     const auto count = static_cast<double>(most);
     const auto beyond = static_cast<std::size_t>(std::max(0.25 * count, 8 * std::sqrt(count) + 16));
-    room += has_k ? 2 * std::min(sizes_[u], most + beyond) : most;
+    const bool is_small = !has_k || host_units_[u].count == 1;  // all entries are candidates
+    room += is_small ? sizes_[u] : std::min(sizes_[u], 2 * (most + beyond));
     entries += sizes_[u];
   }
-  may_guess_ = may_guess_ && host_slots_.back() <= entries / 8 + 65536;
+  may_guess_ = may_guess_ && room <= entries / 4 + 262144;
   room_ = static_cast<std::uint32_t>(std::min<std::size_t>(room, entries));
   unit_table::fill(slots_, host_slots_, stream);
 }
@@ -206,8 +207,8 @@ inline void UnitTable::queue_floors(cudaStream_t stream) {
   if (!may_guess_) return;
   floors_.reserve(unit_count());
   margins_.reserve(unit_count());
-  set_floors<<<std::min(unit_count() / 256 + 1, 65536U), 256, 0, stream>>>(bars(), ks(), unit_count(), floors(),
-                                                                           margins());
+  set_floors<<<std::min(unit_count() / 256 + 1, 65536U), 256, 0, stream>>>(bars(), ks(), units(), unit_count(),
+                                                                           floors(), margins());
   SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
   has_floors_ = true;
 }

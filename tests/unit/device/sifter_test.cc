@@ -219,7 +219,7 @@ class Pair {
 };
 
 std::vector<std::size_t> sizes() {
-  if (!device_test::is_fast()) return {0, 1, 33, 511, 4097};
+  if (!device_test::is_fast()) return {0, 1, 33, 4097};
   return {0, 1, 31, 32, 33, 4095, 4096, 4097, 100'003};
 }
 
@@ -280,7 +280,11 @@ TEST_P(EverySparsifierOnADevice, HasTheBitsOfTheHostForEveryInput) {
   for (const std::size_t size : sizes()) {
     if (!suits(GetParam(), size)) continue;
     for (const std::string& kind : kinds(size)) {
-      run({.sparsifier = GetParam(), .context = {.layout = Layout(size), .rank = 1, .ranks = 3, .seed = 5}}, kind, 12);
+      run({GetParam(),
+           size == 0 ? "momentum:clip=1" : "ef",
+           NumberType::f32,
+           {.layout = Layout(size), .rank = 1, .ranks = 3, .seed = 5}},
+          kind, 12);
       if (HasFailure()) return;
     }
   }
@@ -288,7 +292,7 @@ TEST_P(EverySparsifierOnADevice, HasTheBitsOfTheHostForEveryInput) {
 
 // On a device a guess of the k-th entries of all layers must not change the result either.
 TEST_P(EverySparsifierOnADevice, HasTheBitsOfTheHostByLayerForEveryInput) {
-  const std::size_t size = device_test::is_fast() ? 40'011 : 5'003;
+  const std::size_t size = device_test::is_fast() ? 40'011 : 1'503;
   for (const std::string& kind : kinds(size)) {
     run({.sparsifier = GetParam(), .context = {.layout = tensors(size), .scope = Scope::layer}}, kind, 10);
     if (HasFailure()) return;
@@ -299,7 +303,7 @@ TEST_P(EverySparsifierOnADevice, HasTheBitsOfTheHostForEveryFeedbackTypeAndScope
   for (const std::string feedback : {"ef:decay=0.95,scale=lr", "none", "momentum:m=0.9", "momentum:m=0.5,clip=0.3"}) {
     for (const NumberType type : {NumberType::f32, NumberType::bf16, NumberType::f16}) {
       for (const Scope scope : {Scope::model, Scope::layer}) {
-        const std::size_t size = device_test::is_fast() ? 20'011 : 2'003;
+        const std::size_t size = device_test::is_fast() ? 20'011 : 1'003;
         run({GetParam(), feedback, type, {.layout = tensors(size), .scope = scope, .rank = 2, .ranks = 4}}, "normal",
             9);
         run({GetParam(), feedback, type, {.layout = tensors(size), .scope = scope}}, "ties", 5);
@@ -310,10 +314,10 @@ TEST_P(EverySparsifierOnADevice, HasTheBitsOfTheHostForEveryFeedbackTypeAndScope
 }
 
 TEST_P(EverySparsifierOnADevice, TakesABadGradientBackWithTheBitsOfTheHost) {
-  const std::size_t size = 9'001;
+  const std::size_t size = device_test::is_fast() ? 9'001 : 1'501;
   for (const std::string feedback : {"ef:decay=0.5", "none", "momentum:m=0.9"}) {
     for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), -3e38F}) {
-      for (const std::size_t at : {std::size_t{0}, std::size_t{4'500}, size - 1}) {
+      for (const std::size_t at : {std::size_t{0}, size / 2, size - 1}) {
         const NumberType type = at == 0 || std::isfinite(bad) ? NumberType::f32 : NumberType::f16;
         Pair pair(
             {GetParam(), feedback, type, {.layout = tensors(size), .scope = at == 0 ? Scope::layer : Scope::model}});
