@@ -41,8 +41,8 @@ void make_deterministic() {
   context.setAllowTF32CuBLAS(false);
 }
 
-// While a pass is recorded, nothing else may be launched: cuDNN fails if another model of the process does. So the passes
-// of all models exclude each other; on the device they would follow one another anyway.
+// While a pass is recorded, nothing else may be launched: cuDNN fails if another model of the process does. So the
+// passes of all models exclude each other; on the device they would follow one another anyway.
 std::mutex& launching() {
   static std::mutex mutex;
   return mutex;
