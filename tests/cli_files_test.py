@@ -217,7 +217,7 @@ class Files(Case):
             self.assertEqual(self.run_ok("compress", names[0], *TOPK, "-o", names[1], stdin=gradient), frame)
             self.decompress()
             self.assertEqual(self.run_ok("decompress", names[0], "-o", names[1], stdin=frame), self.get("out.npy"))
-            self.assertIn(b"golomb", self.run_ok("inspect", names[0], stdin=frame))
+            self.assertIn(b"codec            adaptive", self.run_ok("inspect", names[0], stdin=frame))
         with open(self.folder / "log", "wb") as log:
             log.write(b"before ")
             log.flush()

@@ -151,6 +151,7 @@ StepCost make_cost(const WorkerConfig& config, std::uint64_t dim, int ranks, Exc
   StepCost cost{.dim = dim,
                 .ranks = ranks,
                 .value_bits = expected_value_bits(config.codec),
+                .union_bits = expected_value_bits(exact_format().info.example),
                 .dense_value_bits = value_format_of(dense_codec(config)).bits,
                 .downlink_bits = {}};
   if (!config.downlink.empty()) {
@@ -168,8 +169,7 @@ StepCost make_cost(const WorkerConfig& config, std::uint64_t dim, int ranks, Exc
 
 // Frames and full vectors both move (P-1)/P of what is counted here, so P counts only where the union is sent back.
 bool StepCost::is_dense_shorter(double entries) const {
-  const double down =
-      downlink_bits.value_or(frame_bits(entries * ranks, dim, expected_value_bits(exact_format().info.example)));
+  const double down = downlink_bits.value_or(frame_bits(entries * ranks, dim, union_bits));
   return frame_bits(entries, dim, value_bits) + down >= 2 * static_cast<double>(dim) * dense_value_bits;
 }
 

@@ -23,6 +23,7 @@ struct StepCost {
   std::uint64_t dim = 0;
   int ranks = 1;
   ValueBits value_bits;                 // of an uplink value
+  ValueBits union_bits;                 // of a value of the union, where that is sent back
   double dense_value_bits = 32;         // of a value of a full vector
   std::optional<double> downlink_bits;  // of the answers of all servers; nothing: they send the union
 
