@@ -31,11 +31,12 @@ std::string find_module() {
     const fs::path file = folder / place / kModuleFile;
     if (fs::is_regular_file(file, error)) return file.string();
   }
-  throw UsageError(fmt::format(
-      "needs libtorch, and this build has no {}: configure it with -DSPARSEWIRE_TORCH=ON and "
-      "-DTorch_DIR=$(python -c 'import torch; print(torch.utils.cmake_prefix_path)')/Torch, or name that file in "
-      "SPARSEWIRE_TORCH",
-      kModuleFile));
+  throw UsageError(
+      fmt::format("a deep network needs libtorch, and there is no {} beside this program: build again, with "
+                  "'cmake --preset release -DSPARSEWIRE_TORCH=ON "
+                  "-DTorch_DIR=$(python -c \"import torch; print(torch.utils.cmake_prefix_path)\")/Torch && "
+                  "cmake --build --preset release' (docs/problems.md), or name that file in SPARSEWIRE_TORCH",
+                  kModuleFile));
 }
 
 // Never unloaded: libtorch does not survive that.

@@ -94,7 +94,11 @@ SampleSets draw_samples(const LogregShape& shape, std::uint64_t seed) {
 
 SampleSets read_samples(const std::string& path, const std::string& test_path) {
   LabelledRows data = read_libsvm(path);
-  if (data.rows.size() == 0 || data.rows.dim == 0) throw UsageError(fmt::format("[logreg] '{}' holds no data", path));
+  if (data.rows.size() == 0) throw UsageError(fmt::format("[logreg] '{}' holds no data", path));
+  if (data.rows.dim == 0) {
+    throw UsageError(
+        fmt::format("[logreg] '{}' holds {} samples, and none has a feature (index:value)", path, data.rows.size()));
+  }
   if (data.labels.size() == 1) {
     throw UsageError(
         fmt::format("[logreg] all {} samples of '{}' have the label '{}': training needs at least two labels",

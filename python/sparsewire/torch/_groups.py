@@ -164,7 +164,7 @@ class Group:
             assert part.worker is not None
             update = part.worker.update()
             values = update.values
-            if not len(values) or max(values.max(), -values.min()) * factor < limit:
+            if not len(values) or float(max(values.max(), -values.min())) * factor < limit:
                 continue
             at = int(numpy.argmax(numpy.abs(values)))
             return f"{float(values[at]) * factor:.6g} at {part.describe(int(update.indices[at]))}"

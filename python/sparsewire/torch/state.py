@@ -268,7 +268,9 @@ class State:
         taken = {"step", "rank", "skipped", *self._passes.totals.so_far(), *self._passes.totals.last} & numbers.keys()
         if taken:
             raise sparsewire.UsageError(f"[torch] the metrics have a {min(taken)} already: give it another name")
-        given = {name: float(value) for name, value in numbers.items()}
+        # A loss has a gradient, and PyTorch warns of a tensor that is taken out of its graph without detach().
+        plain = {name: value.detach() if isinstance(value, torch.Tensor) else value for name, value in numbers.items()}
+        given = {name: float(value) for name, value in plain.items()}
         rank, _ = self._place()
         self._call(lambda: self._passes.record(given, rank))
 

@@ -98,10 +98,6 @@ ImageData read_images(std::string_view name, const std::string& data_folder) {
   return name == "cifar10" ? read_cifar10(folder) : read_mnist(folder);
 }
 
-const Normalisation& normalisation_of(std::string_view name) noexcept {
-  return name == "cifar10" ? kCifar10Normalisation : name == "mnist" ? kMnistNormalisation : kFashionMnistNormalisation;
-}
-
 TextData read_tinyshakespeare(const std::string& data_folder) {
   return read_text(data_set_folder("tinyshakespeare", data_folder) + "/input.txt");
 }

@@ -45,8 +45,6 @@ std::string data_set_folder(std::string_view name, const std::string& data_folde
 
 // "mnist", "fashion-mnist" or "cifar10". Throws UsageError.
 ImageData read_images(std::string_view name, const std::string& data_folder);
-// REQUIRES: a name that read_images() takes.
-const Normalisation& normalisation_of(std::string_view name) noexcept;
 
 // tinyshakespeare/input.txt. Throws UsageError.
 TextData read_tinyshakespeare(const std::string& data_folder);

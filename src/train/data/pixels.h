@@ -15,10 +15,8 @@ struct Normalisation {
   std::array<float, 3> mean{};
   std::array<float, 3> deviation{1, 1, 1};
 };
-// The usual numbers of each data set. The downlink paper (Zou et al., 2022) normalises Fashion-MNIST with those of
-// MNIST.
+// The usual numbers. Fashion-MNIST is normalised with those of MNIST, as in the downlink paper (Zou et al., 2022).
 inline constexpr Normalisation kMnistNormalisation{{0.1307F}, {0.3081F}};
-inline constexpr Normalisation kFashionMnistNormalisation{{0.2860F}, {0.3530F}};
 inline constexpr Normalisation kCifar10Normalisation{{0.4914F, 0.4822F, 0.4465F}, {0.2470F, 0.2435F, 0.2616F}};
 
 // A random change of one image: it is shifted by dx and dy, and mirrored. What comes in from outside is black before

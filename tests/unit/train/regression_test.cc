@@ -277,7 +277,7 @@ TEST(Logreg, RefusesDataThatAreNotForIt) {
   folder.write("classes", "1 1:1\n2 1:1\ncat 1:1\n");
   const std::vector<std::pair<std::string, std::string>> wrong = {
       {"empty", "holds no data"},
-      {"flat", "holds no data"},
+      {"flat", "none has a feature"},
       {"three", "has 3 different labels, and one of them is 0.5: more than two must be whole numbers or words"},
       {"single", "single' have the label '7': training needs at least two labels"},
       {"none", "No such file"}};
