@@ -70,7 +70,7 @@ void check_model_module(const std::string& device) {
 
 std::unique_ptr<Model> make_model(const std::string& name, const ModelSizes& sizes, const std::string& device) {
   check_model_module(device);
-  std::unique_ptr<Model> model(the_module().make(name.c_str(), sizes, device.c_str()));
+  std::unique_ptr<Model> model(the_module().make(name.c_str(), sizes, device.c_str(), environment::uses_graphs()));
   if (!model) throw std::logic_error(fmt::format("the module has no model '{}'", name));
   return model;
 }

@@ -62,8 +62,18 @@ class Model {
   // std::runtime_error.
   virtual double gradient(const ModelBatch& batch, std::span<const float> weights, std::span<float> state,
                           std::span<float> gradient) = 0;
-  // With the running means and variances of `state`, and without dropout. Throws std::runtime_error.
-  virtual ModelScore score(const ModelBatch& batch, std::span<const float> weights, std::span<const float> state) = 0;
+  // Where gradients may stay on the device cuda:0: a stream for each worker, in whose order the arrays of its passes
+  // are ready. Null where they may not.
+  virtual void* stream_of(int worker) = 0;
+  // The same with weights and gradient on the device, for batch.worker. REQUIRES: stream_of(batch.worker). Throws
+  // std::runtime_error.
+  virtual double gradient_on_device(const ModelBatch& batch, const float* weights, std::span<float> state,
+                                    float* gradient) = 0;
+
+  // From now on score() uses these, without dropout. They are borrowed. Not while score() runs.
+  virtual void set_scored(std::span<const float> weights, std::span<const float> state) = 0;
+  // Throws std::runtime_error.
+  virtual ModelScore score(const ModelBatch& batch) = 0;
 };
 
 // `device`: "cpu" or "cuda". Throws UsageError, with what to do, if there is no module, or no such device. The first
@@ -78,11 +88,11 @@ struct ModelModule {
   std::uint32_t version;  // kModelModuleVersion
   // Why it cannot compute there; null if it can.
   const char* (*missing)(const char* device);
-  // Null if there is none of that name.
-  Model* (*make)(const char* name, const ModelSizes& sizes, const char* device);
+  // Null if there is none of that name. With `uses_graphs` passes on a device are recorded, where that is possible.
+  Model* (*make)(const char* name, const ModelSizes& sizes, const char* device, bool uses_graphs);
 };
 // Raised with every change of what is above.
-inline constexpr std::uint32_t kModelModuleVersion = 2;
+inline constexpr std::uint32_t kModelModuleVersion = 3;
 inline constexpr const char* kModelModuleSymbol = "sparsewire_models";
 
 }  // namespace sparsewire::train

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "sparsewire/gradient.h"
 #include "sparsewire/layout.h"
 
 namespace sparsewire::train {
@@ -20,6 +22,12 @@ struct Score {
   double loss = 0;       // mean over the samples, without a penalty on the weights
   double objective = 0;  // the loss and the penalty: what gradients descend; equals the loss where there is no penalty
   double metric = 0;     // what Problem::metric() names; 0 if it names nothing
+};
+
+// Where a worker's arrays on a device are used.
+struct DevicePlace {
+  Device device;
+  void* stream = nullptr;
 };
 
 // The whole problem, with the data of all workers. Random choices depend only on the seed, the worker and the step, so
@@ -37,6 +45,14 @@ class Problem {
   // The gradient of worker `worker` in step `step`, at these weights. Returns the objective on its batch.
   virtual double gradient(int worker, std::uint64_t step, std::span<const float> weights,
                           std::span<float> gradient) = 0;
+  // Where a worker's weights and gradients may be instead of on the host; nothing if they may not.
+  virtual std::optional<DevicePlace> device_of(int /*worker*/) { return std::nullopt; }
+  // As gradient(), with arrays there, which are ready, and will be, in the order of the stream.
+  // REQUIRES: device_of(worker).
+  virtual double gradient_on_device(int /*worker*/, std::uint64_t /*step*/, const float* /*weights*/,
+                                    float* /*gradient*/) {
+    return 0;
+  }
   // Whether there are samples of that part. Every problem has some to train with.
   virtual bool has(Part part) const noexcept { return part == Part::train; }
   // REQUIRES: has(part).

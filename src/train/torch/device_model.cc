@@ -1,8 +1,9 @@
 // A model that computes on a GPU, for all workers: one thread drives it, and passes follow one another.
 //
-// Every pass uses the same buffers on the device, so that a pass is recorded once (pass_graph.h) and replayed. Weights
-// and batches arrive there, and gradients leave it, on streams of the callers, through pinned memory: those copies
-// overlap with the passes of other workers.
+// Every pass uses the same buffers on the device, so that a pass is recorded once (pass_graph.h) and replayed. A worker
+// whose weights and gradients are on the device has a stream of its own, in whose order they are used; they are copied
+// there to the buffers and back. For one whose weights and gradients are on the host they cross the bus, on a stream of
+// the caller, through pinned memory. Either way the copies of one worker overlap with the passes of others.
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/Reduction.h>
@@ -10,6 +11,7 @@
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/from_blob.h>
 #include <c10/core/Event.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/StreamGuard.h>
@@ -26,8 +28,9 @@
 namespace sparsewire::train::torch {
 namespace {
 
-// Passes before one is recorded: libraries choose their kernels and allocate what they need in the first ones.
-constexpr int kUnrecorded = 3;
+// Passes before one is recorded, of the first batch and without a result: libraries choose their kernels and allocate
+// what they need in the first ones. So the recording is done before a worker has its first gradient.
+constexpr int kWarmUps = 3;
 // Sizes of batches that are recorded. Each keeps its activations on the device.
 constexpr std::size_t kRecordings = 4;
 
@@ -54,9 +57,10 @@ c10::Stream new_stream(at::Device device) {
 
 class DeviceModel final : public NetworkModel {
  public:
-  DeviceModel(std::unique_ptr<Network> network, at::Device device)
+  DeviceModel(std::unique_ptr<Network> network, at::Device device, bool uses_graphs)
       : NetworkModel(std::move(network)),
         device_(device),
+        uses_graphs_(uses_graphs),
         stream_(new_stream(device)),
         runners_([] { at::set_num_threads(1); }, /*most=*/1) {
     make_deterministic();
@@ -72,31 +76,50 @@ class DeviceModel final : public NetworkModel {
                   std::span<float> gradient) override {
     const Lent lent(*this);
     lent->upload(network(), batch, weights, state);
-    on_driver([&] {
-      receive(*lent);
-      compute(*lent, batch);
-      send(*lent);
-    });
+    on_driver([&] { run(*lent, batch, lent->part(0, dim()), lent->part(0, dim())); });
     return lent->download(state, gradient);
   }
 
-  ModelScore score(const ModelBatch& batch, std::span<const float> weights, std::span<const float> state) override {
+  void* stream_of(int worker) override {
+    const std::lock_guard lock(mutex_);
+    std::unique_ptr<Parcel>& parcel = of_workers_[worker];
+    if (!parcel) parcel = std::make_unique<Parcel>(device_, 0, state_.numel());
+    return native_stream(parcel->stream);
+  }
+
+  double gradient_on_device(const ModelBatch& batch, const float* weights, std::span<float> state,
+                            float* gradient) override {
+    Parcel& parcel = parcel_of(batch.worker);
+    parcel.upload(network(), batch, {}, state);
+    const at::Tensor from = over(const_cast<float*>(weights));
+    const at::Tensor to = over(gradient);
+    on_driver([&] { run(parcel, batch, from, to); });
+    return parcel.download(state, {});
+  }
+
+  void set_scored(std::span<const float> weights, std::span<const float> state) override {
+    on_driver([&] {
+      scored_ = at::from_blob(const_cast<float*>(weights.data()), {dim()}).to(device_);
+      scored_state_ = at::from_blob(const_cast<float*>(state.data()), {state_.numel()}).to(device_);
+    });
+  }
+
+  ModelScore score(const ModelBatch& batch) override {
     ModelScore score;
-    const Lent lent(*this);
-    lent->upload(network(), batch, weights, state);
     on_driver([&] {
       const c10::AutoGradMode without_gradients(false);
-      receive(*lent);
-      Pass pass = begin(batch, /*is_training=*/false);
-      const at::Tensor logits = network().forward(pass, lent->inputs);
-      score.loss = at::cross_entropy_loss(logits.to(at::kDouble), lent->targets, {}, at::Reduction::Sum).item<double>();
-      score.right = static_cast<std::uint64_t>(logits.argmax(1).eq(lent->targets).sum().item<std::int64_t>());
+      const at::Tensor targets = targets_of(batch).to(device_);
+      Pass pass = begin(batch, scored_, scored_state_, /*is_training=*/false);
+      const at::Tensor logits = network().forward(pass, inputs_of(network(), batch, batch.pixels.data()).to(device_));
+      score.loss = at::cross_entropy_loss(logits.to(at::kDouble), targets, {}, at::Reduction::Sum).item<double>();
+      score.right = static_cast<std::uint64_t>(logits.argmax(1).eq(targets).sum().item<std::int64_t>());
     });
     return score;
   }
 
  private:
-  // What one caller sends and gets: the weights, or the gradient in their place; the state; the loss.
+  // What one caller sends and gets: the weights, or the gradient in their place, unless they are on the device anyway;
+  // the state; the loss.
   struct Parcel {
     Parcel(at::Device device, std::int64_t weights, std::int64_t state)
         : dim(weights),
@@ -116,8 +139,8 @@ class DeviceModel final : public NetworkModel {
       std::copy(state.begin(), state.end(), host + dim);
       const c10::StreamGuard on(stream);
       numbers.copy_(pinned, /*non_blocking=*/true);
-      inputs = inputs_of(network, batch, batch.pixels.data()).to(numbers.device());
-      targets = targets_of(batch).to(numbers.device());
+      send(inputs_of(network, batch, batch.pixels.data()), pinned_inputs, inputs);
+      send(targets_of(batch), pinned_targets, targets);
       uploaded.record(stream);
     }
 
@@ -136,15 +159,28 @@ class DeviceModel final : public NetworkModel {
 
     at::Tensor part(std::int64_t first, std::int64_t size) const { return numbers.narrow(0, first, size); }
 
-    std::int64_t dim;
+    std::int64_t dim;  // of the weights; 0: they are on the device
     c10::Stream stream;
     at::Tensor pinned;   // on the host
     at::Tensor numbers;  // the same on the device
+    at::Tensor pinned_inputs;
     at::Tensor inputs;
+    at::Tensor pinned_targets;
     at::Tensor targets;
     c10::Event uploaded;
     c10::Event computed;
     c10::Event downloaded;
+
+   private:
+    // The last batch was downloaded, so nothing uses its tensors.
+    void send(const at::Tensor& from, at::Tensor& on_host, at::Tensor& on_device) const {
+      if (!on_host.defined() || !on_host.sizes().equals(from.sizes())) {
+        on_host = at::empty(from.sizes(), from.options().pinned_memory(true));
+        on_device = at::empty(from.sizes(), from.options().device(numbers.device()));
+      }
+      on_host.copy_(from);
+      on_device.copy_(on_host, /*non_blocking=*/true);
+    }
   };
 
   // A Parcel, for one call. There are as many as callers at a time.
@@ -181,9 +217,8 @@ class DeviceModel final : public NetworkModel {
   struct Recording {
     at::Tensor inputs;
     at::Tensor targets;
-    int passes = 0;
-    bool can_record = true;
-    std::unique_ptr<PassGraph> graph;
+    bool was_tried = false;
+    std::unique_ptr<PassGraph> graph;  // null: it cannot be recorded
   };
 
   std::int64_t dim() const noexcept { return static_cast<std::int64_t>(declarations().dim()); }
@@ -197,25 +232,38 @@ class DeviceModel final : public NetworkModel {
     });
   }
 
-  void receive(const Parcel& parcel) {
-    const c10::AutoGradMode without_gradients(false);
-    parcel.uploaded.block(stream_);
-    weights_.copy_(parcel.part(0, dim()));
-    state_.copy_(parcel.part(dim(), state_.numel()));
+  Parcel& parcel_of(int worker) {
+    const std::lock_guard lock(mutex_);
+    return *of_workers_.at(worker);
   }
 
-  void send(Parcel& parcel) {
+  // `dim` numbers that are on the device, as a tensor.
+  at::Tensor over(float* numbers) const { return at::from_blob(numbers, {dim()}, options()); }
+
+  // One pass at the weights, when they have arrived. Writes the gradient; the parcel gets state and loss.
+  void run(Parcel& parcel, const ModelBatch& batch, const at::Tensor& weights, const at::Tensor& gradient) {
+    parcel.uploaded.block(stream_);
+    compute(parcel, batch, weights);
     const c10::AutoGradMode without_gradients(false);
-    parcel.part(0, dim()).copy_(gradient_);
-    parcel.part(dim(), state_.numel()).copy_(state_);
-    parcel.part(dim() + state_.numel(), 1).copy_(loss_);
+    gradient.copy_(gradient_);
+    parcel.part(parcel.dim, state_.numel()).copy_(state_);
+    parcel.part(parcel.dim + state_.numel(), 1).copy_(loss_);
     parcel.computed.record(stream_);
   }
 
   // Writes gradient_, state_ and loss_.
-  void compute(const Parcel& parcel, const ModelBatch& batch) {
+  void compute(const Parcel& parcel, const ModelBatch& batch, const at::Tensor& weights) {
+    const auto begin_state = [&] {
+      const c10::AutoGradMode without_gradients(false);
+      state_.copy_(parcel.part(parcel.dim, state_.numel()));
+    };
+    {
+      const c10::AutoGradMode without_gradients(false);
+      weights_.copy_(weights);
+    }
+    begin_state();
     const auto found = recordings_.find(batch.size);
-    if (found == recordings_.end() && recordings_.size() == kRecordings) {
+    if (!uses_graphs_ || (found == recordings_.end() && recordings_.size() == kRecordings)) {
       launch(batch, parcel.inputs, parcel.targets);
       return;
     }
@@ -227,22 +275,24 @@ class DeviceModel final : public NetworkModel {
     recording.inputs.copy_(parcel.inputs);
     recording.targets.copy_(parcel.targets);
     const auto pass = [&] { return launch(batch, recording.inputs, recording.targets); };
-    if (recording.can_record && !recording.graph && recording.passes == kUnrecorded) {
-      recording.graph = record_pass(pass);
-      recording.can_record = recording.graph != nullptr;
+    if (!recording.was_tried) {
+      recording.was_tried = true;
+      // Masks of dropout are drawn on the host, so each pass has its own.
+      bool has_drawn = false;
+      for (int i = 0; i < kWarmUps && !has_drawn; ++i) has_drawn = pass();
+      if (!has_drawn) recording.graph = record_pass(pass);
+      begin_state();
     }
     if (recording.graph) {
       recording.graph->replay();
-      return;
+    } else {
+      pass();
     }
-    // Masks of dropout are drawn on the host, so each pass has its own.
-    if (pass()) recording.can_record = false;
-    recording.passes = std::min(recording.passes + 1, kUnrecorded);
   }
 
   // Returns whether the pass has drawn numbers.
   bool launch(const ModelBatch& batch, const at::Tensor& inputs, const at::Tensor& targets) {
-    Pass pass = begin(batch, /*is_training=*/true);
+    Pass pass = begin(batch, weights_, state_, /*is_training=*/true);
     at::Tensor mean;
     {
       const c10::AutoGradMode with_gradients(true);
@@ -257,29 +307,33 @@ class DeviceModel final : public NetworkModel {
     return pass.has_drawn;
   }
 
-  Pass begin(const ModelBatch& batch, bool is_training) const {
-    return {.weights = declarations().views(weights_.mutable_data_ptr<float>(), device_),
-            .state = declarations().state_views(state_.mutable_data_ptr<float>(), device_),
+  Pass begin(const ModelBatch& batch, const at::Tensor& weights, const at::Tensor& state, bool is_training) const {
+    return {.weights = declarations().views(weights.mutable_data_ptr<float>(), device_),
+            .state = declarations().state_views(state.mutable_data_ptr<float>(), device_),
             .is_training = is_training,
             .dropout = Draws(batch.seed, Use::dropout, batch.worker, batch.step)};
   }
 
   at::Device device_;
+  bool uses_graphs_;
   c10::Stream stream_;  // of all passes
-  at::Tensor weights_;  // on the device; so are the next three
+  at::Tensor weights_;  // on the device; so are the next ones
   at::Tensor gradient_;
   at::Tensor state_;
   at::Tensor loss_;
+  at::Tensor scored_;  // weights of score()
+  at::Tensor scored_state_;
   std::map<std::size_t, Recording> recordings_;  // by the size of the batch
   std::mutex mutex_;
   std::vector<std::unique_ptr<Parcel>> free_;
-  Runners runners_;  // last: its thread uses the others
+  std::map<int, std::unique_ptr<Parcel>> of_workers_;  // whose weights and gradients are on the device
+  Runners runners_;                                    // last: its thread uses the others
 };
 
 }  // namespace
 
-std::unique_ptr<Model> make_device_model(std::unique_ptr<Network> network, at::Device device) {
-  return std::make_unique<DeviceModel>(std::move(network), device);
+std::unique_ptr<Model> make_device_model(std::unique_ptr<Network> network, at::Device device, bool uses_graphs) {
+  return std::make_unique<DeviceModel>(std::move(network), device, uses_graphs);
 }
 
 }  // namespace sparsewire::train::torch
