@@ -360,6 +360,7 @@ Result Training::finish() {
                 .totals = sum(gather_and_broadcast(transport_, totals_)),
                 .weights_crc32c = checksum,
                 .checkpoint = std::nullopt};
+  result.sifted_on = replica_->gradient().device;
   result.changes = changes_;
   if (is_root()) result.weights.assign(replica_->weights().begin(), replica_->weights().end());
   struct Thresholds {
