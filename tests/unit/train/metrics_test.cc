@@ -48,7 +48,7 @@ TEST(Metrics, HaveEveryFieldOfAStep) {
   EXPECT_EQ(evaluated["total_bytes_served"], 3);
   EXPECT_EQ(evaluated["paper_bits_up"], 4);
   EXPECT_EQ(evaluated["paper_bits_down"], 5);
-  EXPECT_EQ(evaluated.size(), 32U);
+  EXPECT_EQ(evaluated.size(), 33U);
   report.loss = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(Json::parse(step_json(report).dump())["loss"], nullptr);  // JSON has no NaN
 }
