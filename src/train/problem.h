@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -51,7 +52,7 @@ class Problem {
   // REQUIRES: device_of(worker).
   virtual double gradient_on_device(int /*worker*/, std::uint64_t /*step*/, const float* /*weights*/,
                                     float* /*gradient*/) {
-    return 0;
+    throw std::logic_error("gradients of this problem are on the host");
   }
   // Whether there are samples of that part. Every problem has some to train with.
   virtual bool has(Part part) const noexcept { return part == Part::train; }

@@ -18,6 +18,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -178,7 +179,7 @@ class DeviceModel final : public NetworkModel {
         on_host = at::empty(from.sizes(), from.options().pinned_memory(true));
         on_device = at::empty(from.sizes(), from.options().device(numbers.device()));
       }
-      on_host.copy_(from);
+      std::memcpy(on_host.mutable_data_ptr(), from.const_data_ptr(), from.nbytes());  // copy_ would use many threads
       on_device.copy_(on_host, /*non_blocking=*/true);
     }
   };
