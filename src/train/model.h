@@ -76,20 +76,28 @@ class Model {
   virtual ModelScore score(const ModelBatch& batch) = 0;
 };
 
+// Where a model computes, and how.
+struct ModelPlace {
+  const char* device = "cpu";  // or "cuda"
+  bool has_tf32 = true;        // convolutions on a GPU may round their inputs to TF32, 10 bits of mantissa
+  bool uses_graphs = true;     // passes on a GPU are recorded, where that is possible
+};
+
 // `device`: "cpu" or "cuda". Throws UsageError, with what to do, if there is no module, or no such device. The first
 // call loads it, as that of make_model() does.
 void check_model_module(const std::string& device);
 // Makes a model. The first call loads the module, which takes most of a second. Throws as
 // check_model_module() does.
-std::unique_ptr<Model> make_model(const std::string& name, const ModelSizes& sizes, const std::string& device);
+std::unique_ptr<Model> make_model(const std::string& name, const ModelSizes& sizes, const std::string& device,
+                                  bool has_tf32 = true);
 
 // What the module exports, as `sparsewire_models`.
 struct ModelModule {
   std::uint32_t version;  // kModelModuleVersion
   // Why it cannot compute there; null if it can.
   const char* (*missing)(const char* device);
-  // Null if there is none of that name. With `uses_graphs` passes on a device are recorded, where that is possible.
-  Model* (*make)(const char* name, const ModelSizes& sizes, const char* device, bool uses_graphs);
+  // Null if there is none of that name. `has_tf32` holds for all models of the process.
+  Model* (*make)(const char* name, const ModelSizes& sizes, const ModelPlace& place);
 };
 // Raised with every change of what is above.
 inline constexpr std::uint32_t kModelModuleVersion = 3;

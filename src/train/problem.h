@@ -91,6 +91,7 @@ struct ProblemPlace {
   double validation = 0;       // share of the training samples that is held back, in [0, 1)
   std::string split = {};      // how the other ones are divided among the workers (split.h); empty: as the problem does
   std::string device = "cpu";  // where deep networks compute: cpu or cuda
+  bool has_tf32 = true;        // convolutions on a GPU may round to TF32
   bool has_weights = false;    // the workers have been given weights, so the problem itself must weight none
 };
 

@@ -18,9 +18,12 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <shared_mutex>
+#include <thread>
 #include <utility>
 
 #include "train/torch/pass_graph.h"
@@ -35,21 +38,34 @@ constexpr int kWarmUps = 3;
 // Sizes of batches that are recorded. Each keeps its activations on the device.
 constexpr std::size_t kRecordings = 4;
 
-// The same bits in every run, as far as the libraries can: cuDNN's deterministic kernels, chosen without measurements,
-// and no TF32, which has 10 bits of mantissa.
-void make_deterministic() {
+// The same bits in every run, as far as the libraries can: cuDNN's deterministic kernels, chosen without measurements.
+// TF32, which has 10 bits of mantissa, for convolutions alone, as in PyTorch.
+void set_up_libraries(bool has_tf32) {
   at::Context& context = at::globalContext();
   context.setDeterministicCuDNN(true);
   context.setBenchmarkCuDNN(false);
-  context.setAllowTF32CuDNN(false);
+  context.setAllowTF32CuDNN(has_tf32);
   context.setAllowTF32CuBLAS(false);
 }
 
-// While a pass is recorded, nothing else may be launched: cuDNN fails if another model of the process does. So the
-// passes of all models exclude each other; on the device they would follow one another anyway.
-std::mutex& launching() {
-  static std::mutex mutex;
+// While a pass is recorded, no other model of the process may launch one: cuDNN has failed then. Who launches shares
+// this lock, who records has it alone.
+std::shared_mutex& launching() {
+  static std::shared_mutex mutex;
   return mutex;
+}
+using Launching = std::shared_lock<std::shared_mutex>;
+
+// The layout of images: with it the convolutions with TF32 need not change it.
+constexpr auto kImages = at::MemoryFormat::ChannelsLast;
+at::MemoryFormat format_of(const at::Tensor& inputs) {
+  return inputs.dim() == 4 ? kImages : at::MemoryFormat::Contiguous;
+}
+
+// Without occupying a core all the time, as CUDA's own functions do: there may be more workers than cores.
+void wait_for(const c10::Event& event) {
+  constexpr auto kPause = std::chrono::microseconds(20);
+  while (!event.query()) std::this_thread::sleep_for(kPause);
 }
 
 c10::Stream new_stream(at::Device device) {
@@ -58,14 +74,14 @@ c10::Stream new_stream(at::Device device) {
 
 class DeviceModel final : public NetworkModel {
  public:
-  DeviceModel(std::unique_ptr<Network> network, at::Device device, bool uses_graphs)
+  DeviceModel(std::unique_ptr<Network> network, at::Device device, const ModelPlace& place)
       : NetworkModel(std::move(network)),
         device_(device),
-        uses_graphs_(uses_graphs),
+        uses_graphs_(place.uses_graphs),
         stream_(new_stream(device)),
         runners_([] { at::set_num_threads(1); }, /*most=*/1) {
-    make_deterministic();
-    on_driver([&] {
+    set_up_libraries(place.has_tf32);
+    on_driver([&](Launching& /*lock*/) {
       weights_ = at::empty({dim()}, options());
       gradient_ = at::empty_like(weights_);
       state_ = at::empty({static_cast<std::int64_t>(state_size())}, options());
@@ -77,7 +93,7 @@ class DeviceModel final : public NetworkModel {
                   std::span<float> gradient) override {
     const Lent lent(*this);
     lent->upload(network(), batch, weights, state);
-    on_driver([&] { run(*lent, batch, lent->part(0, dim()), lent->part(0, dim())); });
+    on_driver([&](Launching& lock) { run(*lent, batch, lent->part(0, dim()), lent->part(0, dim()), lock); });
     return lent->download(state, gradient);
   }
 
@@ -94,12 +110,12 @@ class DeviceModel final : public NetworkModel {
     parcel.upload(network(), batch, {}, state);
     const at::Tensor from = over(const_cast<float*>(weights));
     const at::Tensor to = over(gradient);
-    on_driver([&] { run(parcel, batch, from, to); });
+    on_driver([&](Launching& lock) { run(parcel, batch, from, to, lock); });
     return parcel.download(state, {});
   }
 
   void set_scored(std::span<const float> weights, std::span<const float> state) override {
-    on_driver([&] {
+    on_driver([&](Launching& /*lock*/) {
       scored_ = at::from_blob(const_cast<float*>(weights.data()), {dim()}).to(device_);
       scored_state_ = at::from_blob(const_cast<float*>(state.data()), {state_.numel()}).to(device_);
     });
@@ -107,11 +123,12 @@ class DeviceModel final : public NetworkModel {
 
   ModelScore score(const ModelBatch& batch) override {
     ModelScore score;
-    on_driver([&] {
+    on_driver([&](Launching& /*lock*/) {
       const c10::AutoGradMode without_gradients(false);
       const at::Tensor targets = targets_of(batch).to(device_);
       Pass pass = begin(batch, scored_, scored_state_, /*is_training=*/false);
-      const at::Tensor logits = network().forward(pass, inputs_of(network(), batch, batch.pixels.data()).to(device_));
+      const at::Tensor inputs = inputs_of(network(), batch, batch.pixels.data()).to(device_);
+      const at::Tensor logits = network().forward(pass, inputs.contiguous(format_of(inputs)));
       score.loss = at::cross_entropy_loss(logits.to(at::kDouble), targets, {}, at::Reduction::Sum).item<double>();
       score.right = static_cast<std::uint64_t>(logits.argmax(1).eq(targets).sum().item<std::int64_t>());
     });
@@ -151,7 +168,7 @@ class DeviceModel final : public NetworkModel {
       computed.block(stream);
       pinned.copy_(numbers, /*non_blocking=*/true);
       downloaded.record(stream);
-      downloaded.synchronize();
+      wait_for(downloaded);
       const float* const host = pinned.const_data_ptr<float>();
       std::copy_n(host, gradient.size(), gradient.begin());
       std::copy_n(host + dim, state.size(), state.begin());
@@ -225,11 +242,11 @@ class DeviceModel final : public NetworkModel {
   std::int64_t dim() const noexcept { return static_cast<std::int64_t>(declarations().dim()); }
   at::TensorOptions options() const { return at::TensorOptions().device(device_); }
 
-  void on_driver(const std::function<void()>& work) {
+  void on_driver(const std::function<void(Launching& lock)>& work) {
     run_pass(runners_, [&] {
-      const std::lock_guard lock(launching());
+      Launching lock(launching());
       const c10::StreamGuard on(stream_);
-      work();
+      work(lock);
     });
   }
 
@@ -242,9 +259,10 @@ class DeviceModel final : public NetworkModel {
   at::Tensor over(float* numbers) const { return at::from_blob(numbers, {dim()}, options()); }
 
   // One pass at the weights, when they have arrived. Writes the gradient; the parcel gets state and loss.
-  void run(Parcel& parcel, const ModelBatch& batch, const at::Tensor& weights, const at::Tensor& gradient) {
+  void run(Parcel& parcel, const ModelBatch& batch, const at::Tensor& weights, const at::Tensor& gradient,
+           Launching& lock) {
     parcel.uploaded.block(stream_);
-    compute(parcel, batch, weights);
+    compute(parcel, batch, weights, lock);
     const c10::AutoGradMode without_gradients(false);
     gradient.copy_(gradient_);
     parcel.part(parcel.dim, state_.numel()).copy_(state_);
@@ -253,7 +271,7 @@ class DeviceModel final : public NetworkModel {
   }
 
   // Writes gradient_, state_ and loss_.
-  void compute(const Parcel& parcel, const ModelBatch& batch, const at::Tensor& weights) {
+  void compute(const Parcel& parcel, const ModelBatch& batch, const at::Tensor& weights, Launching& lock) {
     const auto begin_state = [&] {
       const c10::AutoGradMode without_gradients(false);
       state_.copy_(parcel.part(parcel.dim, state_.numel()));
@@ -265,12 +283,12 @@ class DeviceModel final : public NetworkModel {
     begin_state();
     const auto found = recordings_.find(batch.size);
     if (!uses_graphs_ || (found == recordings_.end() && recordings_.size() == kRecordings)) {
-      launch(batch, parcel.inputs, parcel.targets);
+      launch(batch, parcel.inputs.contiguous(format_of(parcel.inputs)), parcel.targets);
       return;
     }
     Recording& recording = found != recordings_.end() ? found->second : recordings_[batch.size];
     if (!recording.inputs.defined()) {
-      recording.inputs = at::empty_like(parcel.inputs);
+      recording.inputs = at::empty_like(parcel.inputs, parcel.inputs.options(), format_of(parcel.inputs));
       recording.targets = at::empty_like(parcel.targets);
     }
     recording.inputs.copy_(parcel.inputs);
@@ -281,7 +299,12 @@ class DeviceModel final : public NetworkModel {
       // Masks of dropout are drawn on the host, so each pass has its own.
       bool has_drawn = false;
       for (int i = 0; i < kWarmUps && !has_drawn; ++i) has_drawn = pass();
-      if (!has_drawn) recording.graph = record_pass(pass);
+      if (!has_drawn) {
+        lock.unlock();
+        const std::unique_lock alone(launching());
+        recording.graph = record_pass(pass);
+      }
+      if (!lock.owns_lock()) lock.lock();
       begin_state();
     }
     if (recording.graph) {
@@ -333,8 +356,8 @@ class DeviceModel final : public NetworkModel {
 
 }  // namespace
 
-std::unique_ptr<Model> make_device_model(std::unique_ptr<Network> network, at::Device device, bool uses_graphs) {
-  return std::make_unique<DeviceModel>(std::move(network), device, uses_graphs);
+std::unique_ptr<Model> make_device_model(std::unique_ptr<Network> network, at::Device device, const ModelPlace& place) {
+  return std::make_unique<DeviceModel>(std::move(network), device, place);
 }
 
 }  // namespace sparsewire::train::torch
