@@ -8,6 +8,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -56,10 +57,10 @@ std::shared_mutex& launching() {
 }
 using Launching = std::shared_lock<std::shared_mutex>;
 
-// The layout of images: with it the convolutions with TF32 need not change it.
-constexpr auto kImages = at::MemoryFormat::ChannelsLast;
+// With this layout of colour images convolutions need not change it. (With one channel the two cannot be told apart, so
+// that libtorch might choose either.)
 at::MemoryFormat format_of(const at::Tensor& inputs) {
-  return inputs.dim() == 4 ? kImages : at::MemoryFormat::Contiguous;
+  return inputs.dim() == 4 && inputs.size(1) > 1 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
 }
 
 // Without occupying a core all the time, as CUDA's own functions do: there may be more workers than cores.
@@ -68,8 +69,11 @@ void wait_for(const c10::Event& event) {
   while (!event.query()) std::this_thread::sleep_for(kPause);
 }
 
-c10::Stream new_stream(at::Device device) {
-  return c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, /*isHighPriority=*/false);
+// libtorch has 32 streams of each priority, and gives them out again and again. Those of passes must not be those of
+// workers, whose copies and sifts would become part of a recording; and they go first, since they are short.
+enum class StreamOf : std::uint8_t { passes, worker };
+c10::Stream new_stream(at::Device device, StreamOf whose) {
+  return c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, whose == StreamOf::worker);
 }
 
 class DeviceModel final : public NetworkModel {
@@ -78,7 +82,7 @@ class DeviceModel final : public NetworkModel {
       : NetworkModel(std::move(network)),
         device_(device),
         uses_graphs_(place.uses_graphs),
-        stream_(new_stream(device)),
+        stream_(new_stream(device, StreamOf::passes)),
         runners_([] { at::set_num_threads(1); }, /*most=*/1) {
     set_up_libraries(place.has_tf32);
     on_driver([&](Launching& /*lock*/) {
@@ -141,7 +145,7 @@ class DeviceModel final : public NetworkModel {
   struct Parcel {
     Parcel(at::Device device, std::int64_t weights, std::int64_t state)
         : dim(weights),
-          stream(new_stream(device)),
+          stream(new_stream(device, StreamOf::worker)),
           uploaded(device.type()),
           computed(device.type()),
           downloaded(device.type()) {
@@ -326,8 +330,19 @@ class DeviceModel final : public NetworkModel {
     }
     const c10::AutoGradMode without_gradients(false);
     std::vector<at::Tensor> results = declarations().views(gradient_.mutable_data_ptr<float>(), device_);
-    for (std::size_t i = 0; i < results.size(); ++i) results[i].copy_(pass.weights[i].grad());
-    loss_.copy_(mean);
+    // Those with the layout of the weights in one launch.
+    std::vector<at::Tensor> to{loss_};
+    std::vector<at::Tensor> from{mean.detach().view({1})};
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      const at::Tensor& grad = pass.weights[i].grad();
+      if (grad.strides() == results[i].strides()) {
+        to.push_back(results[i]);
+        from.push_back(grad);
+      } else {
+        results[i].copy_(grad);
+      }
+    }
+    at::_foreach_copy_(to, from);
     return pass.has_drawn;
   }
 
