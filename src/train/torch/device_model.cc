@@ -1,9 +1,10 @@
-// A model that computes on a GPU, for all workers: one thread drives it, and passes follow one another.
+// A model that computes on a GPU, for all workers. Some threads drive it: each launches one pass after the other.
 //
-// Every pass uses the same buffers on the device, so that a pass is recorded once (pass_graph.h) and replayed. A worker
-// whose weights and gradients are on the device has a stream of its own, in whose order they are used; they are copied
-// there to the buffers and back. For one whose weights and gradients are on the host they cross the bus, on a stream of
-// the caller, through pinned memory. Either way the copies of one worker overlap with the passes of others.
+// The passes of a thread use the same buffers on the device, so that a pass is recorded once (pass_graph.h) and
+// replayed. A worker whose weights and gradients are on the device has a stream of its own, in whose order they are
+// used; they are copied there to the buffers and back. For one whose weights and gradients are on the host they cross
+// the bus, on a stream of the caller, through pinned memory. Either way the copies of one worker overlap with the
+// passes of others.
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/Reduction.h>
@@ -36,6 +37,8 @@ namespace {
 // Passes before one is recorded, of the first batch and without a result: libraries choose their kernels and allocate
 // what they need in the first ones. So the recording is done before a worker has its first gradient.
 constexpr int kWarmUps = 3;
+// Passes at a time: small batches leave much of a GPU idle (docs/benchmarks.md).
+constexpr std::size_t kPassesAtATime = 1;
 // Sizes of batches that are recorded. Each keeps its activations on the device.
 constexpr std::size_t kRecordings = 4;
 
@@ -82,29 +85,27 @@ class DeviceModel final : public NetworkModel {
       : NetworkModel(std::move(network)),
         device_(device),
         uses_graphs_(place.uses_graphs),
-        stream_(new_stream(device, StreamOf::passes)),
-        runners_([] { at::set_num_threads(1); }, /*most=*/1) {
+        runners_([] { at::set_num_threads(1); }, kPassesAtATime) {
     set_up_libraries(place.has_tf32);
-    on_driver([&](Launching& /*lock*/) {
-      weights_ = at::empty({dim()}, options());
-      gradient_ = at::empty_like(weights_);
-      state_ = at::empty({static_cast<std::int64_t>(state_size())}, options());
-      loss_ = at::empty({1}, options());
+    run_pass(runners_, [&] {
+      for (std::size_t i = 0; i < kPassesAtATime; ++i) idle_.push_back(std::make_unique<Buffers>(*this));
     });
   }
 
   double gradient(const ModelBatch& batch, std::span<const float> weights, std::span<float> state,
                   std::span<float> gradient) override {
-    const Lent lent(*this);
+    OneOf<Parcel> lent(mutex_, parcels_);
+    if (!lent) lent = std::make_unique<Parcel>(device_, dim(), states());
     lent->upload(network(), batch, weights, state);
-    on_driver([&](Launching& lock) { run(*lent, batch, lent->part(0, dim()), lent->part(0, dim()), lock); });
+    const at::Tensor numbers = lent->part(0, dim());
+    on_driver([&](Buffers& buffers, Launching& lock) { run(buffers, *lent, batch, {numbers, numbers}, lock); });
     return lent->download(state, gradient);
   }
 
   void* stream_of(int worker) override {
     const std::lock_guard lock(mutex_);
     std::unique_ptr<Parcel>& parcel = of_workers_[worker];
-    if (!parcel) parcel = std::make_unique<Parcel>(device_, 0, state_.numel());
+    if (!parcel) parcel = std::make_unique<Parcel>(device_, 0, states());
     return native_stream(parcel->stream);
   }
 
@@ -112,22 +113,21 @@ class DeviceModel final : public NetworkModel {
                             float* gradient) override {
     Parcel& parcel = parcel_of(batch.worker);
     parcel.upload(network(), batch, {}, state);
-    const at::Tensor from = over(const_cast<float*>(weights));
-    const at::Tensor to = over(gradient);
-    on_driver([&](Launching& lock) { run(parcel, batch, from, to, lock); });
+    const Ends ends{over(const_cast<float*>(weights)), over(gradient)};
+    on_driver([&](Buffers& buffers, Launching& lock) { run(buffers, parcel, batch, ends, lock); });
     return parcel.download(state, {});
   }
 
   void set_scored(std::span<const float> weights, std::span<const float> state) override {
-    on_driver([&](Launching& /*lock*/) {
+    on_driver([&](Buffers& /*buffers*/, Launching& /*lock*/) {
       scored_ = at::from_blob(const_cast<float*>(weights.data()), {dim()}).to(device_);
-      scored_state_ = at::from_blob(const_cast<float*>(state.data()), {state_.numel()}).to(device_);
+      scored_state_ = at::from_blob(const_cast<float*>(state.data()), {states()}).to(device_);
     });
   }
 
   ModelScore score(const ModelBatch& batch) override {
     ModelScore score;
-    on_driver([&](Launching& /*lock*/) {
+    on_driver([&](Buffers& /*buffers*/, Launching& /*lock*/) {
       const c10::AutoGradMode without_gradients(false);
       const at::Tensor targets = targets_of(batch).to(device_);
       Pass pass = begin(batch, scored_, scored_state_, /*is_training=*/false);
@@ -205,34 +205,35 @@ class DeviceModel final : public NetworkModel {
     }
   };
 
-  // A Parcel, for one call. There are as many as callers at a time.
-  class Lent {
+  // One of those that are idle, as long as this lives; null if there is none.
+  template <class T>
+  class OneOf {
    public:
-    explicit Lent(DeviceModel& model) : model_(model) {
-      {
-        const std::lock_guard lock(model_.mutex_);
-        if (!model_.free_.empty()) {
-          parcel_ = std::move(model_.free_.back());
-          model_.free_.pop_back();
-        }
-      }
-      if (!parcel_) {
-        parcel_ = std::make_unique<Parcel>(model_.device_, model_.dim(), model_.state_.numel());
-      }
+    OneOf(std::mutex& mutex, std::vector<std::unique_ptr<T>>& idle) : mutex_(mutex), idle_(idle) {
+      const std::lock_guard lock(mutex_);
+      if (idle_.empty()) return;
+      one_ = std::move(idle_.back());
+      idle_.pop_back();
     }
-    ~Lent() {
-      const std::lock_guard lock(model_.mutex_);
-      model_.free_.push_back(std::move(parcel_));
+    ~OneOf() {
+      const std::lock_guard lock(mutex_);
+      if (one_) idle_.push_back(std::move(one_));
     }
-    Lent(const Lent&) = delete;
-    Lent& operator=(const Lent&) = delete;
+    OneOf(const OneOf&) = delete;
+    OneOf& operator=(const OneOf&) = delete;
 
-    Parcel& operator*() const noexcept { return *parcel_; }
-    Parcel* operator->() const noexcept { return parcel_.get(); }
+    OneOf& operator=(std::unique_ptr<T> one) {
+      one_ = std::move(one);
+      return *this;
+    }
+    explicit operator bool() const noexcept { return one_ != nullptr; }
+    T& operator*() const noexcept { return *one_; }
+    T* operator->() const noexcept { return one_.get(); }
 
    private:
-    DeviceModel& model_;
-    std::unique_ptr<Parcel> parcel_;
+    std::mutex& mutex_;
+    std::vector<std::unique_ptr<T>>& idle_;
+    std::unique_ptr<T> one_;
   };
 
   // Passes over batches of one size.
@@ -243,14 +244,39 @@ class DeviceModel final : public NetworkModel {
     std::unique_ptr<PassGraph> graph;  // null: it cannot be recorded
   };
 
+  // What the passes of one thread use.
+  struct Buffers {
+    explicit Buffers(const DeviceModel& model) : stream(new_stream(model.device_, StreamOf::passes)) {
+      const c10::StreamGuard on(stream);
+      weights = at::empty({model.dim()}, model.options());
+      gradient = at::empty_like(weights);
+      state = at::empty({model.states()}, model.options());
+      loss = at::empty({1}, model.options());
+    }
+    c10::Stream stream;
+    at::Tensor weights;  // on the device; so are the next ones
+    at::Tensor gradient;
+    at::Tensor state;
+    at::Tensor loss;
+    std::map<std::size_t, Recording> recordings;  // by the size of the batch
+  };
+
+  // Where the weights of a pass are, and where its gradient goes.
+  struct Ends {
+    at::Tensor weights;
+    at::Tensor gradient;
+  };
+
   std::int64_t dim() const noexcept { return static_cast<std::int64_t>(declarations().dim()); }
+  std::int64_t states() const noexcept { return static_cast<std::int64_t>(state_size()); }
   at::TensorOptions options() const { return at::TensorOptions().device(device_); }
 
-  void on_driver(const std::function<void(Launching& lock)>& work) {
+  void on_driver(const std::function<void(Buffers& buffers, Launching& lock)>& work) {
     run_pass(runners_, [&] {
+      const OneOf<Buffers> buffers(mutex_, idle_);  // there are as many as threads
       Launching lock(launching());
-      const c10::StreamGuard on(stream_);
-      work(lock);
+      const c10::StreamGuard on(buffers->stream);
+      work(*buffers, lock);
     });
   }
 
@@ -263,41 +289,41 @@ class DeviceModel final : public NetworkModel {
   at::Tensor over(float* numbers) const { return at::from_blob(numbers, {dim()}, options()); }
 
   // One pass at the weights, when they have arrived. Writes the gradient; the parcel gets state and loss.
-  void run(Parcel& parcel, const ModelBatch& batch, const at::Tensor& weights, const at::Tensor& gradient,
-           Launching& lock) {
-    parcel.uploaded.block(stream_);
-    compute(parcel, batch, weights, lock);
-    const c10::AutoGradMode without_gradients(false);
-    gradient.copy_(gradient_);
-    parcel.part(parcel.dim, state_.numel()).copy_(state_);
-    parcel.part(parcel.dim + state_.numel(), 1).copy_(loss_);
-    parcel.computed.record(stream_);
-  }
-
-  // Writes gradient_, state_ and loss_.
-  void compute(const Parcel& parcel, const ModelBatch& batch, const at::Tensor& weights, Launching& lock) {
-    const auto begin_state = [&] {
-      const c10::AutoGradMode without_gradients(false);
-      state_.copy_(parcel.part(parcel.dim, state_.numel()));
-    };
+  void run(Buffers& buffers, Parcel& parcel, const ModelBatch& batch, const Ends& ends, Launching& lock) {
+    parcel.uploaded.block(buffers.stream);
     {
       const c10::AutoGradMode without_gradients(false);
-      weights_.copy_(weights);
+      buffers.weights.copy_(ends.weights);
     }
+    compute(buffers, parcel, batch, lock);
+    const c10::AutoGradMode without_gradients(false);
+    ends.gradient.copy_(buffers.gradient);
+    parcel.part(parcel.dim, states()).copy_(buffers.state);
+    parcel.part(parcel.dim + states(), 1).copy_(buffers.loss);
+    parcel.computed.record(buffers.stream);
+  }
+
+  // Writes gradient, state and loss.
+  void compute(Buffers& buffers, const Parcel& parcel, const ModelBatch& batch, Launching& lock) {
+    const auto begin_state = [&] {
+      const c10::AutoGradMode without_gradients(false);
+      buffers.state.copy_(parcel.part(parcel.dim, states()));
+    };
     begin_state();
-    const auto found = recordings_.find(batch.size);
-    if (!uses_graphs_ || (found == recordings_.end() && recordings_.size() == kRecordings)) {
-      launch(batch, parcel.inputs.contiguous(format_of(parcel.inputs)), parcel.targets);
+    std::map<std::size_t, Recording>& recordings = buffers.recordings;
+    const auto found = recordings.find(batch.size);
+    if (!uses_graphs_ || (found == recordings.end() && recordings.size() == kRecordings)) {
+      launch(buffers, batch, parcel.inputs.contiguous(format_of(parcel.inputs)), parcel.targets);
       return;
     }
-    Recording& recording = found != recordings_.end() ? found->second : recordings_[batch.size];
+    Recording& recording = found != recordings.end() ? found->second : recordings[batch.size];
     if (!recording.inputs.defined()) {
       recording.inputs = at::empty_like(parcel.inputs, parcel.inputs.options(), format_of(parcel.inputs));
       recording.targets = at::empty_like(parcel.targets);
     }
     recording.inputs.copy_(parcel.inputs);
     recording.targets.copy_(parcel.targets);
-    const auto pass = [&] { return launch(batch, recording.inputs, recording.targets); };
+    const auto pass = [&] { return launch(buffers, batch, recording.inputs, recording.targets); };
     if (!recording.was_tried) {
       recording.was_tried = true;
       // Masks of dropout are drawn on the host, so each pass has its own.
@@ -319,8 +345,8 @@ class DeviceModel final : public NetworkModel {
   }
 
   // Returns whether the pass has drawn numbers.
-  bool launch(const ModelBatch& batch, const at::Tensor& inputs, const at::Tensor& targets) {
-    Pass pass = begin(batch, weights_, state_, /*is_training=*/true);
+  bool launch(const Buffers& buffers, const ModelBatch& batch, const at::Tensor& inputs, const at::Tensor& targets) {
+    Pass pass = begin(batch, buffers.weights, buffers.state, /*is_training=*/true);
     at::Tensor mean;
     {
       const c10::AutoGradMode with_gradients(true);
@@ -329,9 +355,9 @@ class DeviceModel final : public NetworkModel {
       mean.backward({}, std::nullopt, /*create_graph=*/false, pass.weights);
     }
     const c10::AutoGradMode without_gradients(false);
-    std::vector<at::Tensor> results = declarations().views(gradient_.mutable_data_ptr<float>(), device_);
+    std::vector<at::Tensor> results = declarations().views(buffers.gradient.mutable_data_ptr<float>(), device_);
     // Those with the layout of the weights in one launch.
-    std::vector<at::Tensor> to{loss_};
+    std::vector<at::Tensor> to{buffers.loss};
     std::vector<at::Tensor> from{mean.detach().view({1})};
     for (std::size_t i = 0; i < results.size(); ++i) {
       const at::Tensor& grad = pass.weights[i].grad();
@@ -355,18 +381,13 @@ class DeviceModel final : public NetworkModel {
 
   at::Device device_;
   bool uses_graphs_;
-  c10::Stream stream_;  // of all passes
-  at::Tensor weights_;  // on the device; so are the next ones
-  at::Tensor gradient_;
-  at::Tensor state_;
-  at::Tensor loss_;
-  at::Tensor scored_;  // weights of score()
+  at::Tensor scored_;  // weights of score(), on the device
   at::Tensor scored_state_;
-  std::map<std::size_t, Recording> recordings_;  // by the size of the batch
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Parcel>> free_;
+  std::vector<std::unique_ptr<Buffers>> idle_;
+  std::vector<std::unique_ptr<Parcel>> parcels_;       // no caller uses them
   std::map<int, std::unique_ptr<Parcel>> of_workers_;  // whose weights and gradients are on the device
-  Runners runners_;                                    // last: its thread uses the others
+  Runners runners_;                                    // last: its threads use the others
 };
 
 }  // namespace
