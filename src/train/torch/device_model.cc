@@ -38,7 +38,7 @@ namespace {
 // what they need in the first ones. So the recording is done before a worker has its first gradient.
 constexpr int kWarmUps = 3;
 // Passes at a time: small batches leave much of a GPU idle (docs/benchmarks.md).
-constexpr std::size_t kPassesAtATime = 1;
+constexpr std::size_t kPassesAtATime = 2;
 // Sizes of batches that are recorded. Each keeps its activations on the device.
 constexpr std::size_t kRecordings = 4;
 
