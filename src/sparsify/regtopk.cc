@@ -142,8 +142,8 @@ class RegTopK final : public UnitSparsifier {
   }
 
   std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const kernels::ScaledGradient* gradient,
-                                       ErrorMemory& memory, Candidates& chosen) override {
-    return top_.take(u, unit, gradient, memory, budget_.k(step(), unit.size), score_, chosen);
+                                       UnitPass& pass) override {
+    return top_.take(u, unit, gradient, budget_.k(step(), unit.size), score_, pass);
   }
 
   // An entry of the last round may rank lower than its magnitude says, and all others rank by it. So the best k are

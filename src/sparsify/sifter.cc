@@ -126,7 +126,7 @@ SiftNorms Sifter::Parts::sift_velocity(const Gradient& gradient, SparseVector& s
     velocity.clear_at(sent, cleared);
   } catch (...) {
     if (taken) sparsifier->undo(&total, memory, sent);
-    velocity.restore(velocity.whole(), &addend);
+    velocity.restore(&addend);
     throw;
   }
   return sifted;
@@ -233,7 +233,7 @@ void Sifter::undo(const Gradient& gradient, const SparseVector& sent, float lr, 
     const kernels::ScaledGradient total = p.velocity.as_gradient();
     p.sparsifier->undo(&total, p.memory, sent);
     const kernels::ScaledGradient addend = p.clipped(gradient, unscale);
-    p.velocity.restore(p.velocity.whole(), &addend);
+    p.velocity.restore(&addend);
     return;
   }
   const kernels::ScaledGradient in_units_of_memory = p.scaled(gradient, lr, unscale);

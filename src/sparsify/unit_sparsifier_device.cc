@@ -24,21 +24,21 @@ SiftNorms UnitSparsifier::sift_on_device(const kernels::ScaledGradient* gradient
   try {
     if (!more_indices_.empty()) memory.take_numbers(more_indices_, sends_zeros(), more_values_.data());
     has_more = true;
-    const SiftNorms sifted = collect(memory, out);
+    const SiftNorms sifted = collect_from_device(memory, out);
     end();
     ++step_;
     return sifted;
   } catch (...) {  // out of memory
     if (has_more) memory.write_numbers(more_indices_, more_values_.data());
     memory.write_numbers(taken_.indices, taken_.values.data());
-    memory.restore(memory.whole(), gradient);
+    memory.restore(gradient);
     out.clear(out.dim);
     throw;
   }
 }
 
 // Appends the entries of all units to `out`, and puts back those that are not sent.
-SiftNorms UnitSparsifier::collect(ErrorMemory& memory, SparseVector& out) {
+SiftNorms UnitSparsifier::collect_from_device(ErrorMemory& memory, SparseVector& out) {
   SiftNorms sifted;
   lost_.clear(out.dim);
   set_kth(taken_.kth);
@@ -56,7 +56,8 @@ SiftNorms UnitSparsifier::collect(ErrorMemory& memory, SparseVector& out) {
       append(out, taken_.indices.data() + begin, taken_.values.data() + begin, end - begin);
     } else {
       more = take_unit(unit, begin, end, more);
-      sifted.sent_norm2 += has_norms ? taken_.sent_norm2[u] : memory.norm2(unit, chosen_);
+      sifted.sent_norm2 +=
+          has_norms ? taken_.sent_norm2[u] : memory.norm2(unit, {chosen_.indices(), chosen_.size()}, chosen_.values());
       make_room(out, chosen_.size());
       append(out, chosen_, unit.dense);
     }
