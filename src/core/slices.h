@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <exception>
+#include <mutex>
 
 #include "sparsewire/pool.h"
 
@@ -21,6 +23,33 @@ void for_each_slice(Pool* pool, std::size_t n, std::size_t grain, Work work) {
     const auto t = static_cast<std::size_t>(thread);
     work(cut(t), cut(t + 1), thread);
   });
+}
+
+// Calls work(item, thread) for the items 0 .. n - 1; thread t of T has the items t, t + T, and so on. If calls throw,
+// the exception of the lowest item is thrown again, after all other calls.
+template <class Work>
+void for_each_item(Pool* pool, std::size_t n, Work work) {
+  if (pool == nullptr || pool->size() == 1 || n < 2) {
+    for (std::size_t item = 0; item < n; ++item) work(item, std::size_t{0});
+    return;
+  }
+  const auto threads = static_cast<std::size_t>(pool->size());
+  std::mutex mutex;
+  std::size_t failed = n;
+  std::exception_ptr thrown;
+  pool->run([&](int thread) {
+    for (auto item = static_cast<std::size_t>(thread); item < n; item += threads) {
+      try {
+        work(item, static_cast<std::size_t>(thread));
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (item >= failed) continue;
+        failed = item;
+        thrown = std::current_exception();
+      }
+    }
+  });
+  if (thrown) std::rethrow_exception(thrown);
 }
 
 }  // namespace sparsewire
