@@ -5,12 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
-#include <numeric>
 #include <utility>
 
 #include "core/number_types.h"
+#include "core/slices.h"
 #include "core/standard_float_mode.h"
+#include "core/valid.h"
+#include "kernels/norm.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/spec.h"
 #include "sparsify/bad_gradient.h"
@@ -37,19 +38,19 @@ void check_host_size(const std::string& name, const Device& device, std::size_t 
   }
 }
 
-// ||a - b||^2, of the differences as floats. In eight sums, so that it is fast.
-double distance2(std::span<const float> a, std::span<const float> b) {
+// ||a - b||^2 over at most a tile of numbers, of the differences as floats. In eight sums, so that it is fast.
+double distance2(const float* a, const float* b, std::size_t n) {
   std::array<double, 8> sums{};
   const auto add = [&](std::size_t i, double& sum) {
     const auto difference = static_cast<double>(a[i] - b[i]);
     sum += difference * difference;
   };
   std::size_t i = 0;
-  for (; i + sums.size() <= a.size(); i += sums.size()) {
+  for (; i + sums.size() <= n; i += sums.size()) {
     for (std::size_t lane = 0; lane < sums.size(); ++lane) add(i + lane, sums[lane]);
   }
-  for (; i < a.size(); ++i) add(i, sums[0]);
-  return std::accumulate(sums.begin(), sums.end(), 0.0);
+  for (; i < n; ++i) add(i, sums[0]);
+  return kernels::add_pairwise(sums.data(), sums.size());
 }
 
 }  // namespace
@@ -296,9 +297,23 @@ void Sifter::flush(SparseVector& sent) {
 }
 
 void Sifter::Parts::check(const SparseVector& entries, const char* what) const {
-  if (entries.dim == memory.size() && entries.is_valid()) return;
+  if (entries.dim == memory.size() && is_valid(entries, context.pool)) return;
   throw UsageError(
       fmt::format("[{}] {}: this is not a vector of dimension {} with ascending indices", name, what, memory.size()));
+}
+
+// ||sent - received||^2, tile by tile: the same bits on any number of threads. It is not finite if a difference is not:
+// squares of floats and their sums are far below the largest double.
+double Sifter::Parts::rounding_loss2(const SparseVector& sent, std::span<const float> received) {
+  const std::size_t tiles = kernels::tiles_of(sent.size());
+  if (loss_of_tiles.size() < tiles) loss_of_tiles.resize(tiles + tiles / 4);
+  for_each_slice(context.pool, sent.size(), kernels::kTile, [&](std::size_t begin, std::size_t end, int) {
+    for (std::size_t first = begin; first < end; first += kernels::kTile) {
+      loss_of_tiles[first / kernels::kTile] =
+          distance2(sent.values.data() + first, received.data() + first, std::min(kernels::kTile, end - first));
+    }
+  });
+  return kernels::sum_tiles(loss_of_tiles.data(), tiles);
 }
 
 void Sifter::keep_rounding_loss(const SparseVector& sent, std::span<const float> received) {
@@ -310,17 +325,14 @@ void Sifter::keep_rounding_loss(const SparseVector& sent, std::span<const float>
     throw UsageError(fmt::format("[{}] keep_rounding_loss: {} values were received, but {} were sent", p.name,
                                  received.size(), sent.size()));
   }
-  constexpr float kLargest = std::numeric_limits<float>::max();
+  const double change = p.rounding_loss2(sent, received);
   const float* const values = sent.values.data();
-  bool fine = true;
-  for (std::size_t i = 0; i < sent.size(); ++i) fine &= std::abs(values[i] - received[i]) <= kLargest;  // no NaN either
-  for (std::size_t i = 0; !fine && i < sent.size(); ++i) {
+  for (std::size_t i = 0; !std::isfinite(change) && i < sent.size(); ++i) {
     if (std::isfinite(values[i] - received[i])) continue;
     throw UsageError(
         fmt::format("[{}] entry {} was sent as {} and received as {}", p.name, sent.index(i), values[i], received[i]));
   }
   if (p.feedback.kind != Feedback::Kind::none) p.memory.add_differences(sent, received);
-  const double change = distance2(sent.values, received);  // the memory was zero where entries were sent
   p.stats.memory_norm2 += change;
   p.stats.total_error += change;
 }

@@ -29,6 +29,8 @@ struct Sifter::Parts {
   bool can_flush = false;  // nothing at all came after it
   std::vector<float> all;  // of flush(), kept so that the steady state allocates nothing
 
+  std::vector<double> loss_of_tiles;  // of keep_rounding_loss()
+
   // Feedback `none` only. Its memory is zero between steps, unless numbers were put there from outside.
   bool may_hold_numbers = false;     // load() or write_memory() may have put them there; once set it stays
   std::vector<float> memory_before;  // what was there before the last step, for undo; empty: zeros
@@ -50,6 +52,7 @@ struct Sifter::Parts {
   kernels::ScaledGradient clipped(const Gradient& gradient, float unscale);
   void begin_undo(const SparseVector& sent);
   void check(const SparseVector& entries, const char* what) const;
+  double rounding_loss2(const SparseVector& sent, std::span<const float> received);
   void write(ErrorMemory& to, std::size_t begin, std::size_t size, const Gradient& numbers, const char* what);
   Layout serialize_head(State& state);
   void serialize_body(State& state, LongVector& all_memory, LongVector& all_velocity);

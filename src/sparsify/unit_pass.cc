@@ -130,8 +130,9 @@ void UnitPass::walk_limited(const Unit& unit, const kernels::ScaledGradient* gra
 std::optional<std::size_t> UnitPass::take_best(const Unit& unit, const kernels::ScaledGradient* gradient, std::size_t k,
                                                const Score& score, std::uint32_t& threshold) {
   divide(unit, threshold);
-  for (Part& part : parts_) {
-    part.found.reserve(room_for(k, unit.size));
+  for (Part& part : parts_) {  // also for take_more(), which may be needed for the first time after many steps
+    part.found.reserve(k + room_for(k, unit.size));
+    part.more.reserve(room_for(k, unit.size));
     part.sampled.reserve(sample_size(unit.size));
   }
   for_each_part([&](Part& part) {
@@ -143,7 +144,6 @@ std::optional<std::size_t> UnitPass::take_best(const Unit& unit, const kernels::
 }
 
 void UnitPass::take_more(const Unit& unit, std::size_t k, const Score& score, std::uint32_t threshold) {
-  for (Part& part : parts_) part.more.reserve(room_for(k, unit.size));
   for (Part& part : parts_) {
     part.more.clear();
     part.position = part.begin;

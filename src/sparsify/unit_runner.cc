@@ -21,10 +21,10 @@ void UnitRunner::deal(const std::vector<Unit>& units, std::size_t threads) {
   alone_entries_ = 0;
   std::size_t shared = 0;
   for (const Unit& unit : units) (is_shared(unit) ? shared : alone_entries_) += is_shared(unit) ? 1 : unit.size;
-  shares_.assign(threads, {});
   results_.resize(units.size());
   begins_.resize(units.size());
   shared_ends_.resize(shared * threads);
+  shares_.assign(threads, {});  // last: it says that the rest was done
   std::size_t u = 0;
   std::size_t dealt = 0;
   for (std::size_t t = 0; t < threads; ++t) {
