@@ -10,6 +10,7 @@
 #include "core/pages.h"
 #include "data.h"
 #include "floor.h"
+#include "sharded.h"
 #include "sparsewire/sifter.h"
 #include "steps.h"
 
@@ -19,6 +20,7 @@ namespace {
 constexpr int kOwnSteps = 8;    // of a sparsifier, after those that made the memory
 constexpr int kTimedSteps = 9;  // of which the median counts
 constexpr std::size_t kChunk = 4096;
+constexpr double kShardedLimit = 0.25;
 constexpr double kLeastShare = 0.8;  // of what `memory += gradient` gains by threads
 
 struct Method {
@@ -46,20 +48,20 @@ double median(std::vector<double> numbers) {
 // A Top-k that ran for many steps, and its k-th magnitude.
 struct Warmed {
   Sifter sifter;
+  SparseVector sent;  // in the last step
   float threshold = 0;
 };
 
 Warmed warm_up(Bench& bench, double ratio, Pool* pool) {
   Warmed warm{Sifter(fmt::format("topk:ratio={}", ratio), "ef", {.layout = bench.n(), .pool = pool})};
-  SparseVector sent;
   const std::string what = fmt::format("warming topk {}", ratio);
   for (int step = 0; step < bench.warmup_steps(); ++step) {
     bench.progress(what, step, bench.warmup_steps());
     fill_gradient(warm.sifter.step(), bench.gradient(), pool);
-    warm.sifter.sift(Gradient(bench.gradient()), sent);
+    warm.sifter.sift(Gradient(bench.gradient()), warm.sent);
   }
   bench.clear_progress();
-  warm.threshold = smallest_magnitude(sent.values);
+  warm.threshold = smallest_magnitude(warm.sent.values);
   return warm;
 }
 
@@ -103,6 +105,23 @@ std::string spec_of(const Method& method, double ratio, float threshold) {
   return fmt::format("{}:ratio={}{}", method.name, ratio, method.more);
 }
 
+// What one of kShardedRanks ranks encodes and decodes in a step. The target is for as many threads.
+void add_sharded_row(Bench& bench, const Warmed& warm, double ratio, const std::vector<int>& threads,
+                     const std::vector<double>& add_times, Cells& cells) {
+  std::vector<std::string> row = {fmt::format("encode + decode, sharded of {}, {:g} %", kShardedRanks, 100 * ratio)};
+  std::string outcome;
+  const bool has_limit = ratio == kRatios[1];
+  for (std::size_t t = 0; t < threads.size(); ++t) {
+    const std::optional<double> time = sharded_codec_time(warm.sent, ratio, bench.pool(threads[t]));
+    if (!time) return;
+    row.push_back(fmt::format("{:.2f}", *time / add_times[t]));
+    if (has_limit && threads[t] == kShardedRanks) outcome = held(*time / add_times[t] <= kShardedLimit);
+  }
+  row.push_back(has_limit ? fmt::format("{:.2f} ({} threads)", kShardedLimit, kShardedRanks) : "");
+  row.push_back(outcome);
+  cells.push_back(row);
+}
+
 }  // namespace
 
 std::string threads_table(Bench& bench, const std::vector<int>& threads, Form form) {
@@ -139,6 +158,7 @@ std::string threads_table(Bench& bench, const std::vector<int>& threads, Form fo
       observe_row.insert(observe_row.end(), {"", ""});
       if (first->observe > 0) cells.push_back(observe_row);
     }
+    add_sharded_row(bench, warm, ratio, threads, add_times, cells);
   }
   std::vector<std::string> adds = {"memory += gradient, ms"};
   for (const double time : add_times) adds.push_back(fmt::format("{:.2f}", time));
