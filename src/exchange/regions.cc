@@ -41,14 +41,14 @@ Regions::Regions(std::uint64_t dim, int ranks, Pool* pool)
 
 // mix(group) % ranks: the fraction of 2^64 that the product leaves is the remainder over `ranks` (Lemire, Kaser and
 // Kurz, Faster remainder by direct computation, 2019).
-std::uint32_t Regions::rotation(std::uint32_t group) const noexcept {
+inline std::uint32_t Regions::rotation(std::uint32_t group) const noexcept {
   __extension__ using Wide = unsigned __int128;
   const std::uint64_t fraction = hash_reciprocal_ * mix(group);
   return static_cast<std::uint32_t>(Wide{fraction} * ranks_ >> 64);
 }
 
 // (region - rotation) modulo ranks: the block of the group that the region owns.
-std::uint32_t Regions::slot_of(std::uint32_t region, std::uint32_t group) const noexcept {
+inline std::uint32_t Regions::slot_of(std::uint32_t region, std::uint32_t group) const noexcept {
   const std::uint32_t turned = rotation(group);
   return region - turned + (region < turned ? ranks_ : 0);
 }
@@ -77,7 +77,7 @@ void Regions::make_global(int region, SparseVector& part) const {
   part.dim = dim_;
 }
 
-Regions::Owner Regions::owner_of(std::uint32_t index) const noexcept {
+inline Regions::Owner Regions::owner_of(std::uint32_t index) const noexcept {
   const std::uint32_t block = index / kBlock;
   const auto group = static_cast<std::uint32_t>(block * reciprocal_ >> shift_);
   const std::uint32_t turned = block - group * ranks_ + rotation(group);

@@ -41,9 +41,10 @@ class Regions {
   };
   template <class Slice>
   void for_each_slice_of_split(Slice slice);
-  Owner owner_of(std::uint32_t index) const noexcept;
-  std::uint32_t rotation(std::uint32_t group) const noexcept;
-  std::uint32_t slot_of(std::uint32_t region, std::uint32_t group) const noexcept;
+  // Inlined: split() computes them for every entry.
+  [[gnu::always_inline]] Owner owner_of(std::uint32_t index) const noexcept;
+  [[gnu::always_inline]] std::uint32_t rotation(std::uint32_t group) const noexcept;
+  [[gnu::always_inline]] std::uint32_t slot_of(std::uint32_t region, std::uint32_t group) const noexcept;
 
   std::uint64_t dim_;
   std::uint32_t ranks_;
