@@ -17,8 +17,8 @@
 namespace sparsewire::bench {
 namespace {
 
-constexpr int kOwnSteps = 8;    // of a sparsifier, after those that made the memory
-constexpr int kTimedSteps = 9;  // of which the median counts
+constexpr int kOwnSteps = 6;    // of a sparsifier, after those that made the memory
+constexpr int kTimedSteps = 7;  // of which the median counts
 constexpr std::size_t kChunk = 4096;
 constexpr double kShardedLimit = 0.25;
 constexpr double kLeastShare = 0.8;  // of what `memory += gradient` gains by threads
