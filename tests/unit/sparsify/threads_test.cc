@@ -8,6 +8,7 @@
 
 #include "kernels/select.h"
 #include "sparsewire/errors.h"
+#include "sparsewire/sifter.h"
 #include "unit/walk.h"
 
 namespace sparsewire::threads_test {
@@ -130,6 +131,74 @@ TEST(Threads, FindTheLowestBadNumberAndTakeTheStepBack) {
         ASSERT_TRUE(same_bits(expected, memory));
       }
     }
+  }
+}
+
+// What a worker does with the entries of a step, many enough for all threads: rounding losses, observe(), undo().
+std::vector<std::vector<float>> steps_of_a_worker(const std::string& spec, const std::string& feedback, int threads) {
+  Sifter sifter(spec, feedback, {.layout = kSize, .ranks = 4, .pool = pool_of(threads)});
+  std::vector<std::vector<float>> seen;
+  SparseVector sent;
+  Numbers gradient(kSize);
+  for (int step = 0; step < 3; ++step) {
+    for (std::size_t i = 0; i < kSize; ++i) gradient[i] = noise(step, i);
+    sifter.sift(Gradient(gradient), sent);
+    EXPECT_GT(sent.size(), kSize / 3);
+    Numbers received = sent.values;
+    for (std::size_t i = 0; i < received.size(); ++i) received[i] = i % 5 == 0 ? 0 : received[i] * 0.75F;
+    if (step == 1) {
+      sifter.undo(Gradient(gradient), sent);
+    } else {
+      sifter.keep_rounding_loss(sent, received);
+      SparseVector decoded = sent;
+      decoded.values = received;
+      sifter.observe(decoded, Numbers(sent.size(), 0.125F));
+    }
+    seen.push_back(sifter.memory());
+    seen.push_back(sifter.velocity());
+    seen.push_back(sent.values);
+    const double norms[] = {sifter.stats().memory_norm2, sifter.stats().total_error};
+    for (const double norm : norms) {
+      seen.push_back(
+          {static_cast<float>(norm), static_cast<float>(norm - static_cast<double>(static_cast<float>(norm)))});
+    }
+  }
+  return seen;
+}
+
+TEST(Threads, KeepLossesObserveAndUndoTheSame) {
+  for (const char* spec : {"regtopk:ratio=0.4,mu=1", "topk:ratio=0.5,chunk=4096", "threshold:lambda=0.3"}) {
+    for (const char* feedback : {"ef", "momentum:m=0.9,clip=300", "none"}) {
+      const std::vector<std::vector<float>> expected = steps_of_a_worker(spec, feedback, 1);
+      for (const int threads : {3, 16}) {
+        SCOPED_TRACE(::testing::Message() << spec << ", " << feedback << ", " << threads << " threads");
+        const std::vector<std::vector<float>> seen = steps_of_a_worker(spec, feedback, threads);
+        for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_TRUE(same_bits(expected[i], seen[i])) << i;
+      }
+    }
+  }
+}
+
+// A server's step: a sparse sum is added, sifted, and taken back.
+TEST(Threads, SiftSparseSumsTheSame) {
+  SparseVector sum;
+  sum.dim = kSize;
+  for (std::uint32_t i = 0; i < kSize; i += 2) {
+    sum.indices.push_back(i);
+    sum.values.push_back(noise(0, i));
+  }
+  std::vector<Numbers> memories;
+  for (const Machine& machine : machines_here()) {
+    Sifter sifter("topk:ratio=0.3", "ef", {.layout = kSize, .pool = pool_of(machine.threads)});
+    SparseVector sent;
+    sifter.sift(sum, sent);
+    const Numbers before = sifter.memory();
+    SparseVector second;
+    sifter.sift(sum, second);
+    sifter.undo(sum, second);
+    EXPECT_TRUE(same_bits(before, sifter.memory()));
+    memories.push_back(before);
+    EXPECT_TRUE(same_bits(memories.front(), before));
   }
 }
 
