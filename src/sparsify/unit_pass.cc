@@ -12,9 +12,14 @@ constexpr std::size_t kPiece = 8192;
 // For Random-k, which takes its entries out of a piece after the kernel, while the piece is in the L1 cache.
 constexpr std::size_t kSmallPiece = 2048;
 
-// The capacity of each thread's list; when it is full, the best k are chosen. Large enough that this is rare, and cheap
-// per entry.
-std::size_t room_for(std::size_t k, std::size_t n) { return std::min(2 * k + 2 * kPiece, n) + 2 * kPiece; }
+// The largest list of a thread; when it is full, the best k are chosen. Large enough that this is rare, and cheap per
+// entry.
+std::size_t most_candidates(std::size_t k) { return 2 * k + 4 * kPiece; }
+
+// The capacity that a list begins with. Threads have about as many candidates each; a list that needs more grows.
+std::size_t room_for(std::size_t k, std::size_t n, std::size_t threads) {
+  return std::min(2 * (k + kPiece) / threads, n) + 2 * kPiece;
+}
 
 }  // namespace
 
@@ -74,29 +79,38 @@ bool UnitPass::accumulate_and_take(const kernels::ScaledGradient* gradient, std:
   return part.bad == kernels::kNoneBad;
 }
 
+// Calls walk_part(part) for the parts that are not at their end, until all are. If one stopped because its list is
+// full, the list grows here and not on the pool's threads, because that may throw.
+template <class WalkPart>
+void UnitPass::walk_all(Candidates Part::*list, WalkPart walk_part) {
+  for (bool is_full = true; is_full;) {
+    for_each_part([&](Part& part) {
+      if (part.position == part.end || part.bad != kernels::kNoneBad) return;
+      part.full = false;
+      walk_part(part);
+    });
+    is_full = false;
+    for (Part& part : parts_) {
+      if (!part.full) continue;
+      is_full = true;
+      (part.*list).reserve(2 * (part.*list).size() + 2 * kPiece);
+    }
+  }
+}
+
 std::optional<std::size_t> UnitPass::take_all(const Unit& unit, const kernels::ScaledGradient* gradient,
                                               std::uint32_t threshold) {
   divide(unit, threshold);
-  for (bool full = true; full;) {
-    for_each_part([&](Part& part) {
-      if (part.bad != kernels::kNoneBad) return;
-      part.full = false;
+  try {
+    walk_all(&Part::found, [&](Part& part) {
       walk(unit, part, kPiece, [&](std::size_t first, std::size_t n) {
         part.full = part.found.capacity() < part.found.size() + n;
         return !part.full && accumulate_and_take(gradient, first, n, part, part.found);
       });
     });
-    full = false;
-    try {
-      for (Part& part : parts_) {  // here and not on the pool's threads, because it may throw
-        if (!part.full) continue;
-        full = true;
-        part.found.reserve(2 * part.found.size() + 2 * kPiece);
-      }
-    } catch (...) {
-      take_back(unit, gradient);
-      throw;
-    }
+  } catch (...) {
+    take_back(unit, gradient);
+    throw;
   }
   return finish(unit, gradient);
 }
@@ -122,8 +136,9 @@ void UnitPass::raise_threshold(const Unit& unit, const kernels::ScaledGradient* 
 void UnitPass::walk_limited(const Unit& unit, const kernels::ScaledGradient* gradient, std::size_t k,
                             const Score& score, Part& part, Candidates& list) noexcept {
   walk(unit, part, kPiece, [&](std::size_t first, std::size_t n) {
-    if (list.capacity() < list.size() + n) raise_threshold(unit, gradient, k, score, part, list);
-    return accumulate_and_take(gradient, first, n, part, list);
+    if (list.size() + n > most_candidates(k)) raise_threshold(unit, gradient, k, score, part, list);
+    part.full = list.capacity() < list.size() + n;
+    return !part.full && accumulate_and_take(gradient, first, n, part, list);
   });
 }
 
@@ -131,14 +146,20 @@ std::optional<std::size_t> UnitPass::take_best(const Unit& unit, const kernels::
                                                const Score& score, std::uint32_t& threshold) {
   divide(unit, threshold);
   for (Part& part : parts_) {  // also for take_more(), which may be needed for the first time after many steps
-    part.found.reserve(k + room_for(k, unit.size));
-    part.more.reserve(room_for(k, unit.size));
-    part.sampled.reserve(sample_size(unit.size));
+    const std::size_t room = room_for(k, part.end - part.begin, parts_.size());
+    part.found.reserve(k / parts_.size() + room);
+    part.more.reserve(room);
+    part.sampled.reserve(sample_size(part.end - part.begin));
   }
-  for_each_part([&](Part& part) {
-    walk_limited(unit, gradient, k, score, part, part.found);
-    part.found.rank(score);
-  });
+  try {
+    walk_all(&Part::found, [&](Part& part) {
+      walk_limited(unit, gradient, k, score, part, part.found);
+      if (part.position == part.end) part.found.rank(score);
+    });
+  } catch (...) {
+    take_back(unit, gradient);
+    throw;
+  }
   for (const Part& part : parts_) threshold = std::max(threshold, part.complete_from);
   return finish(unit, gradient);
 }
@@ -147,15 +168,19 @@ void UnitPass::take_more(const Unit& unit, std::size_t k, const Score& score, st
   for (Part& part : parts_) {
     part.more.clear();
     part.position = part.begin;
+    part.full = false;
     part.norm.begin(tiles_.data(), part.begin / kernels::kTile);
     part.threshold = threshold;
     part.resampled = true;  // no estimate: this pass has to find what the estimates missed
   }
-  for_each_part([&](Part& part) { walk_limited(unit, nullptr, k, score, part, part.more); });
   try {
+    walk_all(&Part::more, [&](Part& part) { walk_limited(unit, nullptr, k, score, part, part.more); });
     for (Part& part : parts_) part.found.reserve(part.found.size() + part.more.size());
   } catch (...) {
-    for (Part& part : parts_) put_back(part.more);
+    for (Part& part : parts_) {
+      put_back(part.more);
+      part.position = part.end;  // of the pass that added the gradient
+    }
     throw;
   }
   for_each_part([&](Part& part) {

@@ -107,6 +107,8 @@ class UnitPass {
   void divide(const Unit& unit, std::uint32_t threshold);
   template <class Work>
   void for_each_part(Work work) noexcept;
+  template <class WalkPart>
+  void walk_all(Candidates Part::*list, WalkPart walk_part);
   // Calls piece(first, n) for the entries from the part's position on, at most `most` at a time, until it returns
   // false.
   template <class Piece>
