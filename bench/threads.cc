@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kOwnSteps = 6;    // of a sparsifier, after those that made the memory
 constexpr int kTimedSteps = 7;  // of which the median counts
-constexpr std::size_t kChunk = 4096;
+constexpr double kNone = 1e9;  // no limit, for reference
 constexpr double kShardedLimit = 0.25;
 constexpr double kLeastShare = 0.8;  // of what `memory += gradient` gains by threads
 
@@ -28,11 +28,9 @@ struct Method {
   const char* more;                   // keys of its spec besides the ratio
   double limits[std::size(kRatios)];  // times memory += gradient; 0: it has to gain kLeastShare
 };
-constexpr Method kMethods[] = {{"topk", "", {1.4, 1.9}},
-                               {"threshold", "", {1.4, 1.9}},
-                               {"regtopk", ",mu=1", {1.4, 2.2}},
-                               {"rtopk", ",r=2", {1.6, 2.8}},
-                               {"topk", ",chunk=4096", {0, 0}}};
+constexpr Method kMethods[] = {{"topk", "", {1.4, 1.9}},         {"threshold", "", {1.4, 1.9}},
+                               {"regtopk", ",mu=1", {1.4, 2.2}}, {"rtopk", ",r=2", {1.6, 2.8}},
+                               {"randomk", "", {kNone, kNone}},  {"topk", ",chunk=4096", {0, 0}}};
 
 double milliseconds_of(const std::function<void()>& work) {
   const auto begin = std::chrono::steady_clock::now();
@@ -152,8 +150,10 @@ std::string threads_table(Bench& bench, const std::vector<int>& threads, Form fo
                                 : fmt::format("{:.2f} (gains {:.2f})", times.step / times.add, share));
         observe_row.push_back(fmt::format("{:.3f}", times.observe / times.add));
       }
-      row.push_back(limit > 0 ? fmt::format("{:.1f}", limit) : fmt::format("gains {:.1f}", kLeastShare));
-      row.push_back(held(is_held));
+      row.push_back(limit == kNone ? ""
+                    : limit > 0    ? fmt::format("{:.1f}", limit)
+                                   : fmt::format("gains {:.1f}", kLeastShare));
+      row.push_back(limit == kNone ? "" : held(is_held));
       cells.push_back(row);
       observe_row.insert(observe_row.end(), {"", ""});
       if (first->observe > 0) cells.push_back(observe_row);

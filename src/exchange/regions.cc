@@ -90,7 +90,7 @@ template <class Slice>
 void Regions::for_each_slice_of_split(Slice slice) {
   next_ = begins_;
   for_each_slice(pool_, split_size_, kGrain, [&](std::size_t begin, std::size_t end, int thread) {
-    slice(begin, end, next_.data() + static_cast<std::size_t>(thread) * ranks_);
+    slice(begin, end, next_.data() + static_cast<std::size_t>(thread) * stride());
   });
 }
 
@@ -104,7 +104,7 @@ void Regions::split(const SparseVector& whole, std::vector<SparseVector>& parts)
   std::uint16_t* const regions = region_of_.data();
   std::uint32_t* const locals = locals_.data();
   const std::size_t threads = pool_ == nullptr ? 1 : static_cast<std::size_t>(pool_->size());
-  begins_.assign(threads * ranks_, 0);
+  begins_.assign(threads * stride(), 0);
   for_each_slice_of_split([&](std::size_t begin, std::size_t end, std::size_t* counts) {
     for (std::size_t i = begin; i < end; ++i) {
       const Owner owner = owner_of(full ? static_cast<std::uint32_t>(i) : whole.indices[i]);
@@ -117,8 +117,8 @@ void Regions::split(const SparseVector& whole, std::vector<SparseVector>& parts)
   for (std::uint32_t r = 0; r < ranks_; ++r) {
     std::size_t size = 0;
     for (std::size_t t = 0; t < threads; ++t) {
-      begins_[t * ranks_ + r] = size;
-      size += next_[t * ranks_ + r];
+      begins_[t * stride() + r] = size;
+      size += next_[t * stride() + r];
     }
     parts[r].dim = sizes_[r];
     parts[r].draw.units.clear();

@@ -39,6 +39,8 @@ class Regions {
     std::uint32_t region;
     std::uint32_t local;
   };
+  // Between the counts of two threads: no cache line has both.
+  std::size_t stride() const noexcept { return ranks_ + 16; }
   template <class Slice>
   void for_each_slice_of_split(Slice slice);
   // Inlined: split() computes them for every entry.

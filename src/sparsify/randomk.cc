@@ -39,7 +39,7 @@ class RandomK final : public UnitSparsifier {
                                        UnitPass& pass) override {
     const Stream stream(unit_seed(seed_, u), static_cast<std::uint32_t>(context().role), rank_, step());
     const std::size_t k = budget_.k(step(), unit.size);
-    return pass.take_at(unit, gradient, {drawers_[pass.number()].positions(stream, k, unit.size), k});
+    return pass.take_at(unit, gradient, {drawers_[pass.number()].positions(stream, k, unit.size, pass.pool()), k});
   }
   UnitChoice choice(const Unit& /*unit*/) const override { return {}; }  // nothing by its magnitude
   bool sends_zeros() const override { return true; }

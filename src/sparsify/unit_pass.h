@@ -35,6 +35,8 @@ class UnitPass {
   explicit UnitPass(Pool* pool = nullptr, std::size_t number = 0);
 
   std::size_t number() const noexcept { return number_; }
+  // Whose threads may be used for a unit between passes; null: none but the calling one.
+  Pool* pool() const noexcept { return pool_; }
 
   // Before the first unit of a step: forgets what was chosen in the last one. `memory` are the numbers of all units.
   void begin(float* memory) noexcept;

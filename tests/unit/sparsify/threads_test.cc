@@ -6,6 +6,8 @@
 #include <functional>
 #include <limits>
 
+#include "core/philox.h"
+#include "kernels/draw.h"
 #include "kernels/select.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/sifter.h"
@@ -88,6 +90,22 @@ TEST(Threads, ShareLargeUnitsAndDealOutSmallOnes) {
     SifterContext context{.layout = layout, .scope = Scope::layer};
     expect_same(spec, context, noise);
     expect_same(spec + ",dense_below=10", context, noise);
+  }
+}
+
+// Enough draws for several threads, also of those to be left out, and many draws of the same position.
+TEST(Threads, DrawTheSamePositions) {
+  kernels::Drawer alone;
+  const Stream stream(5, 0, 1, 7);
+  for (const std::size_t n : {70000U, 100003U, 5000000U, 0xFFFFFFFFU}) {
+    for (const std::size_t k : {std::size_t{33000}, std::size_t{69990}}) {
+      const std::uint32_t* const expected = alone.positions(stream, k, n);
+      for (const int threads : {2, 3, 16}) {
+        kernels::Drawer together;
+        const std::uint32_t* const drawn = together.positions(stream, k, n, pool_of(threads));
+        EXPECT_TRUE(std::equal(expected, expected + k, drawn)) << k << " of " << n << ", " << threads << " threads";
+      }
+    }
   }
 }
 
