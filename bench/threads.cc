@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kOwnSteps = 6;    // of a sparsifier, after those that made the memory
 constexpr int kTimedSteps = 7;  // of which the median counts
-constexpr double kNone = 1e9;  // no limit, for reference
+constexpr double kNone = 1e9;   // no limit, for reference
 constexpr double kShardedLimit = 0.25;
 constexpr double kLeastShare = 0.8;  // of what `memory += gradient` gains by threads
 

@@ -71,7 +71,7 @@ class UnitSparsifier : public FusedSparsifier {
  private:
   // unit_sparsifier_device.cc
   SiftNorms sift_on_device(const kernels::ScaledGradient* gradient, ErrorMemory& memory, SparseVector& out);
-  SiftNorms collect_from_device(ErrorMemory& memory, SparseVector& out);
+  SiftNorms collect(ErrorMemory& memory, SparseVector& out);
   std::size_t take_unit(const Unit& unit, std::size_t begin, std::size_t end, std::size_t more);
 
   std::string name_;

@@ -24,7 +24,7 @@ SiftNorms UnitSparsifier::sift_on_device(const kernels::ScaledGradient* gradient
   try {
     if (!more_indices_.empty()) memory.take_numbers(more_indices_, sends_zeros(), more_values_.data());
     has_more = true;
-    const SiftNorms sifted = collect_from_device(memory, out);
+    const SiftNorms sifted = collect(memory, out);
     end();
     ++step_;
     return sifted;
@@ -38,7 +38,7 @@ SiftNorms UnitSparsifier::sift_on_device(const kernels::ScaledGradient* gradient
 }
 
 // Appends the entries of all units to `out`, and puts back those that are not sent.
-SiftNorms UnitSparsifier::collect_from_device(ErrorMemory& memory, SparseVector& out) {
+SiftNorms UnitSparsifier::collect(ErrorMemory& memory, SparseVector& out) {
   SiftNorms sifted;
   lost_.clear(out.dim);
   set_kth(taken_.kth);
