@@ -273,5 +273,35 @@ TEST(RegTopKOverAnExchange, DependsOnWhatItObserves) {
   EXPECT_NE(sums[0], sums[1]);
 }
 
+// A pool splits, encodes and decodes the parts: enough entries for all its threads, and more frames than threads.
+TEST(Sharded, GivesTheSameBitsWithAPool) {
+  constexpr std::size_t kSize = 120001;
+  for (const char* codec : {"auto", "auto:values=int4,block=64"}) {
+    std::vector<Numbers> expected;
+    for (const int threads : {1, 3}) {
+      std::mutex mutex;
+      run_on_threads(4, [&](Transport& transport) {
+        Pool pool(threads);  // of this rank
+        Worker worker({.sparsifier = "topk:ratio=0.3",
+                       .exchange = "sharded",
+                       .codec = codec,
+                       .downlink = "topk:ratio=0.2",
+                       .pool = threads == 1 ? nullptr : &pool},
+                      kSize, transport);
+        Numbers gradient(kSize);
+        Numbers weights(kSize);
+        for (std::uint64_t t = 0; t < 2; ++t) {
+          bodies::fill_gradient(gradient, 7, transport.rank(), t);
+          worker.step(gradient);
+          worker.apply_update(weights, 1.0F);
+        }
+        const std::lock_guard lock(mutex);
+        if (expected.empty()) expected.push_back(weights);
+        EXPECT_TRUE(same_bits(expected.front(), weights)) << codec << ", " << threads << " threads";
+      });
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sparsewire::exchange_test
