@@ -144,7 +144,7 @@ TEST(Config, NamesWhatIsWrong) {
   EXPECT_EQ(text_error("keep", "0"), "--keep 0 is not a whole number in [1, 1000000]");
   EXPECT_EQ(text_error("transport", "pigeons"), "--transport 'pigeons' is not threads or mpi");
   EXPECT_EQ(text_error("scope", "tensor"), "--scope 'tensor' is not model or layer");
-  EXPECT_EQ(text_error("steps", "0010"), "none");
+  EXPECT_EQ(text_error("steps", "0010"), "");
   EXPECT_THAT(json_error("[1]"), HasSubstr("not a JSON object"));
   EXPECT_THAT(json_error("{\"steps\": \"10\"}"), HasSubstr("--steps \"10\" is not a whole number"));
   EXPECT_THAT(json_error("{\"steps\": 1.5}"), HasSubstr("--steps 1.5"));
