@@ -22,7 +22,7 @@ find_package(CUDAToolkit REQUIRED)
 
 # A target of its own, because nvcc takes other options than the C++ compiler. Its objects become part of the library.
 add_library(sparsewire_cuda OBJECT src/kernels/cuda/unit_memory.cu src/sparsify/cuda/device_memory.cu
-                                   src/sparsify/cuda/device_arrays.cu)
+                                   src/sparsify/cuda/device_arrays.cu src/sparsify/cuda/devices.cu)
 set_target_properties(sparsewire_cuda PROPERTIES POSITION_INDEPENDENT_CODE ON)
 target_include_directories(sparsewire_cuda PRIVATE src include)
 target_link_libraries(sparsewire_cuda PRIVATE CUDA::cudart_static)

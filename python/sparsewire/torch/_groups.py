@@ -10,6 +10,7 @@ import torch
 
 import sparsewire
 
+from ._device import array
 from ._options import Options
 
 
@@ -46,8 +47,8 @@ class _Part:
     def pack(self, numbers: torch.Tensor) -> torch.Tensor:
         if self._is_in_place:
             return self._in_place(numbers)
-        if self._packed is None or self._packed.dtype != numbers.dtype:
-            self._packed = torch.empty(self.size, dtype=numbers.dtype)
+        if self._packed is None or (self._packed.dtype, self._packed.device) != (numbers.dtype, numbers.device):
+            self._packed = torch.empty(self.size, dtype=numbers.dtype, device=numbers.device)
         torch.cat([tensor.of(numbers) for tensor in self.tensors], out=self._packed)
         return self._packed
 
@@ -58,10 +59,10 @@ class _Part:
     def write_update(self, numbers: torch.Tensor, factor: float) -> None:
         assert self.worker is not None
         if self._is_in_place:
-            self.worker.write_update(self._in_place(numbers), factor)
+            self.worker.write_update(array(self._in_place(numbers)), factor)
             return
         assert self._packed is not None
-        self.worker.write_update(self._packed, factor)
+        self.worker.write_update(array(self._packed), factor)
         for tensor in self.tensors:
             start = self.starts[tensor.name]
             tensor.of(numbers).copy_(self._packed[start : start + tensor.size])
@@ -94,7 +95,7 @@ class Group:
         self._dense = _Part([tensor for tensor in tensors if tensor.is_dense])
         self._start = _Part(self.tensors)  # all of them densely
         self._done: list[_Part] = []  # the steps of this pass, in order
-        self.host_buffer: Optional[torch.Tensor] = None
+        self._buffer: Optional[torch.Tensor] = None
 
     @property
     def layout(self) -> list[tuple[str, int, bool]]:
@@ -117,11 +118,16 @@ class Group:
             part.worker = sparsewire.Worker(part.layout, transport=self._transport, **options)
         return part.worker
 
-    def host(self, like: torch.Tensor) -> torch.Tensor:
-        """A buffer in host memory, for numbers that are elsewhere or in another order."""
-        if self.host_buffer is None or self.host_buffer.dtype != like.dtype:
-            self.host_buffer = torch.empty(self.dim, dtype=like.dtype, pin_memory=like.is_cuda)
-        return self.host_buffer
+    def buffer(self, like: torch.Tensor, on_host: bool) -> torch.Tensor:
+        """A buffer for numbers that are elsewhere or in another order: on their device, or in pinned memory of the host."""
+        device = torch.device("cpu") if on_host else like.device
+        if self._buffer is None or (self._buffer.dtype, self._buffer.device) != (like.dtype, device):
+            pinned = on_host and like.is_cuda
+            self._buffer = torch.empty(self.dim, dtype=like.dtype, device=device, pin_memory=pinned)
+        return self._buffer
+
+    def free_buffer(self) -> None:
+        self._buffer = None
 
     def step(self, numbers: torch.Tensor, unscale: float, number: int, starting: bool) -> None:
         """One step. ``numbers`` must stay as they are until answer() or take_back()."""
@@ -129,11 +135,12 @@ class Group:
         if starting or self.is_all_dense:
             parts = [self._start]
         else:
+            self._start.worker = None  # the dense start is over
             parts = [self._dense, self._sparse] if self._dense.tensors else [self._sparse]
         for part in parts:
             worker = self._make(part, self.options.for_worker() if part is self._sparse else self.options.for_dense())
             try:
-                worker.begin_step(part.pack(numbers), unscale=unscale)
+                worker.begin_step(array(part.pack(numbers)), unscale=unscale)
                 worker.finish_step()
             except sparsewire.BadGradient as error:
                 self.take_back()  # what this group has done before
