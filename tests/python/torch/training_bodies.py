@@ -331,29 +331,3 @@ def own_sparsifier():
         assert state.stats()["last"]["entries_sent"] > 100
         state.close()
         return digest(model)
-
-
-def cuda(steps):
-    """The same training on a GPU, all ranks on the first one: digests, with a GradScaler, and what the statistics say."""
-    found = {}
-    device = torch.device("cuda", 0)
-    torch.cuda.set_device(device)
-    for name, scaler in (("plain", None), ("scaled", torch.amp.GradScaler("cuda", init_scale=2.0**8))):
-        model = small_buckets(network().to(device))
-        state = sw.register(model, "topk:ratio=0.1", downlink="topk:ratio=0.1", scaler=scaler)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-        for step in range(steps):
-            optimizer.zero_grad()
-            x, y = (part.to(device) for part in batch(step))
-            loss = torch.nn.functional.mse_loss(model(x), y)
-            if scaler is None:
-                loss.backward()
-                optimizer.step()
-            else:
-                scaler.scale(loss).backward()
-                scaler.step(optimizer)
-                scaler.update()
-        found[name] = digest(model.cpu())
-        found[name + " copies"] = state.stats()["host_copies"] > 0 and "GPU" in state.stats()["device"]
-        state.close()
-    return found
