@@ -11,6 +11,7 @@ when each bucket of one step was handed over, sifted, exchanged and answered.
 import argparse
 import os
 import statistics
+import threading
 import time
 
 import torch
@@ -98,7 +99,7 @@ class Trace:
             try:
                 return function(*args, **kwargs)
             finally:
-                self.events.append((began, time.perf_counter(), name))
+                self.events.append((began, time.perf_counter(), name, threading.current_thread().name))
 
         setattr(kind, name, watched)
 
@@ -109,8 +110,8 @@ def print_trace(trace, method):
         began, returned, ended = method.step()
     print(f"\nOne step with sparsewire, microseconds: backward() returned at {(returned - began) * 1e6:.0f}, the GPU was "
           f"idle at {(ended - began) * 1e6:.0f}")
-    for start, end, name in sorted(trace.events):
-        print(f"{(start - began) * 1e6:7.0f} {(end - start) * 1e6:6.0f}  {name}")
+    for start, end, name, thread in sorted(trace.events):
+        print(f"{(start - began) * 1e6:7.0f} {(end - start) * 1e6:6.0f}  {name:12}  {thread}")
 
 
 def print_stages(method):

@@ -55,7 +55,7 @@ class Streams:
         if device != self._current:
             torch.cuda.set_device(device)
             if stream is None:
-                stream = self._streams[device] = torch.cuda.Stream(device, priority=-1)
+                stream = self._streams[device] = torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
                 torch.cuda.set_stream(stream)  # each GPU has a current stream of its own
             self._current = device
         assert stream is not None

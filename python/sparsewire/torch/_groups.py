@@ -94,6 +94,7 @@ class Group:
         self._sparse = _Part([tensor for tensor in tensors if not tensor.is_dense])
         self._dense = _Part([tensor for tensor in tensors if tensor.is_dense])
         self._start = _Part(self.tensors)  # all of them densely
+        self._begun: list[_Part] = []  # whose step has begun, by begin()
         self._done: list[_Part] = []  # the steps of this pass, in order
         self._buffer: Optional[torch.Tensor] = None
 
@@ -129,31 +130,56 @@ class Group:
     def free_buffer(self) -> None:
         self._buffer = None
 
+    def is_made(self, starting: bool) -> bool:
+        """Whether the Workers for the next step are there: making one takes messages."""
+        return all(part.worker is not None for part in self._parts(starting))
+
+    def _parts(self, starting: bool) -> list[_Part]:
+        if starting or self.is_all_dense:
+            return [self._start]
+        return [self._dense, self._sparse] if self._dense.tensors else [self._sparse]
+
     def step(self, numbers: torch.Tensor, unscale: float, number: int, starting: bool) -> None:
         """One step. ``numbers`` must stay as they are until answer() or take_back()."""
         self._done = []
-        if starting or self.is_all_dense:
-            parts = [self._start]
-        else:
+        for part in self._parts(starting):
+            self._begin(part, numbers, unscale)
+            self._finish(part, number)
+        if not starting and not self.is_all_dense:
             self._start.worker = None  # the dense start is over
-            parts = [self._dense, self._sparse] if self._dense.tensors else [self._sparse]
-        for part in parts:
-            worker = self._make(part, self.options.for_worker() if part is self._sparse else self.options.for_dense())
-            try:
-                worker.begin_step(array(part.pack(numbers)), unscale=unscale)
-                worker.finish_step()
-            except sparsewire.BadGradient as error:
-                self.take_back()  # what this group has done before
-                raise sparsewire.BadGradient(
-                    f"[torch] the gradient of rank {error.rank} is not finite at {part.describe(error.index)} in step "
-                    f"{number}, or a sum with it is not; all ranks took the step back",
-                    error.rank,
-                    number,
-                    error.index,
-                ) from None
-            except (sparsewire.RankFailed, sparsewire.TransportError) as error:
-                raise _with_number(error, number) from error
-            self._done.append(part)
+
+    def begin(self, numbers: torch.Tensor, unscale: float, starting: bool) -> None:
+        """The first half of a step, without messages. REQUIRES: is_made(). It cannot be taken back before finish()."""
+        self._done = []
+        self._begun = self._parts(starting)
+        for part in self._begun:
+            self._begin(part, numbers, unscale)
+
+    def finish(self, number: int) -> None:
+        """The second half; from any thread."""
+        for part in self._begun:
+            self._finish(part, number)
+
+    def _begin(self, part: _Part, numbers: torch.Tensor, unscale: float) -> None:
+        worker = self._make(part, self.options.for_worker() if part is self._sparse else self.options.for_dense())
+        worker.begin_step(array(part.pack(numbers)), unscale=unscale)
+
+    def _finish(self, part: _Part, number: int) -> None:
+        assert part.worker is not None
+        try:
+            part.worker.finish_step()
+        except sparsewire.BadGradient as error:
+            self.take_back()  # what this group has done before
+            raise sparsewire.BadGradient(
+                f"[torch] the gradient of rank {error.rank} is not finite at {part.describe(error.index)} in step "
+                f"{number}, or a sum with it is not; all ranks took the step back",
+                error.rank,
+                number,
+                error.index,
+            ) from None
+        except (sparsewire.RankFailed, sparsewire.TransportError) as error:
+            raise _with_number(error, number) from error
+        self._done.append(part)
 
     def take_back(self) -> None:
         for part in reversed(self._done):

@@ -34,7 +34,10 @@ class Job:
     def fail(self, error: Exception) -> None:
         if not self._ended.done():
             self._error = error
-            self._ended.set_result(None)
+            try:
+                self._ended.set_result(None)
+            except RuntimeError:  # another thread was faster
+                pass
 
     def complete(self) -> None:
         """On the stream on which the answer was written: who waits for the Future waits for it."""

@@ -47,6 +47,7 @@ class Passes:
         self._is_bad = False
         self._host_copies = 0  # of buckets, in this pass
         self._streams = Streams()
+        self._second_streams = Streams()  # of the second thread
         self._clock: Optional[float] = None  # when the totals were last brought up to date
 
     # --- connecting ---
@@ -133,6 +134,38 @@ class Passes:
         for one in answered:
             one.complete()
             self.waiting.remove(one)  # afterwards, so that a job that cannot be completed fails with the State
+
+    # The same in two halves, on two threads: while one bucket is exchanged, the next one is sifted. Not for everything:
+    # what has begun cannot be taken back without messages.
+
+    def can_begin(self, job: Job) -> bool:
+        """Whether begin() and finish() can do what take() does."""
+        if self._scaler is not None or self.loaded is not None or self._passes_loaded > 0 or self._watches_unused():
+            return False
+        group = self.groups.get(job.names)
+        if group is None or not group.left or not group.is_made(self.is_starting):
+            return False
+        return job.event is None or can_work_on(job.buffer.device)
+
+    def begin(self, job: Job) -> None:
+        if job.first:
+            self._begin()
+        job.group = self.groups[job.names]
+        if job.event is not None:
+            self._streams.enter(job.buffer, job.event)
+        job.group.begin(job.numbers, 1.0 / job.scale, self.is_starting)
+
+    def finish(self, job: Job, second_thread: bool) -> None:
+        assert job.group is not None
+        if job.event is not None and second_thread:
+            self._second_streams.enter(job.buffer, job.event)
+        job.group.finish(self.steps_done + 1)
+        self.stepped.append(job.group)
+        self._answer([job])
+        if job.last:
+            self.end()
+        job.complete()
+        self.waiting.remove(job)
 
     def _must_copy(self, job: Job) -> bool:
         """Whether the bucket is on a GPU and must be copied to the host. Waits for it: the thread, or its stream."""
@@ -241,10 +274,13 @@ class Passes:
             start += size
         return Group(tensors, self.options, self.transport)
 
+    def _watches_unused(self) -> bool:
+        model = self._parameters.model()
+        return model is not None and bool(model.find_unused_parameters or model.static_graph)
+
     def _find_unused(self, group: Group, numbers: torch.Tensor) -> list[Tensor]:
         """The tensors of which no rank has a gradient: DDP would not apply an update of them."""
-        model = self._parameters.model()
-        if model is None or not (model.find_unused_parameters or model.static_graph):
+        if not self._watches_unused():
             return []
         any_used = torch.stack([tensor.of(numbers).any() for tensor in group.tensors])
         used = bytes(any_used.tolist())  # together: a GPU is waited for once

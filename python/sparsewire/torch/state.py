@@ -82,7 +82,9 @@ class State:
         self._pid = os.getpid()
         self._closed = False
         self._jobs: queue.Queue[Any] = queue.Queue()
+        self._begun: queue.Queue[Optional[Job]] = queue.Queue()  # buckets that are sifted, for the second thread
         self._thread: Optional[threading.Thread] = None
+        self._second_thread: Optional[threading.Thread] = None
         self._parameters = Parameters(self.exclude, options.min_compress_size)
         self._seen: set[str] = set()  # in this backward pass, by the hook
         self._passes = Passes(options, self._parameters, self.scaler, self.metrics)  # belongs to the thread
@@ -178,9 +180,14 @@ class State:
 
     def _start(self) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=_run, args=(weakref.ref(self), self._jobs), daemon=True)
-            self._thread.name = "sparsewire"
+            arguments = (weakref.ref(self), self._jobs, self._begun)
+            self._thread = threading.Thread(target=_run, args=arguments, daemon=True, name="sparsewire")
+            arguments_of_second = (weakref.ref(self), self._begun)
+            self._second_thread = threading.Thread(
+                target=_run_second, args=arguments_of_second, daemon=True, name="sparsewire exchange"
+            )
             self._thread.start()
+            self._second_thread.start()
 
     def _call(self, function: Any) -> Any:
         """Runs ``function`` on the thread, after all buckets; between backward passes."""
@@ -204,12 +211,37 @@ class State:
     def _work(self, job: Job) -> None:
         try:
             self._passes.waiting.append(job)
+            if job.first:
+                self._begun.join()  # the end of the last pass
             if self.error is not None:
                 raise self.error
             self._connect()
+            if self._passes.can_begin(job):
+                self._passes.begin(job)
+                if job.last and not self._begun.unfinished_tasks:  # nothing left to do beside it
+                    self._passes.finish(job, second_thread=False)
+                else:
+                    self._begun.put(job)
+                return
+            self._begun.join()
+            if self.error is not None:
+                raise self.error
             self._passes.take(job)
         except BaseException as error:  # also SystemExit: backward() must not wait for ever
-            self._fail(error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}"))
+            self._fail_with(job, error)
+
+    def _finish(self, job: Job) -> None:
+        try:
+            if self.error is not None:
+                raise self.error
+            self._passes.finish(job, second_thread=True)
+        except BaseException as error:
+            self._fail_with(job, error)
+
+    def _fail_with(self, job: Job, error: BaseException) -> None:
+        self._fail(error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}"))
+        assert self.error is not None
+        job.fail(self._as_runtime_error(self.error))  # it may have come after the others had failed
 
     def _fail(self, error: Exception) -> None:
         if self.error is None:
@@ -349,12 +381,15 @@ class State:
         if self._closed or os.getpid() != self._pid:
             return
         self._closed = True
-        if self._thread is not None and self._thread is not threading.current_thread():
+        threads = [thread for thread in (self._thread, self._second_thread) if thread is not None]
+        if threads and threading.current_thread() not in threads:
             self._jobs.put(None)
-            self._thread.join(0.5)
-            if self._thread.is_alive() and self._passes.transport is not None:
+            for thread in threads:
+                thread.join(0.5)
+            if any(thread.is_alive() for thread in threads) and self._passes.transport is not None:
                 self._passes.transport.fail("the process closes its State")
-                self._thread.join(5)
+                for thread in threads:
+                    thread.join(5)
         self._passes.groups = {}
         self._passes.stepped = []
         self._passes.transport = None
@@ -379,21 +414,35 @@ class State:
             self.load_state_dict(torch.load(io.BytesIO(base64.b64decode(state))))
 
 
-def _run(state_of: weakref.ref[State], jobs: queue.Queue[Any]) -> None:
+def _run(state_of: weakref.ref[State], jobs: queue.Queue[Any], begun: queue.Queue[Optional[Job]]) -> None:
     while True:
         job = jobs.get()
-        if job is None:
-            return
         state = state_of()
-        if state is None:
+        if job is None or state is None:
             if isinstance(job, Job):
                 job.fail(RuntimeError("sparsewire: the State is gone"))
+            begun.put(None)
             return
         if isinstance(job, Job):
             state._work(job)
         else:
+            begun.join()
             _answer(*job)
         del state, job  # so that the State can be freed
+
+
+def _run_second(state_of: weakref.ref[State], begun: queue.Queue[Optional[Job]]) -> None:
+    while True:
+        job = begun.get()
+        if job is None:
+            return
+        state = state_of()
+        if state is None:
+            job.fail(RuntimeError("sparsewire: the State is gone"))
+        else:
+            state._finish(job)
+        del state, job
+        begun.task_done()
 
 
 def _answer(function: Any, answer: queue.Queue[Any]) -> None:
