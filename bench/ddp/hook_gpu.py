@@ -9,7 +9,6 @@ when each bucket of one step was handed over, sifted, exchanged and answered.
 """
 
 import argparse
-import os
 import statistics
 import threading
 import time
@@ -123,8 +122,7 @@ def print_stages(method):
 
 def main():
     arguments = parse_arguments()
-    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
-    dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
+    dist.init_process_group("nccl", store=dist.TCPStore("127.0.0.1", 0, 1, is_master=True), rank=0, world_size=1)
     torch.cuda.set_device(0)
     names = ["DDP", "fp16 hook", "PowerSGD rank 1", "sparsewire"] + ["sparsewire, on the host"] * arguments.host
     methods = [Method(name, arguments) for name in names]

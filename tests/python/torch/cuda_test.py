@@ -108,7 +108,8 @@ def test_nccl_with_one_rank():
 
     import sparsewire.torch as sw
 
-    dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
+    store = dist.TCPStore("127.0.0.1", 0, 1, is_master=True)
+    dist.init_process_group("nccl", store=store, rank=0, world_size=1)
     try:
         torch.cuda.set_device(0)
         net = torch.nn.Linear(50, 40, bias=False).cuda()
