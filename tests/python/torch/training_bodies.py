@@ -331,3 +331,50 @@ def own_sparsifier():
         assert state.stats()["last"]["entries_sent"] > 100
         state.close()
         return digest(model)
+
+
+def sifts_ahead():
+    """Rank 1 sifts its first bucket only when rank 0 has sifted its second, which so must not wait for the exchange of the
+    first: the number of passes that did."""
+    store = dist.distributed_c10d._get_default_store()
+    passes = 0
+
+    class Meeting(sparsewire.Sparsifier):
+        def choose(self, accumulated):
+            if self.step >= 2:  # the groups are there, and have their Workers
+                if rank() == 0 and len(accumulated) == 40:
+                    store.set(f"second bucket {passes}", "sifted")
+                elif rank() == 1 and len(accumulated) == 50:
+                    store.wait([f"second bucket {passes}"])
+            return range(3)
+
+    with sparsewire.register_sparsifier("meeting", Meeting):
+        model = small_buckets(torch.nn.Sequential(Constants40And50()))
+        state = sw.register(model, "meeting", deadline=20)
+        for _ in range(5):
+            model(torch.ones(1)).backward()
+            passes += 1
+        state.close()
+    return passes
+
+
+class Constants40And50(torch.nn.Module):
+    """Two buckets; that of the second parameter is ready first."""
+
+    def __init__(self):
+        super().__init__()
+        self.forty = torch.nn.Parameter(torch.ones(40))
+        self.fifty = torch.nn.Parameter(torch.ones(50))
+
+    def forward(self, x):
+        return self.fifty.sum() * (self.forty.sum() * x.sum()).exp().log()
+
+
+def where():
+    """What the statistics say of gradients on the host."""
+    model = DDP(Constant(10))
+    state = sw.register(model, "topk:k=1")
+    model(torch.ones(10)).backward()
+    found = state.stats()
+    state.close()
+    return [found["device"], found["host_copies"]]
