@@ -342,14 +342,14 @@ def sifts_ahead():
     class Meeting(sparsewire.Sparsifier):
         def choose(self, accumulated):
             if self.step >= 2:  # the groups are there, and have their Workers
-                if rank() == 0 and len(accumulated) == 40:
+                if rank() == 0 and len(accumulated) == TwoBuckets.SECOND:
                     store.set(f"second bucket {passes}", "sifted")
-                elif rank() == 1 and len(accumulated) == 50:
+                elif rank() == 1 and len(accumulated) == TwoBuckets.FIRST:
                     store.wait([f"second bucket {passes}"])
             return range(3)
 
     with sparsewire.register_sparsifier("meeting", Meeting):
-        model = small_buckets(torch.nn.Sequential(Constants40And50()))
+        model = small_buckets(TwoBuckets())
         state = sw.register(model, "meeting", deadline=20)
         for _ in range(5):
             model(torch.ones(1)).backward()
@@ -358,16 +358,18 @@ def sifts_ahead():
     return passes
 
 
-class Constants40And50(torch.nn.Module):
-    """Two buckets; that of the second parameter is ready first."""
+class TwoBuckets(torch.nn.Module):
+    """DDP asks for the bucket of FIRST entries first."""
+
+    FIRST, SECOND = 400, 500
 
     def __init__(self):
         super().__init__()
-        self.forty = torch.nn.Parameter(torch.ones(40))
-        self.fifty = torch.nn.Parameter(torch.ones(50))
+        self.one = torch.nn.Parameter(torch.ones(self.FIRST))
+        self.other = torch.nn.Parameter(torch.ones(self.SECOND))
 
     def forward(self, x):
-        return self.fifty.sum() * (self.forty.sum() * x.sum()).exp().log()
+        return self.other.sum() * self.one.sum() * x.sum()
 
 
 def where():
