@@ -66,6 +66,7 @@ std::uint32_t Regions::global(int region, std::uint32_t local) const noexcept {
 }
 
 void Regions::make_global(int region, SparseVector& part) const {
+  if (ranks_ == 1) return;  // the region is the model
   if (part.is_full()) {
     part.indices.resize(part.size());
     for (std::size_t i = 0; i < part.size(); ++i) part.indices[i] = static_cast<std::uint32_t>(i);
@@ -84,6 +85,13 @@ Regions::Owner Regions::owner_of(std::uint32_t index) const noexcept {
 // In stretches that stay in the cache: first the owners of a stretch, then its entries to their parts, which have grown
 // by then to what is needed.
 void Regions::split(const SparseVector& whole, std::vector<SparseVector>& parts) {
+  if (ranks_ == 1) {
+    parts.resize(1);
+    parts[0].clear(dim_);
+    parts[0].indices.assign(whole.indices.begin(), whole.indices.end());
+    parts[0].values.assign(whole.values.begin(), whole.values.end());
+    return;
+  }
   constexpr std::size_t kStretch = 1024;
   std::array<std::uint32_t, kStretch> locals;
   const bool full = whole.is_full();
@@ -119,6 +127,10 @@ void Regions::split(const SparseVector& whole, std::vector<SparseVector>& parts)
 }
 
 void Regions::join(const std::vector<std::vector<float>>& part_values, std::vector<float>& values) {
+  if (ranks_ == 1) {
+    values.assign(part_values[0].begin(), part_values[0].end());
+    return;
+  }
   resize_with_room(values, split_size_);
   next_.assign(ranks_, 0);
   const std::uint16_t* const regions = region_of_.data();
