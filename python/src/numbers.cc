@@ -153,7 +153,7 @@ py::module_ numpy() { return py::module_::import("numpy"); }
 Numbers::Numbers(py::handle array, Access access, std::string_view what) {
   if (py::isinstance<py::tuple>(array)) {
     borrow_pointer(py::reinterpret_borrow<py::tuple>(array), what);
-  } else if (PyObject_CheckBuffer(array.ptr()) != 0) {
+  } else if (PyObject_CheckBuffer(array.ptr()) != 0 && !py::hasattr(array, "__cuda_array_interface__")) {
     borrow_buffer(array, access, what);
   } else if (py::hasattr(array, "__dlpack__")) {
     borrow_tensor(array, access, what);

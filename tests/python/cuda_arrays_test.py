@@ -55,6 +55,16 @@ def refused(array, size=4):
     return str(raised.value)
 
 
+class Buffer(bytearray):
+    """As an array of CuPy: it has the buffer protocol, too, which then refuses."""
+
+    __cuda_array_interface__ = Interface(typestr="<f8").__cuda_array_interface__
+
+
+def test_an_array_on_a_gpu_that_has_a_buffer_is_not_taken_for_one_of_the_host():
+    assert "__cuda_array_interface__: an array of <f8" in refused(Buffer(32), 32)
+
+
 def test_what_is_no_array_of_floats_in_c_order_is_refused():
     assert "[sift] __cuda_array_interface__: an array of <f8: float32 or float16" in refused(Interface(typestr="<f8"))
     assert "bfloat16 comes by __dlpack__" in refused(Interface(typestr="<V2"))
@@ -256,12 +266,13 @@ def test_no_tensor_is_left_behind_on_the_gpu():
     sifter = sparsewire.Sifter("topk:k=1", 1 << 20)
     tensor = torch.ones(1 << 20, device="cuda")
     sifter.sift(tensor)
+    gc.collect()
     before = torch.cuda.memory_allocated()
     for _ in range(20):
         sifter.sift(torch.ones(1 << 20, device="cuda"))
         sifter.sift(Owner(tensor))
     gc.collect()
-    assert torch.cuda.memory_allocated() == before
+    assert torch.cuda.memory_allocated() <= before
     assert sys.getrefcount(tensor) == 2
 
 
