@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any, Optional
 
 import torch
@@ -41,8 +42,8 @@ def describe(device: torch.device) -> str:
     )
 
 
-class Streams:
-    """The streams of one thread, one for each GPU. Of high priority: kernels of the backward pass are long."""
+class Streams(threading.local):
+    """The streams of each thread, one for each GPU. Of high priority: kernels of the backward pass are long."""
 
     def __init__(self) -> None:
         self._streams: dict[torch.device, torch.cuda.Stream] = {}

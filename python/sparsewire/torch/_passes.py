@@ -47,7 +47,6 @@ class Passes:
         self._is_bad = False
         self._host_copies = 0  # of buckets, in this pass
         self._streams = Streams()
-        self._second_streams = Streams()  # of the second thread
         self._clock: Optional[float] = None  # when the totals were last brought up to date
 
     # --- connecting ---
@@ -135,11 +134,11 @@ class Passes:
             one.complete()
             self.waiting.remove(one)  # afterwards, so that a job that cannot be completed fails with the State
 
-    # The same in two halves, on two threads: while one bucket is exchanged, the next one is sifted. Not for everything:
-    # what has begun cannot be taken back without messages.
+    # The same in three parts, each on a thread of its own: while one bucket is exchanged, the next one is sifted, and the
+    # one before it is answered. Not for everything: what has begun cannot be taken back without messages.
 
     def can_begin(self, job: Job) -> bool:
-        """Whether begin() and finish() can do what take() does."""
+        """Whether begin(), exchange() and answer() can do what take() does."""
         if self._scaler is not None or self.loaded is not None or self._passes_loaded > 0 or self._watches_unused():
             return False
         group = self.groups.get(job.names)
@@ -155,12 +154,14 @@ class Passes:
             self._streams.enter(job.buffer, job.event)
         job.group.begin(job.numbers, 1.0 / job.scale, self.is_starting)
 
-    def finish(self, job: Job, second_thread: bool) -> None:
+    def exchange(self, job: Job) -> None:
         assert job.group is not None
-        if job.event is not None and second_thread:
-            self._second_streams.enter(job.buffer, job.event)
         job.group.finish(self.steps_done + 1)
         self.stepped.append(job.group)
+
+    def answer(self, job: Job) -> None:
+        if job.event is not None:
+            self._streams.enter(job.buffer, job.event)
         self._answer([job])
         if job.last:
             self.end()

@@ -9,7 +9,7 @@ import os
 import queue
 import threading
 import weakref
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 import torch
 import torch.distributed as dist
@@ -82,9 +82,9 @@ class State:
         self._pid = os.getpid()
         self._closed = False
         self._jobs: queue.Queue[Any] = queue.Queue()
-        self._begun: queue.Queue[Optional[Job]] = queue.Queue()  # buckets that are sifted, for the second thread
-        self._thread: Optional[threading.Thread] = None
-        self._second_thread: Optional[threading.Thread] = None
+        self._begun: queue.Queue[Optional[Job]] = queue.Queue()  # buckets that are sifted
+        self._exchanged: queue.Queue[Optional[Job]] = queue.Queue()  # those that wait for their answer
+        self._threads: list[threading.Thread] = []
         self._parameters = Parameters(self.exclude, options.min_compress_size)
         self._seen: set[str] = set()  # in this backward pass, by the hook
         self._passes = Passes(options, self._parameters, self.scaler, self.metrics)  # belongs to the thread
@@ -116,7 +116,7 @@ class State:
             failed.fail(self._as_runtime_error(self.error))
             if self._passes.transport is not None:
                 self._passes.transport.fail(str(self.error))
-            if self._thread is not None:  # earlier buckets of this pass may be waiting for this one
+            if self._threads:  # earlier buckets of this pass may be waiting for this one
                 self._jobs.put((lambda: self._fail(error), queue.Queue()))
             return failed.future
         self._start()
@@ -176,18 +176,26 @@ class State:
         made.__cause__ = error
         return made
 
-    # --- the thread ---
+    # --- the threads: the first one does everything, or hands buckets on to the others ---
 
     def _start(self) -> None:
-        if self._thread is None:
-            arguments = (weakref.ref(self), self._jobs, self._begun)
-            self._thread = threading.Thread(target=_run, args=arguments, daemon=True, name="sparsewire")
-            arguments_of_second = (weakref.ref(self), self._begun)
-            self._second_thread = threading.Thread(
-                target=_run_second, args=arguments_of_second, daemon=True, name="sparsewire exchange"
-            )
-            self._thread.start()
-            self._second_thread.start()
+        if self._threads:
+            return
+        this = weakref.ref(self)
+        todo: dict[str, tuple[Any, ...]] = {
+            "sparsewire": (_run, this, self._jobs, self._begun),
+            "sparsewire exchange": (_run_stage, this, State._exchange, self._begun, self._exchanged),
+            "sparsewire answer": (_run_stage, this, State._answer, self._exchanged, None),
+        }
+        for name, (function, *arguments) in todo.items():
+            thread = threading.Thread(target=function, args=arguments, daemon=True, name=name)
+            self._threads.append(thread)
+            thread.start()
+
+    def _drain(self) -> None:
+        """On the first thread: waits until the others are idle."""
+        self._begun.join()
+        self._exchanged.join()
 
     def _call(self, function: Any) -> Any:
         """Runs ``function`` on the thread, after all buckets; between backward passes."""
@@ -212,31 +220,43 @@ class State:
         try:
             self._passes.waiting.append(job)
             if job.first:
-                self._begun.join()  # the end of the last pass
-            if self.error is not None:
-                raise self.error
+                self._drain()  # the end of the last pass
+            self._check_error()
             self._connect()
             if self._passes.can_begin(job):
                 self._passes.begin(job)
-                if job.last and not self._begun.unfinished_tasks:  # nothing left to do beside it
-                    self._passes.finish(job, second_thread=False)
+                if job.last and not self._begun.unfinished_tasks:  # nothing is left to do beside it
+                    self._exchange(job)
                 else:
                     self._begun.put(job)
                 return
-            self._begun.join()
-            if self.error is not None:
-                raise self.error
+            self._drain()
+            self._check_error()
             self._passes.take(job)
         except BaseException as error:  # also SystemExit: backward() must not wait for ever
             self._fail_with(job, error)
 
-    def _finish(self, job: Job) -> None:
+    def _exchange(self, job: Job) -> None:
         try:
-            if self.error is not None:
-                raise self.error
-            self._passes.finish(job, second_thread=True)
+            self._check_error()
+            self._passes.exchange(job)
+            if job.last and not self._exchanged.unfinished_tasks:
+                self._answer(job)
+            else:
+                self._exchanged.put(job)
         except BaseException as error:
             self._fail_with(job, error)
+
+    def _answer(self, job: Job) -> None:
+        try:
+            self._check_error()
+            self._passes.answer(job)
+        except BaseException as error:
+            self._fail_with(job, error)
+
+    def _check_error(self) -> None:
+        if self.error is not None:
+            raise self.error
 
     def _fail_with(self, job: Job, error: BaseException) -> None:
         self._fail(error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}"))
@@ -381,14 +401,13 @@ class State:
         if self._closed or os.getpid() != self._pid:
             return
         self._closed = True
-        threads = [thread for thread in (self._thread, self._second_thread) if thread is not None]
-        if threads and threading.current_thread() not in threads:
+        if self._threads and threading.current_thread() not in self._threads:
             self._jobs.put(None)
-            for thread in threads:
+            for thread in self._threads:
                 thread.join(0.5)
-            if any(thread.is_alive() for thread in threads) and self._passes.transport is not None:
+            if any(thread.is_alive() for thread in self._threads) and self._passes.transport is not None:
                 self._passes.transport.fail("the process closes its State")
-                for thread in threads:
+                for thread in self._threads:
                     thread.join(5)
         self._passes.groups = {}
         self._passes.stepped = []
@@ -415,6 +434,7 @@ class State:
 
 
 def _run(state_of: weakref.ref[State], jobs: queue.Queue[Any], begun: queue.Queue[Optional[Job]]) -> None:
+    """The first thread."""
     while True:
         job = jobs.get()
         state = state_of()
@@ -426,26 +446,34 @@ def _run(state_of: weakref.ref[State], jobs: queue.Queue[Any], begun: queue.Queu
         if isinstance(job, Job):
             state._work(job)
         else:
-            begun.join()
-            _answer(*job)
+            state._drain()
+            _reply(*job)
         del state, job  # so that the State can be freed
 
 
-def _run_second(state_of: weakref.ref[State], begun: queue.Queue[Optional[Job]]) -> None:
+def _run_stage(
+    state_of: weakref.ref[State],
+    work: Callable[[State, Job], None],
+    jobs: queue.Queue[Optional[Job]],
+    later: Optional[queue.Queue[Optional[Job]]],
+) -> None:
+    """The other threads."""
     while True:
-        job = begun.get()
+        job = jobs.get()
         if job is None:
+            if later is not None:
+                later.put(None)
             return
         state = state_of()
         if state is None:
             job.fail(RuntimeError("sparsewire: the State is gone"))
         else:
-            state._finish(job)
+            work(state, job)
         del state, job
-        begun.task_done()
+        jobs.task_done()
 
 
-def _answer(function: Any, answer: queue.Queue[Any]) -> None:
+def _reply(function: Any, answer: queue.Queue[Any]) -> None:
     try:
         answer.put((function(), None))
     except BaseException as error:
