@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import sparsewire
 import sparsewire.torch as sw
-from sparsewire.torch import _device, _groups, _job, _passes
+from sparsewire.torch import _device, _job, _passes
 
 STAGES = ("sift", "encode", "exchange", "decode", "merge", "apply")
 
@@ -82,9 +82,8 @@ class Trace:
     def __init__(self):
         self.events = []
         self.watch(sw.State, "submit")
-        self.watch(_passes.Passes, "take")
-        self.watch(_passes.Passes, "end")
-        self.watch(_groups.Group, "answer")
+        for name in ("take", "begin", "exchange", "answer", "end"):
+            self.watch(_passes.Passes, name)
         self.watch(_job.Job, "complete")
         self.watch(sparsewire.Worker, "begin_step")
         self.watch(sparsewire.Worker, "finish_step")

@@ -54,7 +54,7 @@ class _Part:
 
     def _in_place(self, numbers: torch.Tensor) -> torch.Tensor:
         start = self.tensors[0].start
-        return numbers[start : start + self.size]
+        return numbers if self.size == len(numbers) else numbers[start : start + self.size]
 
     def write_update(self, numbers: torch.Tensor, factor: float) -> None:
         assert self.worker is not None

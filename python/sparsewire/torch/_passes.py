@@ -129,7 +129,7 @@ class Passes:
             for one in self._held:
                 self._spread(one, gathered)
             answered = answered + self._held
-            self.end()  # before backward() returns, so that stats() and state_dict() know of it
+            self.end(job.buffer.device)
         for one in answered:
             one.complete()
             self.waiting.remove(one)  # afterwards, so that a job that cannot be completed fails with the State
@@ -163,10 +163,10 @@ class Passes:
         if job.event is not None:
             self._streams.enter(job.buffer, job.event)
         self._answer([job])
-        if job.last:
-            self.end()
         job.complete()
         self.waiting.remove(job)
+        if job.last:  # backward() need not wait for it; stats() does
+            self.end(job.buffer.device)
 
     def _must_copy(self, job: Job) -> bool:
         """Whether the bucket is on a GPU and must be copied to the host. Waits for it: the thread, or its stream."""
@@ -235,9 +235,8 @@ class Passes:
             -1,
         )
 
-    def end(self) -> None:
-        if self.waiting:
-            self.totals.device = describe(self.waiting[-1].buffer.device)
+    def end(self, device: torch.device) -> None:
+        self.totals.device = describe(device)
         if self._is_bad:
             self.totals.skipped += 1
         else:

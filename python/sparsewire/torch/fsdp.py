@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 import sparsewire
 
-from ._device import can_work_on, describe
+from ._device import can_work_on
 from ._groups import Group, Tensor
 from .state import State
 
@@ -143,8 +143,7 @@ class _Hook:
         group.answer(numbers, 1.0, [])
         if must_copy:
             gradient.copy_(numbers)
-        passes.totals.device = describe(gradient.device)
         passes.stepped.append(group)
         if len(passes.stepped) == self._modules:
-            passes.end()
+            passes.end(gradient.device)
             passes.stepped = []

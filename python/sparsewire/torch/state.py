@@ -280,6 +280,14 @@ class State:
         if self._seen:
             raise RuntimeError("[torch] a backward pass is under way, or was broken off: call this between two of them")
 
+    def _settle(self) -> None:
+        """Waits until the threads have done what they were given."""
+        is_own = threading.current_thread() in self._threads
+        if self._threads and not is_own and not self._closed and os.getpid() == self._pid:
+            answer: queue.Queue[Any] = queue.Queue()
+            self._jobs.put((lambda: None, answer))
+            answer.get()
+
     def retune(self, sparsifier: Optional[str] = None, **options: Any) -> None:
         """Other options from the next step on; memories are kept. Collective: all ranks must give the same.
 
@@ -303,10 +311,12 @@ class State:
 
     def stats(self) -> dict[str, Any]:
         """Bytes, density, norms and times: of the last backward pass, and in total."""
+        self._settle()
         return self._passes.totals.as_dict()
 
     def write_scalars(self, writer: Any, step: Optional[int] = None) -> None:
         """Writes the numbers of the last backward pass to a ``torch.utils.tensorboard.SummaryWriter``."""
+        self._settle()
         for name, value in self._passes.totals.last.items():
             if isinstance(value, (int, float)):
                 writer.add_scalar(f"sparsewire/{name}", value, self._passes.steps_done if step is None else step)
@@ -317,6 +327,7 @@ class State:
         Call it between backward passes: the line has the number of steps done. The names ``loss``, ``train_loss``,
         ``test_loss``, ``test_accuracy`` and the like come first in reports. Does nothing without ``metrics=``.
         """
+        self._settle()
         taken = {"step", "rank", "skipped", *self._passes.totals.so_far(), *self._passes.totals.last} & numbers.keys()
         if taken:
             raise sparsewire.UsageError(f"[torch] the metrics have a {min(taken)} already: give it another name")
