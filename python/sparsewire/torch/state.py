@@ -18,6 +18,7 @@ import sparsewire
 
 from . import _saved
 from ._job import Job
+from ._line import Line
 from ._options import Exclude, Options
 from ._parameters import Parameters
 from ._passes import Passes
@@ -81,9 +82,9 @@ class State:
         self.error: Optional[Exception] = None
         self._pid = os.getpid()
         self._closed = False
-        self._jobs: queue.Queue[Any] = queue.Queue()
-        self._begun: queue.Queue[Optional[Job]] = queue.Queue()  # buckets that are sifted
-        self._exchanged: queue.Queue[Optional[Job]] = queue.Queue()  # those that wait for their answer
+        self._jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._begun = Line()  # buckets that are sifted
+        self._exchanged = Line()  # those that wait for their answer
         self._threads: list[threading.Thread] = []
         self._parameters = Parameters(self.exclude, options.min_compress_size)
         self._seen: set[str] = set()  # in this backward pass, by the hook
@@ -117,7 +118,7 @@ class State:
             if self._passes.transport is not None:
                 self._passes.transport.fail(str(self.error))
             if self._threads:  # earlier buckets of this pass may be waiting for this one
-                self._jobs.put((lambda: self._fail(error), queue.Queue()))
+                self._jobs.put((lambda: self._fail(error), queue.SimpleQueue()))
             return failed.future
         self._start()
         self._jobs.put(job)
@@ -194,8 +195,8 @@ class State:
 
     def _drain(self) -> None:
         """On the first thread: waits until the others are idle."""
-        self._begun.join()
-        self._exchanged.join()
+        self._begun.wait_until_idle()
+        self._exchanged.wait_until_idle()
 
     def _call(self, function: Any) -> Any:
         """Runs ``function`` on the thread, after all buckets; between backward passes."""
@@ -206,7 +207,7 @@ class State:
         if os.getpid() != self._pid:
             raise RuntimeError("[torch] this State belongs to the process that made it, not to one that was forked")
         self._start()
-        answer: queue.Queue[Any] = queue.Queue()
+        answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._jobs.put((function, answer))
         result, error = answer.get()
         if error is not None:
@@ -225,7 +226,7 @@ class State:
             self._connect()
             if self._passes.can_begin(job):
                 self._passes.begin(job)
-                if job.last and not self._begun.unfinished_tasks:  # nothing is left to do beside it
+                if job.last and self._begun.is_idle:  # nothing is left to do beside it
                     self._exchange(job)
                 else:
                     self._begun.put(job)
@@ -240,7 +241,7 @@ class State:
         try:
             self._check_error()
             self._passes.exchange(job)
-            if job.last and not self._exchanged.unfinished_tasks:
+            if job.last and self._exchanged.is_idle:
                 self._answer(job)
             else:
                 self._exchanged.put(job)
@@ -284,7 +285,7 @@ class State:
         """Waits until the threads have done what they were given."""
         is_own = threading.current_thread() in self._threads
         if self._threads and not is_own and not self._closed and os.getpid() == self._pid:
-            answer: queue.Queue[Any] = queue.Queue()
+            answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
             self._jobs.put((lambda: None, answer))
             answer.get()
 
@@ -444,7 +445,7 @@ class State:
             self.load_state_dict(torch.load(io.BytesIO(base64.b64decode(state))))
 
 
-def _run(state_of: weakref.ref[State], jobs: queue.Queue[Any], begun: queue.Queue[Optional[Job]]) -> None:
+def _run(state_of: weakref.ref[State], jobs: queue.SimpleQueue[Any], begun: Line) -> None:
     """The first thread."""
     while True:
         job = jobs.get()
@@ -465,8 +466,8 @@ def _run(state_of: weakref.ref[State], jobs: queue.Queue[Any], begun: queue.Queu
 def _run_stage(
     state_of: weakref.ref[State],
     work: Callable[[State, Job], None],
-    jobs: queue.Queue[Optional[Job]],
-    later: Optional[queue.Queue[Optional[Job]]],
+    jobs: Line,
+    later: Optional[Line],
 ) -> None:
     """The other threads."""
     while True:
@@ -481,10 +482,10 @@ def _run_stage(
         else:
             work(state, job)
         del state, job
-        jobs.task_done()
+        jobs.done()
 
 
-def _reply(function: Any, answer: queue.Queue[Any]) -> None:
+def _reply(function: Any, answer: queue.SimpleQueue[Any]) -> None:
     try:
         answer.put((function(), None))
     except BaseException as error:
