@@ -271,7 +271,7 @@ class State:
             if transport is not None and not isinstance(error, (sparsewire.TransportError, sparsewire.BadGradient)):
                 transport.fail(f"{type(error).__name__}: {error}")
         shown = self._as_runtime_error(self.error)
-        for job in self._passes.waiting:
+        for job in list(self._passes.waiting):
             job.fail(shown)
         self._passes.waiting = []
 
