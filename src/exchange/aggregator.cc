@@ -46,20 +46,32 @@ void check_downlink(const ExchangePlan& plan, const ServedRegion& served) {
   Codec(plan.config.downlink_codec);
 }
 
-std::optional<std::uint64_t> Aggregator::answer(float lr, Message& frame) {
+std::optional<std::uint64_t> Aggregator::choose(float lr) {
   merger_.sum(dim_, inputs_, weights_, sum_);
-  if (!sifter_) {
-    if (const auto bad = find_overflow(sum_)) return bad;
-    codec_.encode(sum_, frame);
-    return std::nullopt;
-  }
+  if (!sifter_) return find_overflow(sum_);
   try {
     sifter_->sift(sum_, answer_, holds_lr_ ? lr : 1.0F);
   } catch (const BadGradient& error) {
     return error.index();
   }
   has_sifted_ = true;
-  codec_.encode(answer_, frame, codec_.rounds() ? &received_ : nullptr);
+  return std::nullopt;
+}
+
+std::optional<std::uint64_t> Aggregator::answer(float lr, Message& frame) {
+  if (const auto bad = choose(lr)) return bad;
+  codec_.encode(chosen(), frame, codec_.rounds() ? &received_ : nullptr);
+  return std::nullopt;
+}
+
+std::optional<std::uint64_t> Aggregator::answer(float lr, SparseVector& answer) {
+  if (const auto bad = choose(lr)) return bad;
+  answer.indices.assign(chosen().indices.begin(), chosen().indices.end());
+  answer.dim = dim_;
+  answer.draw.units.clear();
+  if (codec_.rounds()) codec_.round(chosen(), received_);
+  const std::vector<float>& values = codec_.rounds() ? received_ : chosen().values;
+  answer.values.assign(values.begin(), values.end());
   return std::nullopt;
 }
 

@@ -129,10 +129,11 @@ class Passes:
             for one in self._held:
                 self._spread(one, gathered)
             answered = answered + self._held
-            self.end(job.buffer.device)
         for one in answered:
             one.complete()
             self.waiting.remove(one)  # afterwards, so that a job that cannot be completed fails with the State
+        if job.last:
+            self.end(job.buffer.device)  # backward() need not wait for it; stats() does
 
     # The same in three parts, each on a thread of its own: while one bucket is exchanged, the next one is sifted, and the
     # one before it is answered. Not for everything: what has begun cannot be taken back without messages.
@@ -165,7 +166,7 @@ class Passes:
         self._answer([job])
         job.complete()
         self.waiting.remove(job)
-        if job.last:  # backward() need not wait for it; stats() does
+        if job.last:
             self.end(job.buffer.device)
 
     def _must_copy(self, job: Job) -> bool:

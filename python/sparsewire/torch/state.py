@@ -224,7 +224,8 @@ class State:
                 self._drain()  # the end of the last pass
             self._check_error()
             self._connect()
-            if self._passes.can_begin(job):
+            # Alone there are no messages to wait for, and handing over takes longer than it saves.
+            if self._passes.transport is not None and self._passes.can_begin(job):
                 self._passes.begin(job)
                 if job.last and self._begun.is_idle:  # nothing is left to do beside it
                     self._exchange(job)
