@@ -29,6 +29,13 @@ std::string codec_of(const ExchangePlan& plan) {
   return plan.config.downlink.empty() ? std::string(exact_format().info.example) : plan.config.downlink_codec;
 }
 
+// With room for more where it has to allocate: counts change a little in every step.
+template <class T>
+void copy_with_room(const std::vector<T>& from, std::vector<T>& to) {
+  if (to.capacity() < from.size()) to.reserve(from.size() + from.size() / 4 + 64);
+  to.assign(from.begin(), from.end());
+}
+
 }  // namespace
 
 Aggregator::Aggregator(const ExchangePlan& plan, const ServedRegion& served)
@@ -66,12 +73,11 @@ std::optional<std::uint64_t> Aggregator::answer(float lr, Message& frame) {
 
 std::optional<std::uint64_t> Aggregator::answer(float lr, SparseVector& answer) {
   if (const auto bad = choose(lr)) return bad;
-  answer.indices.assign(chosen().indices.begin(), chosen().indices.end());
   answer.dim = dim_;
   answer.draw.units.clear();
+  copy_with_room(chosen().indices, answer.indices);
   if (codec_.rounds()) codec_.round(chosen(), received_);
-  const std::vector<float>& values = codec_.rounds() ? received_ : chosen().values;
-  answer.values.assign(values.begin(), values.end());
+  copy_with_room(codec_.rounds() ? received_ : chosen().values, answer.values);
   return std::nullopt;
 }
 

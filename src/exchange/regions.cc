@@ -101,8 +101,10 @@ void Regions::split(const SparseVector& whole, std::vector<SparseVector>& parts)
   if (ranks_ == 1) {
     parts.resize(1);
     parts[0].clear(dim_);
-    parts[0].indices.assign(whole.indices.begin(), whole.indices.end());
-    parts[0].values.assign(whole.values.begin(), whole.values.end());
+    resize_with_room(parts[0].indices, whole.indices.size());
+    resize_with_room(parts[0].values, whole.size());
+    std::copy(whole.indices.begin(), whole.indices.end(), parts[0].indices.begin());
+    std::copy(whole.values.begin(), whole.values.end(), parts[0].values.begin());
     return;
   }
   const bool full = whole.is_full();
@@ -145,7 +147,8 @@ void Regions::split(const SparseVector& whole, std::vector<SparseVector>& parts)
 
 void Regions::join(const std::vector<std::vector<float>>& part_values, std::vector<float>& values) {
   if (ranks_ == 1) {
-    values.assign(part_values[0].begin(), part_values[0].end());
+    resize_with_room(values, part_values[0].size());
+    std::copy(part_values[0].begin(), part_values[0].end(), values.begin());
     return;
   }
   resize_with_room(values, split_size_);
