@@ -12,6 +12,7 @@ from sparsewire import _core
 
 _NAMES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 _usable: dict[torch.device, bool] = {}
+_here = threading.local()  # has a `stream`, as a number, after Streams.enter(): asking torch for it takes long
 
 
 def can_work_on(device: torch.device) -> bool:
@@ -27,7 +28,9 @@ def array(numbers: torch.Tensor) -> Any:
     """What Workers take fastest: on a GPU a pointer with the current stream; torch's __dlpack__() is slow there."""
     if not numbers.is_cuda or not numbers.is_contiguous():
         return numbers
-    stream = torch.cuda.current_stream(numbers.device).cuda_stream
+    stream = getattr(_here, "stream", None)
+    if stream is None:
+        stream = torch.cuda.current_stream(numbers.device).cuda_stream
     return numbers.data_ptr(), _NAMES[numbers.dtype], numbers.numel(), numbers.device.index, stream
 
 
@@ -60,5 +63,6 @@ class Streams(threading.local):
                 torch.cuda.set_stream(stream)  # each GPU has a current stream of its own
             self._current = device
         assert stream is not None
+        _here.stream = stream.cuda_stream
         stream.wait_event(event)
         buffer.record_stream(stream)
