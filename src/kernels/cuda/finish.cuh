@@ -3,6 +3,7 @@
 // as many launches.
 #pragma once
 
+#include "kernels/cuda/block.cuh"
 #include "kernels/cuda/finish_block.cuh"
 #include "kernels/cuda/finish_candidates.cuh"
 #include "kernels/cuda/finish_kth.cuh"
@@ -15,7 +16,7 @@ class Finish {
 
   __device__ void run() {
     const std::uint32_t used = threadIdx.x < kArenas ? a_.control->used[threadIdx.x].value : 0;
-    const std::uint32_t outcome = a_.control->outcome;
+    const std::uint32_t outcome = a_.control->failure.outcome;
     const std::uint32_t threshold = a_.threshold != 0 ? a_.threshold : a_.control->threshold;
     std::uint32_t in_window = 0;
     if (a_.k != 0) {
@@ -52,7 +53,7 @@ class Finish {
     if (blockIdx.x != 0 || threadIdx.x != 0) return;
     StepResult r;
     r.outcome = outcome;
-    r.bad = a_.control->bad;
+    r.bad = a_.control->failure.bad;
     r.found = found_;
     publish(r);
   }
@@ -141,9 +142,8 @@ class Finish {
           s_.warps[threadIdx.x / 32][1] = static_cast<std::uint32_t>(__popc(equals));
         }
         __syncthreads();
-        const unsigned lower = (1U << threadIdx.x % 32) - 1;
-        std::uint32_t above = above_ + static_cast<std::uint32_t>(__popc(aboves & lower));
-        std::uint32_t ties = ties_ + static_cast<std::uint32_t>(__popc(equals & lower));
+        std::uint32_t above = above_ + count_before(aboves);
+        std::uint32_t ties = ties_ + count_before(equals);
 #pragma unroll
         for (unsigned w = 0; w < kFinishWarps; ++w) {
           const std::uint32_t warp_above = s_.warps[w][0];
@@ -170,44 +170,13 @@ class Finish {
     });
   }
 
-  // The squares of the winners of a tile, by one warp: each at its slice and lane, those of one lane in ascending
-  // order.
+  // The squares of the winners of a tile, by one warp.
   __device__ void add_sent(std::uint32_t tile, std::uint32_t in_part) {
-    const unsigned lane = threadIdx.x % 32;
-    double* squares = s_.squares[threadIdx.x / 32];
-    const std::uint32_t end = s_.begin[in_part + 1];
-    std::uint32_t at = s_.begin[in_part];
-    double sum[kSlices] = {};
-    if (at < end) {
-#pragma unroll
-      for (unsigned i = 0; i < kSlices; ++i) squares[i * 32 + lane] = 0;
-      __syncwarp();
-      for (; at < end; at += 32) {
-        const std::uint32_t i = at + lane;
-        const bool wins = i < end && s_.wins[i] != 0;
-        const unsigned offset = wins ? s_.index[i] % static_cast<unsigned>(kTile) : 0;
-        const unsigned place = wins ? offset / static_cast<unsigned>(kSlice) * 32 + offset % 32 : ~lane;
-        const double square = wins ? static_cast<double>(s_.value[i]) * static_cast<double>(s_.value[i]) : 0;
-        const unsigned same = __match_any_sync(kAllLanes, place);
-        const int turn = __popc(same & ((1U << lane) - 1));
-        for (int t = 0; __any_sync(kAllLanes, wins && t <= turn); ++t) {
-          if (wins && t == turn) squares[place] += square;
-          __syncwarp();
-        }
-      }
-#pragma unroll
-      for (unsigned i = 0; i < kSlices; ++i) sum[i] = squares[i * 32 + lane];
-#pragma unroll
-      for (int half = 16; half > 0; half /= 2) {
-#pragma unroll
-        for (unsigned i = 0; i < kSlices; ++i) sum[i] += __shfl_down_sync(kAllLanes, sum[i], half);
-      }
-      __syncwarp();
-    }
-    if (lane == 0) {
-      a_.sent_norms[candidates_.first_tile() + tile] =
-          ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]));
-    }
+    const double sum = square_few(
+        s_.begin[in_part], s_.begin[in_part + 1], s_.squares[threadIdx.x / 32], [&](std::uint32_t i) -> MaybeSent {
+          return {s_.wins[i] != 0, s_.index[i] % static_cast<unsigned>(kTile), s_.value[i]};
+        });
+    if (threadIdx.x % 32 == 0) a_.sent_norms[candidates_.first_tile() + tile] = sum;
   }
 
   // Whoever completes a group of 4096 tiles adds it up, and whoever completes the groups publishes the result.

@@ -45,13 +45,17 @@ struct alignas(128) Counter {
   std::uint32_t value = 0;
 };
 
+struct Failure {
+  unsigned long long bad = ~0ULL;  // lowest index with a sum that is not finite
+  std::uint32_t outcome = kDone;
+};
+
 struct Control {
   Counter used[kArenas];                     // candidates in each arena; more than its size if some found no room
   alignas(128) std::uint32_t threshold = 0;  // key; 0: there is no guess
   float margin = 0.01F;                      // of the guess below the last k-th magnitude
   alignas(128) std::uint32_t arrived = 0;    // at barriers
-  alignas(128) unsigned long long bad = 0;   // lowest index with a sum that is not finite
-  std::uint32_t outcome = 0;
+  alignas(128) Failure failure;
   std::uint32_t groups_done = 0;              // groups of tiles whose sent norm is there
   std::uint32_t fine_sums[kMostBlocks] = {};  // of the fine bins of each block
   std::uint32_t bins[kMostRounds][kBins] = {};

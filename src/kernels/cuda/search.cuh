@@ -2,8 +2,8 @@
 // (many equal numbers), the exact k-th key of all sums, by counting them.
 #pragma once
 
+#include "kernels/cuda/block.cuh"
 #include "kernels/cuda/scratch.cuh"
-#include "kernels/cuda/tile.cuh"
 
 namespace sparsewire::cuda {
 
@@ -38,14 +38,7 @@ __global__ void __launch_bounds__(kSampleThreads)
     __syncthreads();
     for (std::uint32_t i = threadIdx.x; i < kSample; i += kSampleThreads) {
       const std::uint32_t one = keys[i];
-      if (shift == 24 || one >> (shift + 8) == prefix) {
-        const std::uint32_t bin = one >> shift & 255U;
-        // Many are equal in their first digits: one adds for all lanes that have the same.
-        const unsigned active = __activemask();
-        const unsigned same = __match_any_sync(active, bin);
-        if ((same & ((1U << threadIdx.x % 32) - 1)) == 0)
-          atomicAdd(bins + bin, static_cast<std::uint32_t>(__popc(same)));
-      }
+      count_in_bin(bins, one >> shift & 255U, shift == 24 || one >> (shift + 8) == prefix);
     }
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -76,10 +69,7 @@ __global__ void __launch_bounds__(kTileThreads)
       const std::size_t at = tile * kTile + i;
       const std::uint32_t one = at < size ? key(memory[at]) : 0;
       const bool counts = at < size && (above >= 31 || one >> above == prefix);
-      const std::uint32_t bin = counts ? one >> shift & ((1U << (above - shift)) - 1) : kBins;
-      const unsigned same = __match_any_sync(kAllLanes, bin);
-      if (counts && (same & ((1U << threadIdx.x % 32) - 1)) == 0)
-        atomicAdd(mine + bin, static_cast<std::uint32_t>(__popc(same)));
+      count_in_bin(mine, one >> shift & ((1U << (above - shift)) - 1), counts);
     }
   }
   __syncthreads();
@@ -98,69 +88,38 @@ __global__ void __launch_bounds__(kTileThreads)
     counts += one > kth ? 1U << 16U : one == kth ? 1U : 0U;
   }
   __shared__ std::uint32_t total;
-  if (threadIdx.x == 0) total = 0;
-  __syncthreads();
-  counts = __reduce_add_sync(kAllLanes, counts);
-  if (threadIdx.x % 32 == 0) atomicAdd(&total, counts);
-  __syncthreads();
+  counts = add_block(counts, total);
   if (threadIdx.x == 0) {
-    above[blockIdx.x] = total >> 16U;
-    ties[blockIdx.x] = total & 0xFFFFU;
+    above[blockIdx.x] = counts >> 16U;
+    ties[blockIdx.x] = counts & 0xFFFFU;
   }
 }
 
-// Takes the winners out of the memory: those above the k-th key, and `quota` of those equal to it. The numbers of both
-// before each tile are given. Writes the sum of their squares for each tile.
+// Takes the winners out of the memory: those above the k-th key, and `quota` of those equal to it; 0 if the k-th is zero.
+// The numbers of both before each tile are given. Writes the sum of their squares for each tile.
 __global__ void __launch_bounds__(kTileThreads)
     take_winners(float* memory, std::size_t size, std::uint32_t kth, std::uint32_t quota,
                  const std::uint32_t* above_before, const std::uint32_t* ties_before, std::uint32_t* indices,
                  float* values, double* sent_norms) {
   __shared__ std::uint32_t counts[kSlices][2];
   __shared__ double slices[kSlices];
-  const unsigned lane = threadIdx.x % 32;
-  const unsigned warp = threadIdx.x / 32;
-  const std::size_t first = std::size_t{blockIdx.x} * kTile + warp * kSlice + lane;
+  const std::size_t first = std::size_t{blockIdx.x} * kTile + threadIdx.x / 32 * kSlice + threadIdx.x % 32;
   float sum[kRows];
-  std::uint32_t aboves = 0;
-  std::uint32_t equals = 0;
+  std::uint32_t keys[kRows];
   for (int row = 0; row < kRows; ++row) {
     const std::size_t at = first + static_cast<std::size_t>(row) * 32;
     sum[row] = at < size ? memory[at] : 0;
-    aboves += key(sum[row]) > kth ? 1 : 0;
-    equals += at < size && key(sum[row]) == kth ? 1 : 0;
+    keys[row] = key(sum[row]);
   }
-  aboves = __reduce_add_sync(kAllLanes, aboves);
-  equals = __reduce_add_sync(kAllLanes, equals);
-  if (lane == 0) {
-    counts[warp][0] = aboves;
-    counts[warp][1] = equals;
-  }
-  __syncthreads();
-  std::uint32_t above = above_before[blockIdx.x];
-  std::uint32_t ties = ties_before[blockIdx.x];
-  for (unsigned w = 0; w < warp; ++w) {
-    above += counts[w][0];
-    ties += counts[w][1];
-  }
+  const std::uint32_t start = above_before[blockIdx.x] + min(ties_before[blockIdx.x], quota);
   double lane_sum = 0;
-  const unsigned lower = (1U << lane) - 1;
-  for (int row = 0; row < kRows; ++row) {
+  for_each_winner(keys, kth, quota, ties_before[blockIdx.x], counts, [&](int row, std::uint32_t number) {
     const std::size_t at = first + static_cast<std::size_t>(row) * 32;
-    const bool is_above = key(sum[row]) > kth;
-    const bool is_tie = at < size && key(sum[row]) == kth;
-    const unsigned row_above = __ballot_sync(kAllLanes, is_above);
-    const unsigned row_ties = __ballot_sync(kAllLanes, is_tie);
-    const std::uint32_t mine = ties + static_cast<std::uint32_t>(__popc(row_ties & lower));
-    if (is_above || (is_tie && mine < quota)) {
-      const std::uint32_t to = above + static_cast<std::uint32_t>(__popc(row_above & lower)) + min(mine, quota);
-      indices[to] = static_cast<std::uint32_t>(at);
-      values[to] = sum[row];
-      memory[at] = 0;
-      lane_sum += static_cast<double>(sum[row]) * static_cast<double>(sum[row]);
-    }
-    above += static_cast<std::uint32_t>(__popc(row_above));
-    ties += static_cast<std::uint32_t>(__popc(row_ties));
-  }
+    indices[start + number] = static_cast<std::uint32_t>(at);
+    values[start + number] = sum[row];
+    memory[at] = 0;
+    lane_sum += static_cast<double>(sum[row]) * static_cast<double>(sum[row]);
+  });
   const double norm = add_tile(lane_sum, slices);
   if (threadIdx.x == 0) sent_norms[blockIdx.x] = norm;
 }

@@ -10,6 +10,7 @@
 
 #include "kernels/cuda/arrays.h"
 #include "kernels/cuda/finish.cuh"
+#include "kernels/cuda/marks.h"
 #include "kernels/cuda/pass.cuh"
 #include "kernels/cuda/scratch.cuh"
 #include "kernels/cuda/search.cuh"
@@ -25,13 +26,6 @@ using kernels::ScaledGradient;
 std::size_t wanted(std::size_t k) {
   const auto count = static_cast<double>(k);
   return static_cast<std::size_t>(count + std::max(0.12 * count, 4 * std::sqrt(count) + 8));
-}
-
-__global__ void begin_anew(Control* control) {
-  control->used[threadIdx.x].value = 0;
-  if (threadIdx.x != 0) return;
-  control->outcome = kDone;
-  control->bad = ~0ULL;
 }
 
 __global__ void set_threshold(Control* control, std::uint32_t key) {
@@ -99,19 +93,19 @@ struct UnitMemory::Parts {
 
   // `threshold` is 0 where the guess counts.
   void queue(const ScaledGradient* gradient, std::size_t k, std::uint32_t threshold) {
-    const PassArguments pass_arguments{.memory = memory,
-                                       .gradient = gradient == nullptr ? nullptr : gradient->data,
-                                       .size = size,
-                                       .by = factors(gradient),
-                                       .threshold = threshold,
-                                       .window = k == 0 ? 0 : window,
-                                       .control = control.data(),
-                                       .tiles = tiles.data(),
-                                       .tile_norms = tile_norms.data(),
-                                       .indices = indices.data(),
-                                       .values = values.data(),
-                                       .arena_size = arena_size,
-                                       .fine = fine.data()};
+    const UnitPassArguments pass_arguments{.pass = {.memory = memory,
+                                                    .gradient = gradient == nullptr ? nullptr : gradient->data,
+                                                    .by = factors(gradient),
+                                                    .control = control.data(),
+                                                    .tiles = tiles.data(),
+                                                    .tile_norms = tile_norms.data(),
+                                                    .indices = indices.data(),
+                                                    .values = values.data(),
+                                                    .arena_size = arena_size},
+                                           .size = size,
+                                           .threshold = threshold,
+                                           .window = k == 0 ? 0 : window,
+                                           .fine = fine.data()};
     with_type(gradient, [&]<class T>(T*) { pass<T><<<grid_of_tiles(), kPassThreads, 0, stream>>>(pass_arguments); });
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     FinishArguments arguments{.memory = memory,
@@ -148,6 +142,7 @@ struct UnitMemory::Parts {
     config.attrs = attributes;
     config.numAttrs = 2;
     SPARSEWIRE_CUDA_CHECK(cudaLaunchKernelEx(&config, finish, arguments));
+    mark_on_device(stream);
   }
 
   // Reads the result as soon as it is there, without a call.
@@ -160,6 +155,7 @@ struct UnitMemory::Parts {
       }
     }
     std::atomic_thread_fence(std::memory_order_acquire);
+    mark_counted();
     return *result;
   }
 
