@@ -170,15 +170,22 @@ struct UnitPassArguments {
   std::uint32_t* fine;
 };
 
+// The last tile. Not inlined: it needs more registers, and they would be missing elsewhere.
 template <class T>
-__global__ void __launch_bounds__(kPassThreads, std::is_void_v<T> ? 2 : kPassBlocks) pass(UnitPassArguments a) {
+__device__ __noinline__ void pass_part_of_tile(const PassArguments& a, const PassTile<false>& tile) {
+  pass_tile<T>(a, tile);
+}
+
+template <class T>
+__global__ void __launch_bounds__(kPassThreads, std::is_void_v<T> ? 2 : kPassBlocks)
+    pass(const __grid_constant__ UnitPassArguments a) {
   if (blockIdx.x == 0 && threadIdx.x == 0) a.pass.control->arrived = 0;  // for the barriers of the kernel that follows
   const std::uint32_t threshold = a.threshold != 0 ? a.threshold : a.pass.control->threshold;
   const std::size_t first = std::size_t{blockIdx.x} * kTile + first_of_thread();
   if ((std::size_t{blockIdx.x} + 1) * kTile <= a.size) {
     pass_tile<T>(a.pass, PassTile<true>{first, a.size, threshold, a.window, a.fine});
   } else {
-    pass_tile<T>(a.pass, PassTile<false>{first, a.size, threshold, a.window, a.fine});
+    pass_part_of_tile<T>(a.pass, {first, a.size, threshold, a.window, a.fine});
   }
 }
 

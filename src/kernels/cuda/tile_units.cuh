@@ -285,14 +285,20 @@ class TileUnit {
   double sent_sum_ = 0;           // of the squares of the thread's entries that are sent
 };
 
+// Not inlined: it needs more registers, and they would be missing elsewhere.
 template <class T>
-__global__ void __launch_bounds__(kTileThreads, 4) sift_tile_units(TileUnitsArguments a) {
+__device__ __noinline__ void sift_part_of_tile(const TileUnitsArguments& a, const UnitTile& tile, TileUnitsShared& s) {
+  TileUnit<T, false>(a, tile, s).sift();
+}
+
+template <class T>
+__global__ void __launch_bounds__(kTileThreads, 3) sift_tile_units(const __grid_constant__ TileUnitsArguments a) {
   __shared__ TileUnitsShared s;
   const UnitTile tile = a.tiles[blockIdx.x];
   if (tile.size == kTile && tile.pieces == 1) {
     TileUnit<T, true>(a, tile, s).sift();
   } else {
-    TileUnit<T, false>(a, tile, s).sift();
+    sift_part_of_tile<T>(a, tile, s);
   }
 }
 

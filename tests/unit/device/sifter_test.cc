@@ -254,6 +254,7 @@ Layout tensors(std::size_t size) {
 const std::vector<std::string> kSparsifiers = {"topk:ratio=0.01",
                                                "topk:ratio=0.3",
                                                "topk:k=3,chunk=64",
+                                               "topk:ratio=0.05,chunk=4096",
                                                "topk:ratio=0.02,dense_below=100",
                                                "topk:ratio=0.1,warmup_from=0.9,warmup_steps=4",
                                                "threshold:lambda=1.5",
