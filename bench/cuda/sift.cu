@@ -109,9 +109,8 @@ class Bench {
     std::vector<double> whole;
     for (int i = 0; i < 42; ++i) {
       const auto step = [&] {
-        add<<<static_cast<unsigned>((n_ / 4 + 255) / 256), 256>>>(reinterpret_cast<float4*>(plain_.data()),
-                                                                  reinterpret_cast<const float4*>(numbers_.data()),
-                                                                  n_ / 4);
+        add<<<static_cast<unsigned>((n_ / 4 + 255) / 256), 256>>>(
+            reinterpret_cast<float4*>(plain_.data()), reinterpret_cast<const float4*>(numbers_.data()), n_ / 4);
         mark_on_device(nullptr);
         SPARSEWIRE_CUDA_CHECK(cudaDeviceSynchronize());
       };

@@ -45,9 +45,9 @@ class ErrorMemory {
 
   // On a device: adds the gradient, and takes entries out of all units at once. As DeviceMemory::take().
   std::optional<std::size_t> take_from_units(std::span<const Unit> units, std::span<const UnitChoice> choices,
-                                             float factor, const kernels::ScaledGradient* gradient,
-                                             TakenEntries& taken) {
-    return device_->take(units, choices, factor, gradient, taken);
+                                             float factor, const kernels::SecondChoice* second,
+                                             const kernels::ScaledGradient* gradient, TakenEntries& taken) {
+    return device_->take(units, choices, factor, second, gradient, taken);
   }
 
   // On the host only, as are take_best() and take_more(): adds the gradient to the unit and takes out every entry at or

@@ -26,7 +26,7 @@ __device__ inline std::uint32_t fine_bin(const FinishArguments& a, unsigned bloc
 
 // The bin in which entry number `rank` from the top is, and how many are in those above.
 template <class Bin>
-__device__ inline uint2 find_bin(Bin bin, std::uint32_t rank, FinishShared& s) {
+__device__ inline uint2 find_bin(Bin bin, std::uint32_t rank, BlockShared& s) {
   constexpr unsigned kEach = kBins / kFinishThreads;
   std::uint32_t mine[kEach];  // thread 0 has the highest
   std::uint32_t sum = 0;
@@ -47,19 +47,24 @@ __device__ inline uint2 find_bin(Bin bin, std::uint32_t rank, FinishShared& s) {
   return {s.found[0], s.found[1]};
 }
 
-// Among the candidates with keys in [low, high). Each round divides them into bins, the last of which has everything
-// above.
-__device__ inline Kth search_kth(const FinishArguments& a, FinishShared& s, BlockCandidates& candidates,
-                                 GridBarrier& barrier, std::uint32_t low, std::uint32_t high, std::uint32_t rank) {
+// Among the candidates with keys in [low, high). Each round divides them into bins of 2^shift keys, the last of which
+// has everything above. begin(part) is called first; key_of(i): of candidate i of the part; counts(i): whether it takes
+// part in the search. `used`: rounds of bins that other searches of this step have used.
+template <By kBy, class Begin, class Key, class Counts>
+__device__ inline Kth search_kth(const FinishArguments& a, FinishShared<kBy>& s, BlockCandidates<kBy>& candidates,
+                                 GridBarrier& barrier, std::uint64_t low, std::uint64_t high, std::uint32_t rank,
+                                 std::uint32_t shift, int used, Begin begin, Key key_of, Counts counts) {
   Kth kth;
-  std::uint32_t shift = 12;
-  for (int round = 0; round < kMostRounds; ++round) {
+  for (int round = used; round < kMostRounds; ++round) {
     for (unsigned i = threadIdx.x; i < kBins; i += kFinishThreads) s.bins[i] = 0;
     __syncthreads();
     candidates.for_each_part([&](const Part& part) {
+      begin(part);
       for (std::uint32_t i = threadIdx.x; i < part.count; i += kFinishThreads) {
-        const std::uint32_t one = key(s.value[i]);
-        if (one >= low && one < high) atomicAdd(&s.bins[min((one - low) >> shift, kBins - 1U)], 1);
+        const std::uint64_t one = key_of(i);
+        if (one >= low && one < high && counts(i)) {
+          atomicAdd(&s.bins[min(static_cast<std::uint32_t>((one - low) >> shift), kBins - 1U)], 1);
+        }
       }
     });
     __syncthreads();
@@ -73,22 +78,23 @@ __device__ inline Kth search_kth(const FinishArguments& a, FinishShared& s, Bloc
     kth.rounds = round + 1;
     rank -= found.y;
     if (found.x == kBins - 1 && high - low > (std::uint64_t{kBins} << shift)) {
-      low += (kBins - 1U) << shift;
+      low += std::uint64_t{kBins - 1U} << shift;
       shift = min(shift + 8, 20U);
       continue;
     }
-    low += found.x << shift;
-    high = static_cast<std::uint32_t>(min(std::uint64_t{high}, std::uint64_t{low} + (std::uint64_t{1} << shift)));
+    low += std::uint64_t{found.x} << shift;
+    high = min(high, low + (std::uint64_t{1} << shift));
     if (shift == 0) break;
     shift = shift > 11 ? shift - 11 : 0;
   }
-  kth.key = low;
+  kth.key = static_cast<std::uint32_t>(low);
   kth.quota = rank;
   return kth;
 }
 
 // The k-th largest key, and how many of the candidates that have it win: those with the lowest indices.
-__device__ inline Kth find_kth(const FinishArguments& a, FinishShared& s, BlockCandidates& candidates,
+template <By kBy>
+__device__ inline Kth find_kth(const FinishArguments& a, FinishShared<kBy>& s, BlockCandidates<kBy>& candidates,
                                GridBarrier& barrier, std::uint32_t threshold, std::uint32_t found_in_all) {
   auto rank = static_cast<std::uint32_t>(a.k);
   // Thread t has the sum of block number gridDim - 1 - t: from the top.
@@ -103,7 +109,11 @@ __device__ inline Kth find_kth(const FinishArguments& a, FinishShared& s, BlockC
   __syncthreads();
   const std::uint32_t above_window = found_in_all - s.found[0];
   __syncthreads();
-  if (above_window >= rank) return search_kth(a, s, candidates, barrier, threshold + a.window, kInfinityKey, rank);
+  if (above_window >= rank) {
+    return search_kth(
+        a, s, candidates, barrier, threshold + a.window, kInfinityKey, rank, 12, 0, [](const Part&) {},
+        [&](std::uint32_t i) { return candidates.rank(i); }, [](std::uint32_t) { return true; });
+  }
   rank -= above_window;
   const std::uint32_t before = through - mine[0] - mine[1];
   if (before < rank && rank <= through) {

@@ -8,7 +8,7 @@
 namespace sparsewire::cuda {
 
 struct StepMarks {
-  cudaEvent_t on_device = nullptr;                    // indices, values, counts and norms lie on the device
+  cudaEvent_t on_device = nullptr;                     // indices, values, counts and norms lie on the device
   std::chrono::steady_clock::time_point counted = {};  // the host knows the counts
 };
 // Null: nobody measures. Of a step that has several passes, the last one sets the marks.

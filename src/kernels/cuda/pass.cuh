@@ -1,4 +1,5 @@
-// The pass over the error memory: one block for each tile. Of a model that is one unit here, of others in unit_pass.cuh.
+// The pass over the error memory: one block for each tile. Of a model that is one unit here, of others in
+// unit_pass.cuh.
 #pragma once
 
 #include <type_traits>
@@ -179,7 +180,7 @@ __device__ __noinline__ void pass_part_of_tile(const PassArguments& a, const Pas
 template <class T>
 __global__ void __launch_bounds__(kPassThreads, std::is_void_v<T> ? 2 : kPassBlocks)
     pass(const __grid_constant__ UnitPassArguments a) {
-  if (blockIdx.x == 0 && threadIdx.x == 0) a.pass.control->arrived = 0;  // for the barriers of the kernel that follows
+  if (blockIdx.x == 0 && threadIdx.x == 0) a.pass.control->arrived = a.pass.control->fell = 0;  // for finish.cuh
   const std::uint32_t threshold = a.threshold != 0 ? a.threshold : a.pass.control->threshold;
   const std::size_t first = std::size_t{blockIdx.x} * kTile + first_of_thread();
   if ((std::size_t{blockIdx.x} + 1) * kTile <= a.size) {
@@ -190,14 +191,14 @@ __global__ void __launch_bounds__(kPassThreads, std::is_void_v<T> ? 2 : kPassBlo
 }
 
 // Before a pass: no arena is used, and nothing has failed. As many threads as there are arenas.
-inline __global__ void begin_anew(Control* control) {
+static __global__ void begin_anew(Control* control) {
   control->used[threadIdx.x].value = 0;
   if (threadIdx.x == 0) control->failure = {~0ULL, kDone};
 }
 
 // Puts all candidates back. One warp for each tile.
-inline __global__ void put_back(float* memory, const TileList* tiles, std::size_t n, const std::uint32_t* indices,
-                         const float* values) {
+static __global__ void put_back(float* memory, const TileList* tiles, std::size_t n, const std::uint32_t* indices,
+                                const float* values) {
   const std::size_t tile = (std::size_t{blockIdx.x} * blockDim.x + threadIdx.x) / 32;
   if (tile >= n) return;
   const TileList list = tiles[tile];

@@ -7,7 +7,7 @@
 namespace sparsewire::cuda {
 
 inline constexpr int kArenas = 64;
-inline constexpr int kMostRounds = 8;     // of the search for the k-th key
+inline constexpr int kMostRounds = 12;    // of the search for k-th keys
 inline constexpr int kBins = 2048;        // of one round
 inline constexpr int kMostBlocks = 1024;  // of the kernel that finishes a step
 
@@ -55,6 +55,7 @@ struct Control {
   alignas(128) std::uint32_t threshold = 0;  // key; 0: there is no guess
   float margin = 0.01F;                      // of the guess below the last k-th magnitude
   alignas(128) std::uint32_t arrived = 0;    // at barriers
+  std::uint32_t fell = 0;                    // candidates whose score is below the threshold
   alignas(128) Failure failure;
   std::uint32_t groups_done = 0;              // groups of tiles whose sent norm is there
   std::uint32_t fine_sums[kMostBlocks] = {};  // of the fine bins of each block

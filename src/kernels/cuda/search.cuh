@@ -95,8 +95,8 @@ __global__ void __launch_bounds__(kTileThreads)
   }
 }
 
-// Takes the winners out of the memory: those above the k-th key, and `quota` of those equal to it; 0 if the k-th is zero.
-// The numbers of both before each tile are given. Writes the sum of their squares for each tile.
+// Takes the winners out of the memory: those above the k-th key, and `quota` of those equal to it; 0 if the k-th is
+// zero. The numbers of both before each tile are given. Writes the sum of their squares for each tile.
 __global__ void __launch_bounds__(kTileThreads)
     take_winners(float* memory, std::size_t size, std::uint32_t kth, std::uint32_t quota,
                  const std::uint32_t* above_before, const std::uint32_t* ties_before, std::uint32_t* indices,

@@ -270,7 +270,9 @@ class TileUnit {
     if (threadIdx.x == 0) s_.kth = bar.rank;
   }
 
-  __device__ __forceinline__ void add_sent(float value) { sent_sum_ += static_cast<double>(value) * static_cast<double>(value); }
+  __device__ __forceinline__ void add_sent(float value) {
+    sent_sum_ += static_cast<double>(value) * static_cast<double>(value);
+  }
 
   static constexpr bool kHasGradient = !std::is_void_v<T>;
 

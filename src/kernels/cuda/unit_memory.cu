@@ -3,7 +3,7 @@
 #include <atomic>
 #include <cmath>
 #include <cub/device/device_scan.cuh>
-#include <new>
+#include <memory>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -73,16 +73,14 @@ struct UnitMemory::Parts {
     out_values.resize(indices.size());
   }
 
+  // What `finish` has to know: the same number of blocks for all of its variants.
   void configure() {
-    SPARSEWIRE_CUDA_CHECK(
-        cudaFuncSetAttribute(finish, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(FinishShared)));
     int device = 0;
     int processors = 0;
-    int in_each = 0;
     SPARSEWIRE_CUDA_CHECK(cudaGetDevice(&device));
     SPARSEWIRE_CUDA_CHECK(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device));
-    SPARSEWIRE_CUDA_CHECK(
-        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&in_each, finish, kFinishThreads, sizeof(FinishShared)));
+    const int in_each =
+        std::min({configure_finish<By::magnitude>(), configure_finish<By::draw>(), configure_finish<By::score>()});
     const std::size_t fit =
         std::min<std::size_t>(static_cast<std::size_t>(processors) * static_cast<std::size_t>(in_each), kMostBlocks);
     const std::size_t useful = std::max<std::size_t>(1, (tile_count + 15) / 16);
@@ -91,8 +89,20 @@ struct UnitMemory::Parts {
     tiles_per_block = static_cast<std::uint32_t>((tile_count + blocks - 1) / blocks);
   }
 
+  // Returns how many blocks a multiprocessor has room for.
+  template <By kBy>
+  static int configure_finish() {
+    int in_each = 0;
+    SPARSEWIRE_CUDA_CHECK(
+        cudaFuncSetAttribute(finish<kBy>, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(FinishShared<kBy>)));
+    SPARSEWIRE_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&in_each, finish<kBy>, kFinishThreads,
+                                                                        sizeof(FinishShared<kBy>)));
+    return in_each;
+  }
+
   // `threshold` is 0 where the guess counts.
-  void queue(const ScaledGradient* gradient, std::size_t k, std::uint32_t threshold) {
+  void queue(const ScaledGradient* gradient, std::size_t k, std::uint32_t threshold,
+             const kernels::SecondChoice* second = nullptr) {
     const UnitPassArguments pass_arguments{.pass = {.memory = memory,
                                                     .gradient = gradient == nullptr ? nullptr : gradient->data,
                                                     .by = factors(gradient),
@@ -129,6 +139,24 @@ struct UnitMemory::Parts {
                               .out_values = out_values.data(),
                               .epoch = ++epoch,
                               .result = result_on_device};
+    if (second == nullptr) {
+      queue_finish<By::magnitude>(arguments);
+    } else if (second->draw != nullptr) {
+      arguments.k_drawn = static_cast<std::uint32_t>(second->k);
+      arguments.draw = *second->draw;
+      queue_finish<By::draw>(arguments);
+    } else {
+      upload(second->last_round);
+      arguments.regularisation = *second->regularisation;
+      arguments.last_round = last_round.data();
+      arguments.last_round_size = static_cast<std::uint32_t>(second->last_round.size());
+      queue_finish<By::score>(arguments);
+    }
+    mark_on_device(stream);
+  }
+
+  template <By kBy>
+  void queue_finish(const FinishArguments& arguments) {
     cudaLaunchAttribute attributes[2];
     attributes[0].id = cudaLaunchAttributeCooperative;
     attributes[0].val.cooperative = 1;  // barriers of all blocks need all blocks to run
@@ -137,12 +165,27 @@ struct UnitMemory::Parts {
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(blocks);
     config.blockDim = dim3(kFinishThreads);
-    config.dynamicSmemBytes = sizeof(FinishShared);
+    config.dynamicSmemBytes = sizeof(FinishShared<kBy>);
     config.stream = stream;
     config.attrs = attributes;
     config.numAttrs = 2;
-    SPARSEWIRE_CUDA_CHECK(cudaLaunchKernelEx(&config, finish, arguments));
-    mark_on_device(stream);
+    SPARSEWIRE_CUDA_CHECK(cudaLaunchKernelEx(&config, finish<kBy>, arguments));
+  }
+
+  // REQUIRES: nothing is queued that uses the last round.
+  void reserve_last_round(std::size_t count) {
+    if (side == nullptr) side = std::make_unique<StreamOrder>();
+    side->wait();
+    last_round.reserve(count);
+    host_last_round.reserve(count);
+  }
+  // The last round goes to the device while the pass is running; `finish` waits for it. REQUIRES: room.
+  void upload(std::span<const kernels::LastRound> round) {
+    std::copy(round.begin(), round.end(), host_last_round.data());
+    SPARSEWIRE_CUDA_CHECK(cudaMemcpyAsync(last_round.data(), host_last_round.data(), round.size_bytes(),
+                                          cudaMemcpyHostToDevice, side->own()));
+    side->end(side->own());
+    side->begin(stream);
   }
 
   // Reads the result as soon as it is there, without a call.
@@ -188,6 +231,17 @@ struct UnitMemory::Parts {
     });
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     return {.bad = from.bad};
+  }
+
+  // Makes room for `room` entries, and sees to it that there is a guess of the k-th.
+  void begin_top(const ScaledGradient* gradient, std::size_t k, std::size_t room, void* on) {
+    stream = static_cast<cudaStream_t>(on);
+    if (room > most) {
+      SPARSEWIRE_CUDA_CHECK(cudaStreamSynchronize(stream));
+      reserve(room);
+    }
+    if (!has_guess) estimate_threshold(gradient, k);
+    has_guess = true;
   }
 
   void estimate_threshold(const ScaledGradient* gradient, std::size_t k) {
@@ -303,6 +357,9 @@ struct UnitMemory::Parts {
   DeviceArray<double> tile_norms, group_norms, sent_norms, sent_group_norms;
   DeviceArray<std::uint32_t> group_counts;
   DeviceArray<std::uint32_t> indices, out_indices, sampled;
+  std::unique_ptr<StreamOrder> side;  // for uploads
+  DeviceArray<kernels::LastRound> last_round;
+  PinnedArray<kernels::LastRound> host_last_round;
   DeviceArray<float> values, out_values;
 };
 
@@ -313,14 +370,24 @@ UnitMemory::~UnitMemory() = default;
 
 void UnitMemory::queue_top(const ScaledGradient* gradient, std::size_t k, void* stream) {
   Parts& p = *parts_;
-  p.stream = static_cast<cudaStream_t>(stream);
-  if (k > p.most) {
-    SPARSEWIRE_CUDA_CHECK(cudaStreamSynchronize(p.stream));
-    p.reserve(k);
-  }
-  if (!p.has_guess) p.estimate_threshold(gradient, k);
-  p.has_guess = true;
+  p.begin_top(gradient, k, k, stream);
   p.queue(gradient, k, 0);
+}
+
+std::optional<Sent> UnitMemory::top(const ScaledGradient* gradient, std::size_t k, const kernels::SecondChoice& second,
+                                    void* stream) {
+  Parts& p = *parts_;
+  // Of those that are chosen by scores the first choice has more, and a guess of its own.
+  const std::size_t guessed = second.draw != nullptr ? k : second.k;
+  p.begin_top(gradient, guessed, k, stream);
+  if (second.draw == nullptr) p.reserve_last_round(second.last_round.size());
+  p.queue(gradient, guessed, 0, &second);
+  const StepResult result = p.wait();
+  if (result.outcome == kDone) return p.sent(result);
+  if ((result.outcome & kNotFinite) != 0) return p.fail(*gradient, result);
+  p.put_all_back();
+  p.has_guess = false;
+  return std::nullopt;
 }
 
 void UnitMemory::queue_above(const ScaledGradient* gradient, std::uint32_t threshold, void* stream) {

@@ -22,18 +22,20 @@ class CudaMemory final : public DeviceMemory {
   }
 
   std::optional<std::size_t> take(std::span<const Unit> units, std::span<const UnitChoice> choices, float factor,
-                                  const ScaledGradient* gradient, TakenEntries& taken) override {
+                                  const kernels::SecondChoice* second, const ScaledGradient* gradient,
+                                  TakenEntries& taken) override {
     const OnDevice on(device_);
     const cudaStream_t stream = begin(gradient);
     taken.indices = {};
     taken.values = {};
     taken.kth = 0;
+    taken.chosen_twice = false;
     taken.sent_norm2.clear();
     taken.ends.assign(units.size(), 0);
     taken.accumulated_norm2.assign(units.size(), 0);
     if (size_ == 0) return std::nullopt;
     const bool is_one = units.size() == 1 && units[0].segments.size() == 1 && (factor == 1 || choices[0].k == 0);
-    if (is_one) return take_from_one(choices[0], gradient, stream, taken);
+    if (is_one) return take_from_one(choices[0], second, gradient, stream, taken);
     if (many_ == nullptr) many_ = std::make_unique<ManyUnits>(taken_);
     order_.wait();  // its arrays may be in use
     const auto bad = many_->take(numbers_.data(), units, choices, factor, gradient, stream, taken);
@@ -214,12 +216,12 @@ class CudaMemory final : public DeviceMemory {
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
   }
 
-  std::optional<std::size_t> take_from_one(const UnitChoice& choice, const ScaledGradient* gradient,
-                                           cudaStream_t stream, TakenEntries& taken) {
+  std::optional<std::size_t> take_from_one(const UnitChoice& choice, const kernels::SecondChoice* second,
+                                           const ScaledGradient* gradient, cudaStream_t stream, TakenEntries& taken) {
     if (unit_ == nullptr) {
       unit_ = std::make_unique<UnitMemory>(numbers_.data(), size_, std::max<std::size_t>(choice.k, size_ / 1000 + 1));
     }
-    const Sent sent = step_of_one(choice, gradient, stream);
+    const Sent sent = step_of_one(choice, second, gradient, stream, taken.chosen_twice);
     if (sent.bad) {
       finish(stream);
       return sent.bad;
@@ -234,7 +236,8 @@ class CudaMemory final : public DeviceMemory {
     taken.accumulated_norm2[0] = sent.accumulated_norm2;
     taken.sent_norm2.assign(1, sent.sent_norm2);
     taken.kth = sent.kth;
-    if (choice.k > 0 && sent.count == choice.k && sent.kth == 0) {  // none was left out: the k-th is the smallest
+    if (!taken.chosen_twice && choice.k > 0 && sent.count == choice.k &&
+        sent.kth == 0) {  // none was left out: the k-th is the smallest
       std::uint32_t least = kInfinityKey;
       for (const float value : taken.values) least = std::min(least, kernels::key_of(value));
       taken.kth = least;
@@ -242,8 +245,15 @@ class CudaMemory final : public DeviceMemory {
     return std::nullopt;
   }
 
-  Sent step_of_one(const UnitChoice& choice, const ScaledGradient* gradient, cudaStream_t stream) {
+  Sent step_of_one(const UnitChoice& choice, const kernels::SecondChoice* second, const ScaledGradient* gradient,
+                   cudaStream_t stream, bool& chosen_twice) {
     try {
+      if (second != nullptr) {
+        const auto sent = unit_->top(gradient, choice.k, *second, stream);
+        chosen_twice = sent.has_value();
+        // By magnitude then, among the sums.
+        return sent ? *sent : unit_->top(nullptr, choice.k, stream);
+      }
       return choice.k > 0 ? unit_->top(gradient, choice.k, stream) : unit_->above(gradient, choice.threshold, stream);
     } catch (...) {  // out of memory: all sums are in the memory
       unit_.reset();

@@ -144,9 +144,8 @@ class ManyUnits {
                                        .bars = table_.bars(),
                                        .floors = takes ? table_.floors() : nullptr,
                                        .counts = sent_.data()};
-    with_type(gradient_, [&]<class T>(T*) {
-      pass_units<T><<<table_.tile_count(), kPassThreads, 0, stream_>>>(arguments);
-    });
+    with_type(gradient_,
+              [&]<class T>(T*) { pass_units<T><<<table_.tile_count(), kPassThreads, 0, stream_>>>(arguments); });
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
   }
 

@@ -45,8 +45,8 @@ class UnitTable {
   const std::uint32_t* slots() const noexcept { return slots_.data(); }
   const std::vector<std::uint32_t>& host_slots() const noexcept { return host_slots_; }
 
-  // Floors for the candidates of the next step. Without them there is no guess yet, or it would not pay. Where all units
-  // have one tile each, the floors are always there, and 0 where there is no guess.
+  // Floors for the candidates of the next step. Without them there is no guess yet, or it would not pay. Where all
+  // units have one tile each, the floors are always there, and 0 where there is no guess.
   bool has_floors() const noexcept { return has_floors_; }
   std::uint32_t* floors() const noexcept { return floors_.data(); }
   float* margins() const noexcept { return margins_.data(); }
