@@ -77,12 +77,12 @@ struct Case {
 constexpr Case kCases[] = {{"topk 0.1 %", "topk:ratio=0.001", "ef", Scope::model},
                            {"topk 1 %", "topk:ratio=0.01", "ef", Scope::model},
                            {"threshold", "threshold:lambda=30", "ef", Scope::model},
-                           {"rtopk 0.1 %", "rtopk:ratio=0.001", "ef", Scope::model},
-                           {"regtopk 0.1 %", "regtopk:ratio=0.001", "ef", Scope::model},
-                           {"randomk 0.1 %", "randomk:ratio=0.001", "ef", Scope::model},
                            {"topk 0.1 % by layer", "topk:ratio=0.001", "ef", Scope::layer},
                            {"topk 64 of 4096", "topk:k=64,chunk=4096", "ef:decay=0.95", Scope::model},
-                           {"topk 0.1 %, momentum", "topk:ratio=0.001", "momentum:m=0.9,clip=1", Scope::model}};
+                           {"momentum, topk 0.1 %", "topk:ratio=0.001", "momentum:m=0.9,clip=1", Scope::model},
+                           {"rtopk 0.1 %", "rtopk:ratio=0.001", "ef", Scope::model},
+                           {"regtopk 0.1 %", "regtopk:ratio=0.001", "ef", Scope::model},
+                           {"randomk 0.1 %", "randomk:ratio=0.001", "ef", Scope::model}};
 
 using Clock = std::chrono::steady_clock;
 double us_between(Clock::time_point begin, Clock::time_point end) {
