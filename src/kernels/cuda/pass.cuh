@@ -13,10 +13,20 @@ inline constexpr unsigned kPassThreads = 512;
 inline constexpr unsigned kPassWarps = kPassThreads / 32;
 inline constexpr unsigned kPassBlocks = 3;  // in a multiprocessor; with 2 or 4 it takes longer
 
+// A type of gradients: a velocity in the memory of the device, to which numbers of type T are added first.
+template <class T>
+struct Velocity {};
+template <class T>
+inline constexpr bool kIsVelocity = false;
+template <class T>
+inline constexpr bool kIsVelocity<Velocity<T>> = true;
+
 struct PassArguments {
   float* memory;
   const void* gradient;
   Factors by;
+  const void* first_add;  // to a velocity
+  Factors first_by;
   Control* control;
   TileList* tiles;
   double* tile_norms;  // sums of the squares of all sums
@@ -52,6 +62,28 @@ __device__ inline std::uint32_t first_of_thread() {
   return threadIdx.x / 32 * static_cast<std::uint32_t>(kSlice / 2) + threadIdx.x % 32;
 }
 
+// What is added to this thread's entries of a tile.
+template <class T, class Tile, int kCount>
+__device__ __forceinline__ void load_gradient(const PassArguments& a, const Tile& tile, float (&added)[kCount], T*) {
+#pragma unroll
+  for (int row = 0; row < kCount; ++row) added[row] = number(static_cast<const T*>(a.gradient), tile.at(row));
+}
+template <class T, class Tile, int kCount>
+__device__ __forceinline__ void load_gradient(const PassArguments& a, const Tile& tile, float (&added)[kCount],
+                                              Velocity<T>*) {
+  auto* const velocity = static_cast<float*>(const_cast<void*>(a.gradient));
+  float first[kCount];
+#pragma unroll
+  for (int row = 0; row < kCount; ++row) added[row] = velocity[tile.at(row)];
+#pragma unroll
+  for (int row = 0; row < kCount; ++row) first[row] = number(static_cast<const T*>(a.first_add), tile.at(row));
+#pragma unroll
+  for (int row = 0; row < kCount; ++row) {
+    added[row] = accumulated(added[row], first[row], a.first_by);
+    if (tile.inside(row)) velocity[tile.at(row)] = added[row];
+  }
+}
+
 // Adds the gradient (T; void: none) to a tile of the memory, and moves what the tile takes into an arena. A tile that
 // finds no room leaves its sums in the memory; one with a sum that is not finite brings its entries back to where
 // kernels::make_round_trip() brings them. Returns how many entries were moved.
@@ -70,10 +102,8 @@ __device__ __forceinline__ std::uint32_t pass_tile(const PassArguments& a, const
 #pragma unroll
   for (int row = 0; row < kHalf; ++row) sum[row] = a.memory[tile.at(row)];
   if constexpr (kHasGradient) {
-    const T* gradient = static_cast<const T*>(a.gradient);
     float added[kHalf];
-#pragma unroll
-    for (int row = 0; row < kHalf; ++row) added[row] = number(gradient, tile.at(row));
+    load_gradient(a, tile, added, static_cast<T*>(nullptr));
 #pragma unroll
     for (int row = 0; row < kHalf; ++row) sum[row] = accumulated(sum[row], added[row], a.by);
   }
@@ -134,7 +164,9 @@ __device__ __forceinline__ std::uint32_t pass_tile(const PassArguments& a, const
       if (key(sum[row]) >= kInfinityKey) {
         atomicMin(&a.control->failure.bad, static_cast<unsigned long long>(tile.at(row)));
       } else if constexpr (kHasGradient) {
-        a.memory[tile.at(row)] = restored(sum[row], number(static_cast<const T*>(a.gradient), tile.at(row)), a.by);
+        using Number = std::conditional_t<kIsVelocity<T>, float, T>;  // which this thread has written
+        const Number* const gradient = static_cast<const Number*>(a.gradient);
+        a.memory[tile.at(row)] = restored(sum[row], number(gradient, tile.at(row)), a.by);
       }
     }
     return 0;
@@ -178,7 +210,7 @@ __device__ __noinline__ void pass_part_of_tile(const PassArguments& a, const Pas
 }
 
 template <class T>
-__global__ void __launch_bounds__(kPassThreads, std::is_void_v<T> ? 2 : kPassBlocks)
+__global__ void __launch_bounds__(kPassThreads, std::is_void_v<T> || kIsVelocity<T> ? 2 : kPassBlocks)
     pass(const __grid_constant__ UnitPassArguments a) {
   if (blockIdx.x == 0 && threadIdx.x == 0) a.pass.control->arrived = a.pass.control->fell = 0;  // for finish.cuh
   const std::uint32_t threshold = a.threshold != 0 ? a.threshold : a.pass.control->threshold;

@@ -7,52 +7,59 @@
 
 namespace sparsewire::cuda {
 
-inline constexpr int kSampleThreads = 1024;
-inline constexpr int kSampleBlocks = 16;
-inline constexpr std::uint32_t kSample = 8U * kSampleThreads * kSampleBlocks;
+inline constexpr unsigned kSampleThreads = 1024;
+inline constexpr unsigned kSampleBlocks = 128;
+inline constexpr std::uint32_t kSample = kSampleThreads * kSampleBlocks;
+// Keys of a sample are counted by their first bits: a threshold within 1 % is good enough.
+inline constexpr unsigned kSampleShift = 15;
+inline constexpr std::uint32_t kSampleBins = 1U << (31 - kSampleShift);
 
-// The keys of entries that are spread over the unit, about evenly.
+// Counts the keys of entries that are spread over the unit, about evenly. `bins` are 0 before.
 template <class T>
 __global__ void __launch_bounds__(kSampleThreads)
-    sample(const float* memory, const void* gradient, std::size_t size, Factors by, std::uint32_t* keys) {
-  for (std::uint32_t i = blockIdx.x * kSampleThreads + threadIdx.x; i < kSample; i += kSampleBlocks * kSampleThreads) {
-    // Somewhere in the i-th of kSample equal parts.
-    std::uint32_t hash = i * 0x9E3779B1U;
-    hash = (hash ^ hash >> 15U) * 0x85EBCA77U;
-    const double part = static_cast<double>(size) / kSample;
-    const auto at = min(static_cast<std::size_t>((i + (hash ^ hash >> 13U) * 0x1p-32) * part), size - 1);
-    float sum = memory[at];
-    if constexpr (!std::is_void_v<T>) sum = accumulated(sum, number(static_cast<const T*>(gradient), at), by);
-    keys[i] = key(sum);
-  }
+    sample(const float* memory, const void* gradient, std::size_t size, Factors by, std::uint32_t* bins) {
+  // Somewhere in the i-th of kSample equal parts.
+  const std::uint32_t i = blockIdx.x * kSampleThreads + threadIdx.x;
+  std::uint32_t hash = i * 0x9E3779B1U;
+  hash = (hash ^ hash >> 15U) * 0x85EBCA77U;
+  const double part = static_cast<double>(size) / kSample;
+  const auto at = min(static_cast<std::size_t>((i + (hash ^ hash >> 13U) * 0x1p-32) * part), size - 1);
+  float sum = memory[at];
+  if constexpr (!std::is_void_v<T>) sum = accumulated(sum, number(static_cast<const T*>(gradient), at), by);
+  count_in_bin(bins, key(sum) >> kSampleShift, true);
 }
 
-// The threshold becomes the key of that rank in the sample, at least the lowest there is. One block.
-__global__ void __launch_bounds__(kSampleThreads)
-    choose_threshold(const std::uint32_t* keys, std::uint32_t rank, Control* control) {
-  __shared__ std::uint32_t bins[256];
-  __shared__ std::uint32_t found[2];
-  std::uint32_t prefix = 0;
-  for (int shift = 24; shift >= 0; shift -= 8) {
-    if (threadIdx.x < 256) bins[threadIdx.x] = 0;
-    __syncthreads();
-    for (std::uint32_t i = threadIdx.x; i < kSample; i += kSampleThreads) {
-      const std::uint32_t one = keys[i];
-      count_in_bin(bins, one >> shift & 255U, shift == 24 || one >> (shift + 8) == prefix);
-    }
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      std::uint32_t bin = 255;
-      while (bin > 0 && rank > bins[bin]) rank -= bins[bin--];
-      found[0] = bin;
-      found[1] = rank;
-    }
-    __syncthreads();
-    prefix = prefix << 8U | found[0];
-    rank = found[1];
-    __syncthreads();
+// The threshold becomes about the key of that rank in the sample, at least the lowest there is. Leaves all bins 0. One
+// block.
+static __global__ void __launch_bounds__(kSampleThreads)
+    choose_threshold(std::uint32_t* bins, std::uint32_t rank, Control* control) {
+  constexpr unsigned kEach = kSampleBins / kSampleThreads;
+  __shared__ std::uint32_t warps[kSampleThreads / 32];
+  // Thread 0 has the highest bins.
+  std::uint32_t* const mine = bins + (kSampleThreads - 1 - threadIdx.x) * kEach;
+  std::uint32_t sum = 0;
+#pragma unroll 4
+  for (unsigned i = 0; i < kEach; i += 4) {
+    const uint4 four = *reinterpret_cast<const uint4*>(mine + i);
+    sum += four.x + four.y + four.z + four.w;
   }
-  if (threadIdx.x == 0) control->threshold = min(max(prefix, kLowestKey), kInfinityKey - 1);
+  std::uint32_t through = sum;
+  for (unsigned step = 1; step < 32; step *= 2) {
+    const std::uint32_t left = __shfl_up_sync(kAllLanes, through, step);
+    if (threadIdx.x % 32 >= step) through += left;
+  }
+  if (threadIdx.x % 32 == 31) warps[threadIdx.x / 32] = through;
+  __syncthreads();
+  for (unsigned w = 0; w < threadIdx.x / 32; ++w) through += warps[w];
+  std::uint32_t before = through - sum;
+  if (before < rank && rank <= through) {
+    unsigned bin = kEach;
+    do before += mine[--bin];
+    while (before < rank);
+    const std::uint32_t lowest = (static_cast<std::uint32_t>(mine - bins) + bin) << kSampleShift;
+    control->threshold = min(max(lowest, kLowestKey), kInfinityKey - 1);
+  }
+  for (unsigned i = 0; i < kEach; i += 4) *reinterpret_cast<uint4*>(mine + i) = uint4{0, 0, 0, 0};
 }
 
 // How many keys of the memory have each value of some bits, among those with the same bits above. First the 11 highest,

@@ -103,9 +103,12 @@ struct UnitMemory::Parts {
   // `threshold` is 0 where the guess counts.
   void queue(const ScaledGradient* gradient, std::size_t k, std::uint32_t threshold,
              const kernels::SecondChoice* second = nullptr) {
+    const ScaledGradient* const first = gradient == nullptr ? nullptr : gradient->first_add;
     const UnitPassArguments pass_arguments{.pass = {.memory = memory,
                                                     .gradient = gradient == nullptr ? nullptr : gradient->data,
                                                     .by = factors(gradient),
+                                                    .first_add = first == nullptr ? nullptr : first->data,
+                                                    .first_by = factors(first),
                                                     .control = control.data(),
                                                     .tiles = tiles.data(),
                                                     .tile_norms = tile_norms.data(),
@@ -116,8 +119,17 @@ struct UnitMemory::Parts {
                                            .threshold = threshold,
                                            .window = k == 0 ? 0 : window,
                                            .fine = fine.data()};
-    with_type(gradient, [&]<class T>(T*) { pass<T><<<grid_of_tiles(), kPassThreads, 0, stream>>>(pass_arguments); });
+    if (first == nullptr) {
+      with_type(gradient, [&]<class T>(T*) { pass<T><<<grid_of_tiles(), kPassThreads, 0, stream>>>(pass_arguments); });
+    } else {
+      with_type(first, [&]<class T>(T*) {
+        if constexpr (!std::is_void_v<T>) {
+          pass<Velocity<T>><<<grid_of_tiles(), kPassThreads, 0, stream>>>(pass_arguments);
+        }
+      });
+    }
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    has_added = true;
     FinishArguments arguments{.memory = memory,
                               .tiles_count = tile_count,
                               .tiles_per_block = tiles_per_block,
@@ -236,6 +248,7 @@ struct UnitMemory::Parts {
   // Makes room for `room` entries, and sees to it that there is a guess of the k-th.
   void begin_top(const ScaledGradient* gradient, std::size_t k, std::size_t room, void* on) {
     stream = static_cast<cudaStream_t>(on);
+    has_added = false;
     if (room > most) {
       SPARSEWIRE_CUDA_CHECK(cudaStreamSynchronize(stream));
       reserve(room);
@@ -245,7 +258,7 @@ struct UnitMemory::Parts {
   }
 
   void estimate_threshold(const ScaledGradient* gradient, std::size_t k) {
-    if (sampled.size() == 0) sampled.resize(kSample);
+    if (sampled.size() == 0) sampled.resize(kSampleBins);
     with_type(gradient, [&]<class T>(T*) {
       sample<T><<<kSampleBlocks, kSampleThreads, 0, stream>>>(memory, gradient == nullptr ? nullptr : gradient->data,
                                                               size, factors(gradient), sampled.data());
@@ -347,6 +360,7 @@ struct UnitMemory::Parts {
   cudaStream_t stream = nullptr;
   std::uint64_t epoch = 0;
   bool has_guess = false;
+  bool has_added = false;        // the pass of the last step is queued
   StepResult* result = nullptr;  // on the host
   StepResult* result_on_device = nullptr;
   DeviceArray<float> owned;
@@ -392,6 +406,7 @@ std::optional<Sent> UnitMemory::top(const ScaledGradient* gradient, std::size_t 
 
 void UnitMemory::queue_above(const ScaledGradient* gradient, std::uint32_t threshold, void* stream) {
   parts_->stream = static_cast<cudaStream_t>(stream);
+  parts_->has_added = false;
   parts_->queue(gradient, 0, threshold);
 }
 
@@ -432,6 +447,7 @@ Sent UnitMemory::above(const ScaledGradient* gradient, std::uint32_t threshold, 
   return p.sent(result);
 }
 
+bool UnitMemory::has_added() const noexcept { return parts_->has_added; }
 void UnitMemory::forget_guess() { parts_->has_guess = false; }
 float* UnitMemory::data() noexcept { return parts_->memory; }
 std::size_t UnitMemory::size() const noexcept { return parts_->size; }

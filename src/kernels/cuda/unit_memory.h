@@ -61,6 +61,9 @@ class UnitMemory {
   }
   std::optional<Sent> wait();
 
+  // Whether the last step, if it threw, had added its gradient.
+  bool has_added() const noexcept;
+
   // The next top() has no guess to begin with.
   void forget_guess();
 

@@ -40,6 +40,7 @@ class PretendedMemory final : public DeviceMemory {
     if (second != nullptr && units.size() != 1) throw UsageError("a second choice is for one unit");
     taken = {};
     if (gradient != nullptr) {
+      if (gradient->first_add != nullptr) add_first(here(*gradient), here(*gradient->first_add));
       if (const auto bad = add(here(*gradient))) {
         taken.accumulated_norm2.assign(units.size(), 0);
         return bad;
@@ -124,6 +125,13 @@ class PretendedMemory final : public DeviceMemory {
       numbers_ = sums;
     }
     return bad;
+  }
+
+  static void add_first(const kernels::ScaledGradient& to, const kernels::ScaledGradient& from) {
+    auto* const numbers = static_cast<float*>(const_cast<void*>(to.data));
+    for (std::size_t i = 0; i < to.size; ++i) {
+      numbers[i] = from.decay * numbers[i] + from.scale * kernels::number_at(from, i);
+    }
   }
 
   static double norm2_of(const kernels::ScaledGradient& numbers) {
