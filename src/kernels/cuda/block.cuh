@@ -29,17 +29,18 @@ __device__ inline std::uint32_t add_block(std::uint32_t number, std::uint32_t& t
 
 // Calls f(row, number) for each entry of a thread that is sent: those with a rank above the bar, and those equal to it
 // as long as fewer than `quota` come before them. `number`: how many of the tile come before it. ties_before: entries
-// equal to the bar in tiles before this one. Returns how many entries of the tile are above the bar. REQUIRES: the 256
-// threads of a tile call it; `counts` is shared; ranks equal to the bar count only if quota > 0.
-template <class F>
-__device__ __forceinline__ std::uint32_t for_each_winner(const std::uint32_t (&ranks)[kRows], std::uint32_t bar,
+// equal to the bar in tiles before this one. Returns how many entries of the tile are above the bar. REQUIRES: all
+// threads of the block call it, and the rows of a warp follow on those of the warp before; `counts` is shared; ranks
+// equal to the bar count only if quota > 0.
+template <int kCount, unsigned kWarps, class F>
+__device__ __forceinline__ std::uint32_t for_each_winner(const std::uint32_t (&ranks)[kCount], std::uint32_t bar,
                                                          std::uint32_t quota, std::uint32_t ties_before,
-                                                         std::uint32_t (&counts)[kSlices][2], F f) {
+                                                         std::uint32_t (&counts)[kWarps][2], F f) {
   const unsigned warp = threadIdx.x / 32;
   std::uint32_t aboves = 0;
   std::uint32_t equals = 0;
 #pragma unroll
-  for (int row = 0; row < kRows; ++row) {
+  for (int row = 0; row < kCount; ++row) {
     aboves += ranks[row] > bar ? 1 : 0;
     equals += ranks[row] == bar && quota > 0 ? 1 : 0;
   }
@@ -54,14 +55,14 @@ __device__ __forceinline__ std::uint32_t for_each_winner(const std::uint32_t (&r
   std::uint32_t ties = ties_before;
   std::uint32_t total = 0;
 #pragma unroll
-  for (unsigned w = 0; w < kSlices; ++w) {
+  for (unsigned w = 0; w < kWarps; ++w) {
     above += w < warp ? counts[w][0] : 0;
     ties += w < warp ? counts[w][1] : 0;
     total += counts[w][0];
   }
   const std::uint32_t sent_before = min(ties_before, quota);
 #pragma unroll
-  for (int row = 0; row < kRows; ++row) {
+  for (int row = 0; row < kCount; ++row) {
     const bool is_above = ranks[row] > bar;
     const bool is_tie = ranks[row] == bar && quota > 0;
     const unsigned row_above = __ballot_sync(kAllLanes, is_above);

@@ -27,7 +27,9 @@ class Finish {
     if (a_.k > found_ && threshold > kLowestKey) return fail(kTooFew);
     kth_ = threshold;
     quota_ = kAllWin;
-    if (a_.k == 0 || found_ <= a_.k) {
+    // By score k candidates are not enough: one of them may be worse than an entry below the threshold.
+    const bool has_more = found_ > a_.k || (kBy == By::score && threshold > kLowestKey);
+    if (a_.k == 0 || !has_more) {
       candidates_.gather_first();
     } else {
       if constexpr (kBy == By::score) {

@@ -86,9 +86,9 @@ __device__ __forceinline__ void load_gradient(const PassArguments& a, const Tile
 
 // Adds the gradient (T; void: none) to a tile of the memory, and moves what the tile takes into an arena. A tile that
 // finds no room leaves its sums in the memory; one with a sum that is not finite brings its entries back to where
-// kernels::make_round_trip() brings them. Returns how many entries were moved.
+// kernels::make_round_trip() brings them.
 template <class T, class Tile>
-__device__ __forceinline__ std::uint32_t pass_tile(const PassArguments& a, const Tile& tile) {
+__device__ __forceinline__ void pass_tile(const PassArguments& a, const Tile& tile) {
   constexpr bool kHasGradient = !std::is_void_v<T>;
   constexpr int kHalf = kRows / 2;
   __shared__ double first_half[kSlices][32];
@@ -169,7 +169,7 @@ __device__ __forceinline__ std::uint32_t pass_tile(const PassArguments& a, const
         a.memory[tile.at(row)] = restored(sum[row], number(gradient, tile.at(row)), a.by);
       }
     }
-    return 0;
+    return;
   }
   if (in_warp > 0 && place != ~0U) {
     std::uint32_t at = place + before;
@@ -191,7 +191,6 @@ __device__ __forceinline__ std::uint32_t pass_tile(const PassArguments& a, const
   for (int row = 0; row < kHalf; ++row) {
     if (tile.inside(row)) a.memory[tile.at(row)] = sum[row];
   }
-  return place != ~0U ? total : 0;
 }
 
 // The pass over a model that is one unit.
@@ -225,7 +224,9 @@ __global__ void __launch_bounds__(kPassThreads, std::is_void_v<T> || kIsVelocity
 // Before a pass: no arena is used, and nothing has failed. As many threads as there are arenas.
 static __global__ void begin_anew(Control* control) {
   control->used[threadIdx.x].value = 0;
-  if (threadIdx.x == 0) control->failure = {~0ULL, kDone};
+  if (threadIdx.x != 0) return;
+  control->failure = {~0ULL, kDone};
+  control->gathered = 0;
 }
 
 // Puts all candidates back. One warp for each tile.

@@ -56,6 +56,7 @@ struct Control {
   float margin = 0.01F;                      // of the guess below the last k-th magnitude
   alignas(128) std::uint32_t arrived = 0;    // at barriers
   std::uint32_t fell = 0;                    // candidates whose score is below the threshold
+  std::uint32_t gathered = 0;                // candidates of units that have been gathered
   alignas(128) Failure failure;
   std::uint32_t groups_done = 0;              // groups of tiles whose sent norm is there
   std::uint32_t fine_sums[kMostBlocks] = {};  // of the fine bins of each block

@@ -29,39 +29,39 @@ struct TileUnitsArguments {
   float* values;
 };
 
-inline constexpr std::uint32_t kFewCandidates = 512;
+inline constexpr std::uint32_t kFewCandidates = kPassThreads;
+inline constexpr int kHalfRows = kRows / 2;  // two warps share a slice, as in the pass
 
 struct TileUnitsShared {
-  double slices[2][kSlices];
-  std::uint32_t counts[2][kSlices];
-  std::uint32_t ends[kSlices][2];
-  std::uint32_t is_sent[kTile / 32];  // bits
-  // The candidates, and how many winners each 32 of them have.
+  double first_half[kSlices][32];
+  double slices[kSlices];
+  std::uint32_t counts[2][kPassWarps];
+  std::uint32_t ends[kPassWarps][2];
+  // The candidates, and how many winners each warp has among them.
   alignas(16) std::uint32_t ranks[kFewCandidates + 4];
   float values[kFewCandidates];
   std::uint16_t offsets[kFewCandidates];
-  std::uint32_t winners[kFewCandidates / 32];
+  std::uint8_t wins[kFewCandidates];
+  std::uint32_t winners[kPassWarps];
+  double squares[kSlices * 32];
   std::uint32_t kth;
 };
 
 // How many ranks of the block are at least `least`. The `counts` of two calls in turn must differ.
-__device__ inline std::uint32_t count_from(const std::uint32_t (&ranks)[kRows], std::uint32_t least,
-                                           std::uint32_t (&counts)[kSlices]) {
+__device__ inline std::uint32_t count_from(const std::uint32_t (&ranks)[kHalfRows], std::uint32_t least,
+                                           std::uint32_t (&counts)[kPassWarps]) {
   std::uint32_t count = 0;
 #pragma unroll
-  for (int row = 0; row < kRows; ++row) count += ranks[row] >= least ? 1 : 0;
+  for (int row = 0; row < kHalfRows; ++row) count += ranks[row] >= least ? 1 : 0;
   count = __reduce_add_sync(kAllLanes, count);
   if (threadIdx.x % 32 == 0) counts[threadIdx.x / 32] = count;
   __syncthreads();
-  count = 0;
-#pragma unroll
-  for (unsigned w = 0; w < kSlices; ++w) count += counts[w];
-  return count;
+  return __reduce_add_sync(kAllLanes, threadIdx.x % 32 < kPassWarps ? counts[threadIdx.x % 32] : 0);
 }
 
 // The bar that k entries of the block reach, or all that are not zero if they are fewer.
-__device__ inline Bar find_bar(const std::uint32_t (&ranks)[kRows], std::uint32_t k,
-                               std::uint32_t (&counts)[2][kSlices]) {
+__device__ inline Bar find_bar(const std::uint32_t (&ranks)[kHalfRows], std::uint32_t k,
+                               std::uint32_t (&counts)[2][kPassWarps]) {
   if (count_from(ranks, 1, counts[1]) <= k) return {};
   std::uint32_t low = 1;  // more than k are at or above it
   std::uint32_t high = kInfinityKey + 1;
@@ -89,76 +89,90 @@ class TileUnit {
 
   __device__ __forceinline__ void sift() {
     const std::uint32_t floor = a_.floors[blockIdx.x];
+    start_ = a_.slots[blockIdx.x];
+    float margin = threadIdx.x == 0 ? a_.margins[blockIdx.x] : 0;
     load();
     std::uint32_t largest = 0;
-    double lane_sum = 0;
 #pragma unroll
-    for (int row = 0; row < kRows; ++row) {
+    for (int row = 0; row < kHalfRows; ++row) {
       largest = max(largest, key(sum_[row]));
-      lane_sum += static_cast<double>(sum_[row]) * static_cast<double>(sum_[row]);
-      candidates_ |= (floor > 0 && rank_of(sum_[row], factor_) >= floor ? 1U : 0U) << static_cast<unsigned>(row);
+      candidates_ |= (rank_of(sum_[row], factor_) >= floor ? 1U : 0U) << static_cast<unsigned>(row);
     }
-    if (threadIdx.x < kTile / 32) s_.is_sent[threadIdx.x] = 0;
+    if (floor == 0) candidates_ = 0;
     const std::uint32_t in_warp = __reduce_add_sync(kAllLanes, static_cast<unsigned>(__popc(candidates_)));
-    const double slice = add_lanes<32>(lane_sum);
-    if (threadIdx.x % 32 == 0) {
-      s_.counts[0][threadIdx.x / 32] = in_warp;
-      s_.slices[0][threadIdx.x / 32] = slice;
-    }
+    if (threadIdx.x % 32 == 0) s_.counts[0][warp()] = in_warp;
+    if (warp() % 2 == 0) s_.first_half[warp() / 2][threadIdx.x % 32] = add_squares(0, ~0U);
     const bool is_bad = __syncthreads_or(largest >= kInfinityKey) != 0;
-    if (threadIdx.x < 32) {
-      const double norm = add_lanes<kSlices>(threadIdx.x < kSlices ? s_.slices[0][threadIdx.x] : 0);
-      if (threadIdx.x == 0) a_.norms[blockIdx.x] = norm;
-    }
     if (threadIdx.x == 0) a_.lists[blockIdx.x] = {is_bad ? ~0U : 0U, 0};
     if (is_bad) return bring_back();
+    add_second_half(~0U);
 
-    std::uint32_t n = 0;
-    std::uint32_t before = 0;
-#pragma unroll
-    for (unsigned w = 0; w < kSlices; ++w) {
-      const std::uint32_t one = s_.counts[0][w];
-      before += w < threadIdx.x / 32 ? one : 0;
-      n += one;
-    }
+    const std::uint32_t count = threadIdx.x % 32 < kPassWarps ? s_.counts[0][threadIdx.x % 32] : 0;
+    const std::uint32_t n = __reduce_add_sync(kAllLanes, count);
+    const std::uint32_t before = __reduce_add_sync(kAllLanes, threadIdx.x % 32 < warp() ? count : 0);
     // The same for all threads.
-    const bool has_few = n >= k_ && n <= kFewCandidates;
-    if (has_few) {
+    if (n >= k_ && n <= kFewCandidates) {
       choose_few(n, before);
     } else {
-      choose_any();
+      TileUnit copy = *this;  // only the copy has to be in memory for the call
+      copy.choose_any();
+      sent_ = copy.sent_;
     }
-    const double sent_norm = add_tile(sent_sum_, s_.slices[1]);
     if (threadIdx.x != 0) return;
-    a_.sent_norms[blockIdx.x] = sent_norm;
     a_.counts[blockIdx.x] = sent_;
-    const float margin = floor == 0 ? 0.12F : next_margin(a_.margins[blockIdx.x], n, k_);
+    margin = floor == 0 ? 0.12F : next_margin(margin, n, k_);
     a_.margins[blockIdx.x] = margin;
     a_.floors[blockIdx.x] = floor_below(s_.kth, margin);
   }
 
  private:
-  __device__ __forceinline__ bool inside(int row) const { return kWhole || offset_of(row) < tile_.size; }
-  __device__ __forceinline__ std::size_t index(std::uint32_t offset) const {
-    return kWhole ? tile_.begin + offset : index_in(tile_, a_.pieces, min(offset, tile_.size - 1));
+  __device__ static unsigned warp() { return threadIdx.x / 32; }
+  __device__ __forceinline__ static std::uint32_t offset(int row) {
+    return first_of_thread() + static_cast<unsigned>(row) * 32;
+  }
+  __device__ __forceinline__ bool inside(int row) const { return kWhole || offset(row) < tile_.size; }
+  __device__ __forceinline__ std::size_t index(std::uint32_t at) const {
+    return kWhole ? tile_.begin + at : index_in(tile_, a_.pieces, min(at, tile_.size - 1));
   }
 
   __device__ __forceinline__ void load() {
 #pragma unroll
-    for (int row = 0; row < kRows; ++row) sum_[row] = a_.memory[index(offset_of(row))];
+    for (int row = 0; row < kHalfRows; ++row) sum_[row] = a_.memory[index(offset(row))];
     if constexpr (kHasGradient) {
-      float added[kRows];
+      float added[kHalfRows];
 #pragma unroll
-      for (int row = 0; row < kRows; ++row) added[row] = gradient_at(index(offset_of(row)));
+      for (int row = 0; row < kHalfRows; ++row) added[row] = gradient_at(index(offset(row)));
 #pragma unroll
-      for (int row = 0; row < kRows; ++row) sum_[row] = accumulated(sum_[row], added[row], a_.by);
+      for (int row = 0; row < kHalfRows; ++row) sum_[row] = accumulated(sum_[row], added[row], a_.by);
     }
 #pragma unroll
-    for (int row = 0; row < kRows; ++row) sum_[row] = inside(row) ? sum_[row] : 0;
+    for (int row = 0; row < kHalfRows; ++row) sum_[row] = inside(row) ? sum_[row] : 0;
   }
   __device__ __forceinline__ float gradient_at(std::size_t at) const {
     if constexpr (kHasGradient) return number(static_cast<const T*>(a_.gradient), at);
     return 0;
+  }
+
+  // The squares of this thread's entries in the given rows, added to what its lane has so far.
+  __device__ __forceinline__ double add_squares(double lane_sum, std::uint32_t rows) const {
+#pragma unroll
+    for (int row = 0; row < kHalfRows; ++row) {
+      const bool counts = (rows >> static_cast<unsigned>(row) & 1U) != 0;
+      const double one = counts ? static_cast<double>(sum_[row]) : 0;
+      lane_sum += one * one;
+    }
+    return lane_sum;
+  }
+  // After the first halves of the slices were added up: the sums of the slices. Barriers come before and after it.
+  __device__ __forceinline__ void add_second_half(std::uint32_t rows) {
+    if (warp() % 2 == 0) return;
+    const double slice = add_lanes<32>(add_squares(s_.first_half[warp() / 2][threadIdx.x % 32], rows));
+    if (threadIdx.x % 32 == 0) s_.slices[warp() / 2] = slice;
+  }
+  __device__ __forceinline__ void write_norm(double* to) const {
+    if (warp() != 0) return;
+    const double norm = add_lanes<kSlices>(threadIdx.x < kSlices ? s_.slices[threadIdx.x] : 0);
+    if (threadIdx.x == 0) *to = norm;
   }
 
   // As kernels::make_round_trip().
@@ -166,9 +180,9 @@ class TileUnit {
     if (threadIdx.x == 0) a_.counts[blockIdx.x] = 0;
     if constexpr (kHasGradient) {
 #pragma unroll
-      for (int row = 0; row < kRows; ++row) {
+      for (int row = 0; row < kHalfRows; ++row) {
         if (!inside(row)) continue;
-        const std::size_t at = index(offset_of(row));
+        const std::size_t at = index(offset(row));
         if (key(sum_[row]) >= kInfinityKey) {
           atomicMin(&a_.control->failure.bad, static_cast<unsigned long long>(at));
         } else {
@@ -181,56 +195,47 @@ class TileUnit {
   // The k best of n candidates, of which `before` are those of the warps before this one.
   __device__ __forceinline__ void choose_few(std::uint32_t n, std::uint32_t before) {
 #pragma unroll
-    for (int row = 0; row < kRows; ++row) {
+    for (int row = 0; row < kHalfRows; ++row) {
       const bool mine = (candidates_ >> static_cast<unsigned>(row) & 1U) != 0;
       const unsigned lanes = __ballot_sync(kAllLanes, mine);
       if (mine) {
         const std::uint32_t to = before + count_before(lanes);
         s_.ranks[to] = rank_of(sum_[row], factor_);
         s_.values[to] = sum_[row];
-        s_.offsets[to] = static_cast<std::uint16_t>(offset_of(row));
+        s_.offsets[to] = static_cast<std::uint16_t>(offset(row));
       } else if (kHasGradient && inside(row)) {
-        a_.memory[index(offset_of(row))] = sum_[row];
+        a_.memory[index(offset(row))] = sum_[row];
       }
       before += static_cast<std::uint32_t>(__popc(lanes));
     }
     if (threadIdx.x < 4) s_.ranks[n + threadIdx.x] = 0;  // the last four that are read at a time
     __syncthreads();
-    constexpr unsigned kTurns = kFewCandidates / kTileThreads;
-    bool wins[kTurns];
-#pragma unroll
-    for (unsigned turn = 0; turn < kTurns; ++turn) {
-      const std::uint32_t i = turn * kTileThreads + threadIdx.x;
-      wins[turn] = false;
-      if (i - threadIdx.x % 32 >= n) continue;  // the whole warp
-      const std::uint32_t rank = i < n ? s_.ranks[i] : ~0U;
-      const std::uint32_t better = i < n ? count_better(i, rank, n) : ~0U;
-      wins[turn] = better < k_;
-      const unsigned lanes = __ballot_sync(kAllLanes, wins[turn]);
-      if (threadIdx.x % 32 == 0) s_.winners[i / 32] = static_cast<std::uint32_t>(__popc(lanes));
-      if (better == k_ - 1) s_.kth = rank;
-      if (i >= n) continue;
-      const std::uint32_t offset = s_.offsets[i];
-      if (wins[turn]) atomicOr(s_.is_sent + offset / 32, 1U << offset % 32);
-      if (kHasGradient || wins[turn]) a_.memory[index(offset)] = wins[turn] ? 0 : s_.values[i];
+    write_norm(a_.norms + blockIdx.x);
+    const std::uint32_t i = threadIdx.x;
+    const bool has_any = warp() * 32 < n;  // the warp
+    bool wins = false;
+    unsigned lanes = 0;
+    if (has_any) {
+      const std::uint32_t better = i < n ? count_better(i, s_.ranks[i], n) : ~0U;
+      wins = better < k_;
+      lanes = __ballot_sync(kAllLanes, wins);
+      if (threadIdx.x % 32 == 0) s_.winners[warp()] = static_cast<std::uint32_t>(__popc(lanes));
+      if (better == k_ - 1) s_.kth = s_.ranks[i];
+      s_.wins[i] = wins ? 1 : 0;
+      if (i < n && (kHasGradient || wins)) a_.memory[index(s_.offsets[i])] = wins ? 0 : s_.values[i];
     }
     __syncthreads();
-    const std::uint32_t start = a_.slots[blockIdx.x];
-#pragma unroll
-    for (unsigned turn = 0; turn < kTurns; ++turn) {
-      const std::uint32_t i = turn * kTileThreads + threadIdx.x;
-      if (i - threadIdx.x % 32 >= n) continue;
-      std::uint32_t to = start + count_before(__ballot_sync(kAllLanes, wins[turn]));
-      for (std::uint32_t w = 0; w < i / 32; ++w) to += s_.winners[w];
-      if (!wins[turn]) continue;
+    if (wins) {
+      std::uint32_t to = start_ + count_before(lanes);
+      for (unsigned w = 0; w < warp(); ++w) to += s_.winners[w];
       a_.indices[to] = static_cast<std::uint32_t>(index(s_.offsets[i]));
       a_.values[to] = s_.values[i];
     }
-#pragma unroll
-    for (int row = 0; row < kRows; ++row) {
-      if ((candidates_ >> static_cast<unsigned>(row) & 1U) == 0) continue;
-      const std::uint32_t offset = offset_of(row);
-      if ((s_.is_sent[offset / 32] >> offset % 32 & 1U) != 0) add_sent(sum_[row]);
+    if (warp() == kPassWarps - 1) {  // which has no candidates, mostly
+      const double norm = square_few(0, n, s_.squares, [&](std::uint32_t at) -> MaybeSent {
+        return {s_.wins[at] != 0, s_.offsets[at], s_.values[at]};
+      });
+      if (threadIdx.x % 32 == 0) a_.sent_norms[blockIdx.x] = norm;
     }
     sent_ = k_;
   }
@@ -248,30 +253,31 @@ class TileUnit {
     return better;
   }
 
-  __device__ __forceinline__ void choose_any() {
-    std::uint32_t ranks[kRows];
+  // Not inlined in the fast way: the registers that it needs would be missing there.
+  __device__ __noinline__ void choose_any() {
+    std::uint32_t ranks[kHalfRows];
 #pragma unroll
-    for (int row = 0; row < kRows; ++row) ranks[row] = rank_of(sum_[row], factor_);
+    for (int row = 0; row < kHalfRows; ++row) ranks[row] = rank_of(sum_[row], factor_);
     const Bar bar = find_bar(ranks, k_, s_.counts);
-    const std::uint32_t start = a_.slots[blockIdx.x];
+    write_norm(a_.norms + blockIdx.x);
     std::uint32_t sent = 0;  // rows
     sent_ = bar.quota;
     sent_ += for_each_winner(ranks, bar.rank, bar.quota, 0, s_.ends, [&](int row, std::uint32_t number) {
-      a_.indices[start + number] = static_cast<std::uint32_t>(index(offset_of(row)));
-      a_.values[start + number] = sum_[row];
-      add_sent(sum_[row]);
+      a_.indices[start_ + number] = static_cast<std::uint32_t>(index(offset(row)));
+      a_.values[start_ + number] = sum_[row];
       sent |= 1U << static_cast<unsigned>(row);
     });
 #pragma unroll
-    for (int row = 0; row < kRows; ++row) {
+    for (int row = 0; row < kHalfRows; ++row) {
       const bool wins = (sent >> static_cast<unsigned>(row) & 1U) != 0;
-      if ((kHasGradient || wins) && inside(row)) a_.memory[index(offset_of(row))] = wins ? 0 : sum_[row];
+      if ((kHasGradient || wins) && inside(row)) a_.memory[index(offset(row))] = wins ? 0 : sum_[row];
     }
     if (threadIdx.x == 0) s_.kth = bar.rank;
-  }
-
-  __device__ __forceinline__ void add_sent(float value) {
-    sent_sum_ += static_cast<double>(value) * static_cast<double>(value);
+    if (warp() % 2 == 0) s_.first_half[warp() / 2][threadIdx.x % 32] = add_squares(0, sent);
+    __syncthreads();
+    add_second_half(sent);
+    __syncthreads();
+    write_norm(a_.sent_norms + blockIdx.x);
   }
 
   static constexpr bool kHasGradient = !std::is_void_v<T>;
@@ -281,10 +287,10 @@ class TileUnit {
   TileUnitsShared& s_;
   float factor_;
   std::uint32_t k_;
-  float sum_[kRows];
+  std::uint32_t start_ = 0;  // where the winners are written
+  float sum_[kHalfRows];
   std::uint32_t candidates_ = 0;  // rows
   std::uint32_t sent_ = 0;        // entries of the unit
-  double sent_sum_ = 0;           // of the squares of the thread's entries that are sent
 };
 
 // Not inlined: it needs more registers, and they would be missing elsewhere.
@@ -294,7 +300,8 @@ __device__ __noinline__ void sift_part_of_tile(const TileUnitsArguments& a, cons
 }
 
 template <class T>
-__global__ void __launch_bounds__(kTileThreads, 3) sift_tile_units(const __grid_constant__ TileUnitsArguments a) {
+__global__ void __launch_bounds__(kPassThreads, kPassBlocks)
+    sift_tile_units(const __grid_constant__ TileUnitsArguments a) {
   __shared__ TileUnitsShared s;
   const UnitTile tile = a.tiles[blockIdx.x];
   if (tile.size == kTile && tile.pieces == 1) {

@@ -16,15 +16,14 @@ struct CandidateArguments {
   const std::uint32_t* arena_indices;
   const float* arena_values;
   const UnitTile* tiles;
-  std::uint32_t tile_count;
   const Piece* pieces;
   const UnitTiles* units;
   const std::uint32_t* ks;     // 0: all candidates of the unit win
   const std::uint32_t* slots;  // where the winners of each unit are written
   Bar* bars;
-  std::uint32_t* floors;        // ranks
-  float* margins;               // of the floors below the last k-th
-  const std::uint32_t* before;  // candidates before those of each tile, and all
+  std::uint32_t* floors;  // ranks
+  float* margins;         // of the floors below the last k-th
+  std::uint32_t* before;  // candidates of the unit before those of each tile
   std::uint32_t room;
   std::uint32_t* indices;  // of the candidates
   float* values;
@@ -35,22 +34,6 @@ struct CandidateArguments {
   float* out_values;
   double* sent_norms;  // of each tile
 };
-
-// Writes the candidates one tile after the other. One warp for each tile.
-__global__ void __launch_bounds__(kTileThreads) gather_candidates(CandidateArguments a) {
-  const std::uint32_t number = blockIdx.x * (kTileThreads / 32) + threadIdx.x / 32;
-  if (number >= a.tile_count) return;
-  const std::uint32_t to = a.before[number];
-  if (to == a.before[number + 1] || a.before[number + 1] > a.room) return;
-  const TileList list = a.lists[number];
-  const UnitTile tile = a.tiles[number];
-  for (std::uint32_t i = threadIdx.x % 32; i < list.count; i += 32) {
-    const std::uint32_t index = a.arena_indices[list.offset + i];
-    a.indices[to + i] = index;
-    a.values[to + i] = a.arena_values[list.offset + i];
-    a.offsets[to + i] = static_cast<std::uint16_t>(offset_in(tile, a.pieces, index));
-  }
-}
 
 // The k-th rank of a unit's candidates. By all threads of the block. REQUIRES: more than k.
 __device__ inline Bar find_bar_of(const float* values, std::uint32_t n, std::uint32_t k, float factor,
@@ -76,73 +59,143 @@ __device__ inline Bar find_bar_of(const float* values, std::uint32_t n, std::uin
   return {prefix, place, factor};
 }
 
-// Chooses the winners of each unit and writes them to its slots; takes nothing out yet. One block for each unit.
-__global__ void __launch_bounds__(kSelectThreads) choose_candidates(CandidateArguments a) {
-  __shared__ SelectShared s;
-  const std::uint32_t unit = blockIdx.x;
-  const UnitTiles range = a.units[unit];
-  if (a.before[a.tile_count] > a.room) {
-    if (unit == 0 && threadIdx.x == 0) atomicOr(&a.control->failure.outcome, kNoRoom);
-    return;
+inline constexpr std::uint32_t kTilesInShared = 1024;
+
+struct ChooseShared {
+  union {
+    SelectShared select;
+    double squares[kSelectThreads / 32][kSlices * 32];
+  };
+  std::uint32_t before[kTilesInShared];
+  std::uint32_t begin;  // where the candidates of the unit are gathered
+};
+
+// The candidates of a unit, one tile after the other.
+class UnitCandidates {
+ public:
+  __device__ UnitCandidates(const CandidateArguments& a, ChooseShared& s)
+      : a_(a), s_(s), range_(a.units[blockIdx.x]), k_(a.ks[blockIdx.x]), factor_(a.bars[blockIdx.x].factor) {
+    before_ = range_.count <= kTilesInShared ? s.before : a.before + range_.first;
   }
-  const std::uint32_t begin = a.before[range.first];
-  const std::uint32_t n = a.before[range.first + range.count] - begin;
-  const std::uint32_t k = a.ks[unit];
-  const float factor = a.bars[unit].factor;
-  const std::uint32_t floor = a.floors[unit];
-  if (n < k && floor > 1) {
-    if (threadIdx.x == 0) atomicOr(&a.control->failure.outcome, kTooFew);
-    return;
+
+  __device__ void choose() {
+    count();
+    const std::uint32_t floor = a_.floors[blockIdx.x];
+    if (n_ < k_ && floor > 1) return fail(kTooFew);
+    if (threadIdx.x == 0) s_.begin = atomicAdd(&a_.control->gathered, n_);
+    __syncthreads();
+    begin_ = s_.begin;
+    if (begin_ + n_ > a_.room) return fail(kNoRoom);
+    gather();
+    Bar bar{0, 0, factor_};
+    if (k_ > 0 && n_ > k_) bar = find_bar_of(a_.values + begin_, n_, k_, factor_, s_.select);
+    const std::uint32_t sent = settle(bar);
+    add_norms();
+    if (threadIdx.x != 0) return;
+    a_.counts[blockIdx.x] = sent;
+    if (k_ == 0) return;
+    a_.bars[blockIdx.x] = bar;
+    if (range_.count == 1) return;  // its floor stays
+    a_.margins[blockIdx.x] = next_margin(a_.margins[blockIdx.x], n_, k_);
+    a_.floors[blockIdx.x] = floor_below(n_ > k_ ? bar.rank : floor, a_.margins[blockIdx.x]);
   }
-  Bar bar{0, 0, factor};
-  if (k > 0 && n > k) bar = find_bar_of(a.values + begin, n, k, factor, s);
-  std::uint32_t above = 0;
-  std::uint32_t ties = 0;
-  const std::uint32_t slot = a.slots[unit];
-  for (std::uint32_t at = 0; at < n; at += kSelectThreads) {
-    const std::uint32_t i = begin + at + threadIdx.x;
-    const bool is_there = at + threadIdx.x < n;
-    const float value = is_there ? a.values[i] : 0;
-    const std::uint32_t rank = rank_of(value, factor);
-    const bool is_above = is_there && rank > bar.rank;
-    const bool is_tie = is_there && rank == bar.rank && bar.quota > 0;
-    // Ties in the upper half.
-    std::uint32_t lower = 0;
-    std::uint32_t all = 0;
-    SelectScan(s.scan).ExclusiveSum((is_above ? 1U : 0U) + (is_tie ? 1U << 16U : 0U), lower, all);
-    const std::uint32_t tie = ties + (lower >> 16U);
-    const bool wins = is_above || (is_tie && tie < bar.quota);
-    if (wins) {
-      const std::uint32_t to = slot + above + (lower & 0xFFFFU) + min(tie, bar.quota);
-      a.out_indices[to] = a.indices[i];
-      a.out_values[to] = value;
+
+ private:
+  __device__ void fail(Outcome outcome) {
+    if (threadIdx.x == 0) atomicOr(&a_.control->failure.outcome, outcome);
+  }
+
+  // How many there are, and how many come before those of each tile.
+  __device__ void count() {
+    for (std::uint32_t first = 0; first < range_.count; first += kSelectThreads) {
+      const std::uint32_t t = first + threadIdx.x;
+      const std::uint32_t mine = t < range_.count ? a_.lists[range_.first + t].count : 0;
+      std::uint32_t lower = 0;
+      std::uint32_t all = 0;
+      SelectScan(s_.select.scan).ExclusiveSum(mine, lower, all);
+      if (t < range_.count) before_[t] = n_ + lower;
+      n_ += all;
+      __syncthreads();
     }
-    if (is_there) a.wins[i] = wins ? 1 : 0;
-    above += all & 0xFFFFU;
-    ties += all >> 16U;
+  }
+
+  __device__ void gather() {
+    for (std::uint32_t i = threadIdx.x; i < n_; i += kSelectThreads) {
+      std::uint32_t low = 0;
+      std::uint32_t high = range_.count;
+      while (high - low > 1) {
+        const std::uint32_t middle = (low + high) / 2;
+        (before_[middle] <= i ? low : high) = middle;
+      }
+      const std::uint32_t from = a_.lists[range_.first + low].offset + (i - before_[low]);
+      const std::uint32_t index = a_.arena_indices[from];
+      a_.indices[begin_ + i] = index;
+      a_.values[begin_ + i] = a_.arena_values[from];
+      a_.offsets[begin_ + i] = static_cast<std::uint16_t>(offset_in(a_.tiles[range_.first + low], a_.pieces, index));
+    }
     __syncthreads();
   }
-  if (threadIdx.x != 0) return;
-  a.counts[unit] = above + min(ties, bar.quota);
-  if (k == 0) return;
-  a.bars[unit] = bar;
-  if (range.count == 1) return;  // its floor stays
-  a.margins[unit] = next_margin(a.margins[unit], n, k);
-  a.floors[unit] = floor_below(n > k ? bar.rank : floor, a.margins[unit]);
-}
 
-// Puts the others back into the memory, and adds up the squares of the winners. One warp for each tile.
-__global__ void __launch_bounds__(kTileThreads) settle_candidates(CandidateArguments a) {
-  __shared__ double squares[kTileThreads / 32][kSlices * 32];
-  if (a.control->failure.outcome != kDone) return;
-  const std::uint32_t tile = blockIdx.x * (kTileThreads / 32) + threadIdx.x / 32;
-  if (tile >= a.tile_count) return;
-  const double sum = square_few(a.before[tile], a.before[tile + 1], squares[threadIdx.x / 32], [&](std::uint32_t i) {
-    const MaybeSent one{a.wins[i] != 0, a.offsets[i], a.values[i]};
-    if (!one.is_sent) a.memory[a.indices[i]] = one.value;
-    return one;
-  });
-  if (threadIdx.x % 32 == 0) a.sent_norms[tile] = sum;
+  // Writes the winners to the slots of the unit and puts the others back. Returns how many are sent.
+  __device__ std::uint32_t settle(const Bar& bar) {
+    const std::uint32_t slot = a_.slots[blockIdx.x];
+    std::uint32_t above = 0;
+    std::uint32_t ties = 0;
+    for (std::uint32_t at = 0; at < n_; at += kSelectThreads) {
+      const std::uint32_t i = begin_ + at + threadIdx.x;
+      const bool is_there = at + threadIdx.x < n_;
+      const float value = is_there ? a_.values[i] : 0;
+      const std::uint32_t rank = rank_of(value, factor_);
+      const bool is_above = is_there && rank > bar.rank;
+      const bool is_tie = is_there && rank == bar.rank && bar.quota > 0;
+      // Ties in the upper half.
+      std::uint32_t lower = 0;
+      std::uint32_t all = 0;
+      SelectScan(s_.select.scan).ExclusiveSum((is_above ? 1U : 0U) + (is_tie ? 1U << 16U : 0U), lower, all);
+      const std::uint32_t tie = ties + (lower >> 16U);
+      const bool wins = is_above || (is_tie && tie < bar.quota);
+      if (wins) {
+        const std::uint32_t to = slot + above + (lower & 0xFFFFU) + min(tie, bar.quota);
+        a_.out_indices[to] = a_.indices[i];
+        a_.out_values[to] = value;
+      } else if (is_there) {
+        a_.memory[a_.indices[i]] = value;
+      }
+      if (is_there) a_.wins[i] = wins ? 1 : 0;
+      above += all & 0xFFFFU;
+      ties += all >> 16U;
+      __syncthreads();
+    }
+    return above + min(ties, bar.quota);
+  }
+
+  // The squares of the winners of each tile, by one warp.
+  __device__ void add_norms() {
+    for (std::uint32_t t = threadIdx.x / 32; t < range_.count; t += kSelectThreads / 32) {
+      const std::uint32_t end = t + 1 < range_.count ? before_[t + 1] : n_;
+      const double sum = square_few(begin_ + before_[t], begin_ + end, s_.squares[threadIdx.x / 32],
+                                    [&](std::uint32_t i) -> MaybeSent {
+                                      return {a_.wins[i] != 0, a_.offsets[i], a_.values[i]};
+                                    });
+      if (threadIdx.x % 32 == 0) a_.sent_norms[range_.first + t] = sum;
+    }
+  }
+
+  const CandidateArguments& a_;
+  ChooseShared& s_;
+  UnitTiles range_;
+  std::uint32_t k_;
+  float factor_;
+  std::uint32_t* before_;  // of the tiles of the unit
+  std::uint32_t n_ = 0;
+  std::uint32_t begin_ = 0;
+};
+
+// Chooses among the candidates of each unit: writes the winners to its slots, puts the others back, and adds up the
+// squares. One block for each unit. If the candidates of a unit do not suffice, those of all have to be put back.
+__global__ void __launch_bounds__(kSelectThreads) choose_candidates(const __grid_constant__ CandidateArguments a) {
+  __shared__ ChooseShared s;
+  UnitCandidates(a, s).choose();
 }
 
 // After unit_select.cuh has found the bars: where the floors of the next step are.

@@ -92,13 +92,12 @@ struct UnitsPassArguments {
   const Piece* pieces;
   const Bar* bars;              // for the factors
   const std::uint32_t* floors;  // of units; null: nothing is taken
-  std::uint32_t* counts;        // what each tile takes
 };
 
 // Not inlined: it needs more registers, and they would be missing elsewhere.
 template <class T>
-__device__ __noinline__ std::uint32_t pass_part_of_tile(const PassArguments& a, const UnitPassTile<false>& tile) {
-  return pass_tile<T>(a, tile);
+__device__ __noinline__ void pass_part_of_tile(const PassArguments& a, const UnitPassTile<false>& tile) {
+  pass_tile<T>(a, tile);
 }
 
 // The pass over a model of many units.
@@ -108,10 +107,11 @@ __global__ void __launch_bounds__(kPassThreads, std::is_void_v<T> ? 2 : kPassBlo
   const UnitTile tile = a.tiles[blockIdx.x];
   const std::uint32_t floor = a.floors == nullptr ? ~0U : a.floors[tile.unit];
   const float factor = a.bars[tile.unit].factor;
-  const std::uint32_t count = tile.size == kTile && tile.pieces == 1
-                                  ? pass_tile<T>(a.pass, UnitPassTile<true>{tile, a.pieces, factor, floor})
-                                  : pass_part_of_tile<T>(a.pass, {tile, a.pieces, factor, floor});
-  if (threadIdx.x == 0) a.counts[blockIdx.x] = count;
+  if (tile.size == kTile && tile.pieces == 1) {
+    pass_tile<T>(a.pass, UnitPassTile<true>{tile, a.pieces, factor, floor});
+  } else {
+    pass_part_of_tile<T>(a.pass, {tile, a.pieces, factor, floor});
+  }
 }
 
 // Takes the accumulation back in tiles that have not done so themselves. One block for each tile.

@@ -128,7 +128,7 @@ class ManyUnits {
                                                         static_cast<int>(table_.tile_count() + 1), stream_));
   }
 
-  // Adds the gradient; with `takes` moves what reaches the floors to the arenas, and counts it in sent_.
+  // Adds the gradient; with `takes` moves what reaches the floors to the arenas.
   void accumulate(bool takes) {
     const UnitsPassArguments arguments{.pass = {.memory = numbers_,
                                                 .gradient = data_of(gradient_),
@@ -142,8 +142,7 @@ class ManyUnits {
                                        .tiles = table_.tiles(),
                                        .pieces = table_.pieces(),
                                        .bars = table_.bars(),
-                                       .floors = takes ? table_.floors() : nullptr,
-                                       .counts = sent_.data()};
+                                       .floors = takes ? table_.floors() : nullptr};
     with_type(gradient_,
               [&]<class T>(T*) { pass_units<T><<<table_.tile_count(), kPassThreads, 0, stream_>>>(arguments); });
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
@@ -170,15 +169,12 @@ class ManyUnits {
   // Chooses among the entries that reach the floors, and takes the winners out if all went well.
   void queue_candidates() {
     const std::uint32_t units = table_.unit_count();
-    const std::uint32_t tiles = table_.tile_count();
-    add_up(sent_, sent_before_);
     const CandidateArguments arguments{.memory = numbers_,
                                        .control = control_.data(),
                                        .lists = lists_.data(),
                                        .arena_indices = arena_indices_.data(),
                                        .arena_values = arena_values_.data(),
                                        .tiles = table_.tiles(),
-                                       .tile_count = tiles,
                                        .pieces = table_.pieces(),
                                        .units = table_.units(),
                                        .ks = table_.ks(),
@@ -196,23 +192,15 @@ class ManyUnits {
                                        .out_indices = out_indices_.data(),
                                        .out_values = out_values_.data(),
                                        .sent_norms = sent_norms()};
-    gather_candidates<<<warps_for_tiles(), kTileThreads, 0, stream_>>>(arguments);
-    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     choose_candidates<<<units, kSelectThreads, 0, stream_>>>(arguments);
-    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
-    settle_candidates<<<warps_for_tiles(), kTileThreads, 0, stream_>>>(arguments);
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     queue_slots();
   }
-  // Blocks with a warp for each tile.
-  unsigned warps_for_tiles() const {
-    constexpr unsigned kTilesOfBlock = kTileThreads / 32;
-    return (table_.tile_count() + kTilesOfBlock - 1) / kTilesOfBlock;
-  }
 
   void put_candidates_back() {
-    put_back<<<warps_for_tiles(), kTileThreads, 0, stream_>>>(numbers_, lists_.data(), table_.tile_count(),
-                                                              arena_indices_.data(), arena_values_.data());
+    constexpr unsigned kTilesOfBlock = kTileThreads / 32;
+    put_back<<<(table_.tile_count() + kTilesOfBlock - 1) / kTilesOfBlock, kTileThreads, 0, stream_>>>(
+        numbers_, lists_.data(), table_.tile_count(), arena_indices_.data(), arena_values_.data());
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
   }
 
@@ -247,7 +235,7 @@ class ManyUnits {
                                        .counts = ends_.data(),
                                        .indices = out_indices_.data(),
                                        .values = out_values_.data()};
-    with_type(gradient_, [&]<class T>(T*) { sift_tile_units<T><<<units, kTileThreads, 0, stream_>>>(arguments); });
+    with_type(gradient_, [&]<class T>(T*) { sift_tile_units<T><<<units, kPassThreads, 0, stream_>>>(arguments); });
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     queue_slots();
     queue_norms();
