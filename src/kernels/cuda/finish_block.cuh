@@ -50,7 +50,7 @@ struct FinishArguments {
 // In dynamic shared memory.
 struct BlockShared {
   std::uint32_t warps[kFinishWarps][2];
-  std::uint32_t found[2];
+  std::uint32_t found[3];
   std::uint32_t is_last;
   double slices[2][kSlices];
 };

@@ -12,7 +12,8 @@ namespace sparsewire::cuda {
 struct Kth {
   std::uint32_t key = 0;
   std::uint32_t quota = 0;
-  int rounds = 0;  // of bins that the search has used
+  std::uint32_t ties = 0;  // how many have this one
+  int rounds = 0;          // of bins that the search has used
 };
 
 // How many bins of the pass a block adds up, and one of them.
@@ -24,9 +25,9 @@ __device__ inline std::uint32_t fine_bin(const FinishArguments& a, unsigned bloc
   return at < a.window ? __ldcg(a.fine + at) : 0;
 }
 
-// The bin in which entry number `rank` from the top is, and how many are in those above.
+// The bin in which entry number `rank` from the top is, how many are in those above, and in this one.
 template <class Bin>
-__device__ inline uint2 find_bin(Bin bin, std::uint32_t rank, BlockShared& s) {
+__device__ inline uint3 find_bin(Bin bin, std::uint32_t rank, BlockShared& s) {
   constexpr unsigned kEach = kBins / kFinishThreads;
   std::uint32_t mine[kEach];  // thread 0 has the highest
   std::uint32_t sum = 0;
@@ -38,13 +39,14 @@ __device__ inline uint2 find_bin(Bin bin, std::uint32_t rank, BlockShared& s) {
       if (rank <= before + mine[i]) {
         s.found[0] = kBins - 1 - (threadIdx.x * kEach + i);
         s.found[1] = before;
+        s.found[2] = mine[i];
         break;
       }
       before += mine[i];
     }
   }
   __syncthreads();
-  return {s.found[0], s.found[1]};
+  return {s.found[0], s.found[1], s.found[2]};
 }
 
 // Among the candidates with keys in [low, high). Each round divides them into bins of 2^shift keys, the last of which
@@ -74,8 +76,9 @@ __device__ inline Kth search_kth(const FinishArguments& a, FinishShared<kBy>& s,
     }
     barrier.arrive();
     barrier.wait();
-    const uint2 found = find_bin([&](std::uint32_t i) { return __ldcg(all + i); }, rank, s);
+    const uint3 found = find_bin([&](std::uint32_t i) { return __ldcg(all + i); }, rank, s);
     kth.rounds = round + 1;
+    kth.ties = found.z;
     rank -= found.y;
     if (found.x == kBins - 1 && high - low > (std::uint64_t{kBins} << shift)) {
       low += std::uint64_t{kBins - 1U} << shift;
@@ -124,9 +127,9 @@ __device__ inline Kth find_kth(const FinishArguments& a, FinishShared<kBy>& s, B
   __syncthreads();
   const std::uint32_t block = s.found[0];
   rank -= s.found[1];
-  const uint2 found =
+  const uint3 found =
       find_bin([&](std::uint32_t i) { return i < fine_per_block(a) ? fine_bin(a, block, i) : 0; }, rank, s);
-  return {threshold + block * fine_per_block(a) + found.x, rank - found.y, 0};
+  return {threshold + block * fine_per_block(a) + found.x, rank - found.y, found.z, 0};
 }
 
 }  // namespace sparsewire::cuda

@@ -211,7 +211,9 @@ __device__ __noinline__ void pass_part_of_tile(const PassArguments& a, const Pas
 template <class T>
 __global__ void __launch_bounds__(kPassThreads, std::is_void_v<T> || kIsVelocity<T> ? 2 : kPassBlocks)
     pass(const __grid_constant__ UnitPassArguments a) {
-  if (blockIdx.x == 0 && threadIdx.x == 0) a.pass.control->arrived = a.pass.control->fell = 0;  // for finish.cuh
+  if (blockIdx.x == 0 && threadIdx.x == 0) {  // for finish.cuh
+    a.pass.control->arrived = a.pass.control->fell = a.pass.control->listed = 0;
+  }
   const std::uint32_t threshold = a.threshold != 0 ? a.threshold : a.pass.control->threshold;
   const std::size_t first = std::size_t{blockIdx.x} * kTile + first_of_thread();
   if ((std::size_t{blockIdx.x} + 1) * kTile <= a.size) {

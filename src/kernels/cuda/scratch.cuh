@@ -50,6 +50,14 @@ struct Failure {
   std::uint32_t outcome = kDone;
 };
 
+// A candidate near the k-th hash of a draw.
+struct Listed {
+  std::uint32_t key = 0;
+  std::uint32_t index = 0;
+  std::uint32_t block = 0;
+};
+inline constexpr std::uint32_t kListed = 1024;
+
 struct Control {
   Counter used[kArenas];                     // candidates in each arena; more than its size if some found no room
   alignas(128) std::uint32_t threshold = 0;  // key; 0: there is no guess
@@ -57,12 +65,14 @@ struct Control {
   alignas(128) std::uint32_t arrived = 0;    // at barriers
   std::uint32_t fell = 0;                    // candidates whose score is below the threshold
   std::uint32_t gathered = 0;                // candidates of units that have been gathered
+  std::uint32_t listed = 0;                  // in `list`
   alignas(128) Failure failure;
   std::uint32_t groups_done = 0;              // groups of tiles whose sent norm is there
   std::uint32_t fine_sums[kMostBlocks] = {};  // of the fine bins of each block
   std::uint32_t bins[kMostRounds][kBins] = {};
   std::uint32_t above[kMostBlocks] = {};  // winners of each block, but ties
   std::uint32_t ties[kMostBlocks] = {};
+  Listed list[kListed] = {};
 };
 
 }  // namespace sparsewire::cuda
