@@ -44,6 +44,13 @@ __global__ void draw(float* gradient, std::size_t n, std::uint32_t seed, float s
   }
 }
 
+__global__ void fill(float* gradient, std::size_t n, float number) {
+  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n;
+       i += std::size_t{gridDim.x} * blockDim.x) {
+    gradient[i] = number;
+  }
+}
+
 double median(std::vector<double> all) {
   std::nth_element(all.begin(), all.begin() + static_cast<long>(all.size() / 2), all.end());
   return all[all.size() / 2];
@@ -68,6 +75,10 @@ class Bench {
   void fresh(float scale = 1) {
     draw<<<132 * 16, 256>>>(gradient_, n_, ++seed_, scale);
     SPARSEWIRE_CUDA_CHECK(cudaMemsetAsync(cold_, static_cast<int>(seed_), kCold));
+  }
+  void fresh_and_equal() {
+    fill<<<132 * 16, 256>>>(gradient_, n_, 0.25F);
+    SPARSEWIRE_CUDA_CHECK(cudaMemsetAsync(cold_, static_cast<int>(++seed_), kCold));
   }
   template <class Step>
   double time(Step step) {
@@ -179,9 +190,16 @@ void run(std::size_t entries) {
       }
       bench.fresh(100);
       jumped.push_back(bench.time([&] { memory.top(bench.gradient(), k); }));
-      UnitMemory again(entries, k);
     }
     std::printf("  scale jumps 100-fold   %9.1f %9.1f %7.3f\n", median(jumped), floor, median(jumped) / floor);
+    UnitMemory flat(entries, k);
+    std::vector<double> equals;
+    for (int i = 0; i < 6; ++i) {
+      bench.fresh_and_equal();
+      const double us = bench.time([&] { flat.top(bench.gradient(), k); });
+      if (i > 0) equals.push_back(us);
+    }
+    std::printf("  all values equal       %9.1f %9.1f %7.3f\n", median(equals), floor, median(equals) / floor);
   }
 }
 

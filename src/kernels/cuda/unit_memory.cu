@@ -35,6 +35,26 @@ __global__ void set_threshold(Control* control, std::uint32_t key) {
 
 }  // namespace
 
+// What a search by counting needs.
+struct Counting {
+  explicit Counting(std::size_t tiles)
+      : bins(kBins), above(tiles), ties(tiles), above_before(tiles), ties_before(tiles) {
+    host_bins.reserve(kBins);
+    host_norms.reserve(2);
+    norms.resize(2);
+    std::size_t bytes = 0;
+    SPARSEWIRE_CUDA_CHECK(cub::DeviceScan::ExclusiveSum(nullptr, bytes, above.data(), above_before.data(),
+                                                        static_cast<std::int64_t>(tiles), nullptr));
+    scan.resize(bytes);
+  }
+
+  DeviceArray<std::uint32_t> bins, above, ties, above_before, ties_before;
+  PinnedArray<std::uint32_t> host_bins;
+  DeviceArray<double> norms;
+  PinnedArray<double> host_norms;
+  DeviceArray<char> scan;
+};
+
 struct UnitMemory::Parts {
   Parts(float* numbers, std::size_t entries, std::size_t most_entries)
       : size(entries), tile_count(kernels::tiles_of(entries)), memory(numbers) {
@@ -272,69 +292,63 @@ struct UnitMemory::Parts {
 
   // The k largest of the sums in the memory, by counting. For any numbers, in five passes.
   Sent count_and_take(std::size_t k) {
-    DeviceArray<std::uint32_t> bins(kBins);
-    std::vector<std::uint32_t> host(kBins);
+    if (counting == nullptr) counting = std::make_unique<Counting>(tile_count);
+    Counting& c = *counting;
     std::uint32_t prefix = 0;
     std::size_t rank = k;
     for (const auto [above, shift] : {std::pair{31, 20}, {20, 10}, {10, 0}}) {
-      SPARSEWIRE_CUDA_CHECK(cudaMemsetAsync(bins.data(), 0, kBins * sizeof(std::uint32_t), stream));
-      count_keys<<<1056, kTileThreads, 0, stream>>>(memory, size, prefix, shift, above, bins.data());
+      SPARSEWIRE_CUDA_CHECK(cudaMemsetAsync(c.bins.data(), 0, kBins * sizeof(std::uint32_t), stream));
+      count_keys<<<1056, kTileThreads, 0, stream>>>(memory, size, prefix, shift, above, c.bins.data());
       SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
-      SPARSEWIRE_CUDA_CHECK(
-          cudaMemcpyAsync(host.data(), bins.data(), kBins * sizeof(std::uint32_t), cudaMemcpyDeviceToHost, stream));
+      SPARSEWIRE_CUDA_CHECK(cudaMemcpyAsync(c.host_bins.data(), c.bins.data(), kBins * sizeof(std::uint32_t),
+                                            cudaMemcpyDeviceToHost, stream));
       SPARSEWIRE_CUDA_CHECK(cudaStreamSynchronize(stream));
       std::uint32_t bin = (1U << static_cast<unsigned>(above - shift)) - 1;
-      while (bin > 0 && rank > host[bin]) rank -= host[bin--];
+      while (bin > 0 && rank > c.host_bins[bin]) rank -= c.host_bins[bin--];
       prefix = prefix << static_cast<unsigned>(above - shift) | bin;
     }
-    std::uint32_t kth = prefix;
-    auto quota = static_cast<std::uint32_t>(rank);
-    if (kth == 0) quota = 0;  // zeros are not sent
-    DeviceArray<std::uint32_t> above(tile_count);
-    DeviceArray<std::uint32_t> ties(tile_count);
-    DeviceArray<std::uint32_t> above_before(tile_count);
-    DeviceArray<std::uint32_t> ties_before(tile_count);
-    cuda::count_winners<<<grid_of_tiles(), kTileThreads, 0, stream>>>(memory, size, kth, above.data(), ties.data());
+    const std::uint32_t kth = prefix;
+    const auto quota = kth == 0 ? 0 : static_cast<std::uint32_t>(rank);  // zeros are not sent
+    cuda::count_winners<<<grid_of_tiles(), kTileThreads, 0, stream>>>(memory, size, kth, c.above.data(), c.ties.data());
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
-    add_up(above, above_before);
-    add_up(ties, ties_before);
-    take_winners<<<grid_of_tiles(), kTileThreads, 0, stream>>>(memory, size, kth, quota, above_before.data(),
-                                                               ties_before.data(), out_indices.data(),
+    add_up(c.above, c.above_before);
+    add_up(c.ties, c.ties_before);
+    take_winners<<<grid_of_tiles(), kTileThreads, 0, stream>>>(memory, size, kth, quota, c.above_before.data(),
+                                                               c.ties_before.data(), out_indices.data(),
                                                                out_values.data(), sent_norms.data());
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
-    Sent sent{.indices = out_indices.data(), .values = out_values.data()};
-    std::uint32_t last[2];
+    mark_on_device(stream);
+    add_norm(tile_norms, group_norms, c.norms.data());
+    add_norm(sent_norms, sent_group_norms, c.norms.data() + 1);
     const std::size_t end = tile_count - 1;
-    SPARSEWIRE_CUDA_CHECK(cudaMemcpyAsync(last, above_before.data() + end, 4, cudaMemcpyDeviceToHost, stream));
-    SPARSEWIRE_CUDA_CHECK(cudaMemcpyAsync(last + 1, above.data() + end, 4, cudaMemcpyDeviceToHost, stream));
-    sent.accumulated_norm2 = norm(tile_norms, group_norms);
-    sent.sent_norm2 = norm(sent_norms, sent_group_norms);
-    sent.count = std::size_t{last[0]} + last[1] + quota;
-    sent.kth = kth;
+    SPARSEWIRE_CUDA_CHECK(
+        cudaMemcpyAsync(c.host_bins.data(), c.above_before.data() + end, 4, cudaMemcpyDeviceToHost, stream));
+    SPARSEWIRE_CUDA_CHECK(
+        cudaMemcpyAsync(c.host_bins.data() + 1, c.above.data() + end, 4, cudaMemcpyDeviceToHost, stream));
+    SPARSEWIRE_CUDA_CHECK(
+        cudaMemcpyAsync(c.host_norms.data(), c.norms.data(), 2 * sizeof(double), cudaMemcpyDeviceToHost, stream));
     set_guess(kth);
-    return sent;
+    SPARSEWIRE_CUDA_CHECK(cudaStreamSynchronize(stream));
+    mark_counted();
+    return {.indices = out_indices.data(),
+            .values = out_values.data(),
+            .count = std::size_t{c.host_bins[0]} + c.host_bins[1] + quota,
+            .kth = kth,
+            .accumulated_norm2 = c.host_norms[0],
+            .sent_norm2 = c.host_norms[1]};
   }
 
   void add_up(const DeviceArray<std::uint32_t>& numbers, DeviceArray<std::uint32_t>& before) {
-    std::size_t bytes = 0;
-    SPARSEWIRE_CUDA_CHECK(
-        cub::DeviceScan::ExclusiveSum(nullptr, bytes, numbers.data(), before.data(), numbers.size(), stream));
-    DeviceArray<char> room(bytes);
-    SPARSEWIRE_CUDA_CHECK(
-        cub::DeviceScan::ExclusiveSum(room.data(), bytes, numbers.data(), before.data(), numbers.size(), stream));
-    SPARSEWIRE_CUDA_CHECK(cudaStreamSynchronize(stream));
+    std::size_t bytes = counting->scan.size();
+    SPARSEWIRE_CUDA_CHECK(cub::DeviceScan::ExclusiveSum(counting->scan.data(), bytes, numbers.data(), before.data(),
+                                                        static_cast<std::int64_t>(numbers.size()), stream));
   }
 
-  double norm(const DeviceArray<double>& of_tiles, DeviceArray<double>& of_groups) {
+  void add_norm(const DeviceArray<double>& of_tiles, DeviceArray<double>& of_groups, double* sum) {
     const std::size_t groups = (tile_count + kTile - 1) / kTile;
     add_groups<<<grid(groups), kTileThreads, 0, stream>>>(of_tiles.data(), tile_count, of_groups.data());
-    DeviceArray<double> sum(1);
-    add_groups<<<1, kTileThreads, 0, stream>>>(of_groups.data(), groups, sum.data());
+    add_groups<<<1, kTileThreads, 0, stream>>>(of_groups.data(), groups, sum);
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
-    double value = 0;
-    SPARSEWIRE_CUDA_CHECK(cudaMemcpyAsync(&value, sum.data(), sizeof value, cudaMemcpyDeviceToHost, stream));
-    SPARSEWIRE_CUDA_CHECK(cudaStreamSynchronize(stream));
-    return value;
   }
 
   // The k-th key of this step is where the next one begins to guess.
@@ -371,6 +385,7 @@ struct UnitMemory::Parts {
   DeviceArray<double> tile_norms, group_norms, sent_norms, sent_group_norms;
   DeviceArray<std::uint32_t> group_counts;
   DeviceArray<std::uint32_t> indices, out_indices, sampled;
+  std::unique_ptr<Counting> counting;
   std::unique_ptr<StreamOrder> side;  // for uploads
   DeviceArray<kernels::LastRound> last_round;
   PinnedArray<kernels::LastRound> host_last_round;
