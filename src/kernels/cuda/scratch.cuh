@@ -45,6 +45,11 @@ struct alignas(128) Counter {
   std::uint32_t value = 0;
 };
 
+// In a sector of its own, where nobody waits for the result.
+struct alignas(32) SpacedCounter {
+  std::uint32_t value = 0;
+};
+
 struct Failure {
   unsigned long long bad = ~0ULL;  // lowest index with a sum that is not finite
   std::uint32_t outcome = kDone;
@@ -67,8 +72,10 @@ struct Control {
   std::uint32_t gathered = 0;                // candidates of units that have been gathered
   std::uint32_t listed = 0;                  // in `list`
   alignas(128) Failure failure;
-  std::uint32_t groups_done = 0;              // groups of tiles whose sent norm is there
-  std::uint32_t fine_sums[kMostBlocks] = {};  // of the fine bins of each block
+  std::uint32_t groups_done = 0;           // groups of tiles whose sent norm is there
+  SpacedCounter fine_sums[kFine / kBins];  // of so many fine bins each
+  // Candidates in the tiles of each block of the kernel that finishes the step. Of this step and of the next, in turn.
+  std::uint32_t block_found[2][kMostBlocks] = {};
   std::uint32_t bins[kMostRounds][kBins] = {};
   std::uint32_t above[kMostBlocks] = {};  // winners of each block, but ties
   std::uint32_t ties[kMostBlocks] = {};
