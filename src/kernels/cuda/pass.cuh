@@ -240,7 +240,7 @@ static __global__ void begin_anew(Control* control) {
   for (unsigned i = threadIdx.x; i < 2 * kMostBlocks; i += blockDim.x) control->block_found[0][i] = 0;
   if (threadIdx.x != 0) return;
   control->failure = {~0ULL, kDone};
-  control->gathered = 0;
+  control->gathered = control->units_done = 0;
 }
 
 // Puts all candidates back. One warp for each tile.

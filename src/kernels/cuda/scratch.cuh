@@ -71,7 +71,9 @@ struct Control {
   std::uint32_t fell = 0;                    // candidates whose score is below the threshold
   std::uint32_t gathered = 0;                // candidates of units that have been gathered
   std::uint32_t listed = 0;                  // in `list`
+  std::uint32_t units_done = 0;
   alignas(128) Failure failure;
+  Failure last_failure;                    // of the last step of many units
   std::uint32_t groups_done = 0;           // groups of tiles whose sent norm is there
   SpacedCounter fine_sums[kFine / kBins];  // of so many fine bins each
   // Candidates in the tiles of each block of the kernel that finishes the step. Of this step and of the next, in turn.

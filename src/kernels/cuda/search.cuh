@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/cuda/block.cuh"
+#include "kernels/cuda/groups.cuh"
 #include "kernels/cuda/scratch.cuh"
 
 namespace sparsewire::cuda {
@@ -129,19 +130,6 @@ __global__ void __launch_bounds__(kTileThreads)
   });
   const double norm = add_tile(lane_sum, slices);
   if (threadIdx.x == 0) sent_norms[blockIdx.x] = norm;
-}
-
-// The sum of each 4096 numbers, by the tree of kernels/norm.h.
-__global__ void __launch_bounds__(kTileThreads) add_groups(const double* numbers, std::size_t count, double* sums) {
-  __shared__ double slices[kSlices];
-  const std::size_t first = std::size_t{blockIdx.x} * kTile + threadIdx.x / 32 * kSlice + threadIdx.x % 32;
-  double lane_sum = 0;
-  for (int row = 0; row < kRows; ++row) {
-    const std::size_t i = first + static_cast<std::size_t>(row) * 32;
-    lane_sum += i < count ? numbers[i] : 0;
-  }
-  const double sum = add_tile(lane_sum, slices);
-  if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 
 }  // namespace sparsewire::cuda

@@ -304,6 +304,15 @@ __global__ void __launch_bounds__(kPassThreads, kPassBlocks)
     sift_tile_units(const __grid_constant__ TileUnitsArguments a) {
   __shared__ TileUnitsShared s;
   const UnitTile tile = a.tiles[blockIdx.x];
+  const unsigned ahead = blockIdx.x + kBlocksAhead;
+  if (threadIdx.x == 0 && ahead < gridDim.x) {
+    prefetch(a.tiles + ahead);
+    prefetch(a.bars + ahead);
+    prefetch(a.ks + ahead);
+    prefetch(a.slots + ahead);
+    prefetch(a.floors + ahead);
+    prefetch(a.margins + ahead);
+  }
   if (tile.size == kTile && tile.pieces == 1) {
     TileUnit<T, true>(a, tile, s).sift();
   } else {

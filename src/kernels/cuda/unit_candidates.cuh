@@ -68,6 +68,7 @@ struct ChooseShared {
   };
   std::uint32_t before[kTilesInShared];
   std::uint32_t begin;  // where the candidates of the unit are gathered
+  std::uint32_t is_last;
 };
 
 // The candidates of a unit, one tile after the other.
@@ -196,6 +197,21 @@ class UnitCandidates {
 __global__ void __launch_bounds__(kSelectThreads) choose_candidates(const __grid_constant__ CandidateArguments a) {
   __shared__ ChooseShared s;
   UnitCandidates(a, s).choose();
+  // The last block prepares the next step.
+  Control& control = *a.control;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    __threadfence();
+    s.is_last = atomicAdd(&control.units_done, 1) + 1 == gridDim.x ? 1 : 0;
+    __threadfence();
+  }
+  __syncthreads();
+  if (s.is_last == 0) return;
+  if (threadIdx.x < kArenas) control.used[threadIdx.x].value = 0;
+  if (threadIdx.x != 0) return;
+  control.last_failure = {atomicAdd(&control.failure.bad, 0ULL), atomicAdd(&control.failure.outcome, 0U)};
+  control.failure = {~0ULL, kDone};
+  control.gathered = control.units_done = 0;
 }
 
 // After unit_select.cuh has found the bars: where the floors of the next step are.

@@ -320,8 +320,8 @@ struct UnitMemory::Parts {
                                                                out_values.data(), sent_norms.data());
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     mark_on_device(stream);
-    add_norm(tile_norms, group_norms, c.norms.data());
-    add_norm(sent_norms, sent_group_norms, c.norms.data() + 1);
+    queue_sum(tile_norms.data(), tile_count, group_norms.data(), c.norms.data(), stream);
+    queue_sum(sent_norms.data(), tile_count, sent_group_norms.data(), c.norms.data() + 1, stream);
     const std::size_t end = tile_count - 1;
     SPARSEWIRE_CUDA_CHECK(
         cudaMemcpyAsync(c.host_bins.data(), c.above_before.data() + end, 4, cudaMemcpyDeviceToHost, stream));
@@ -344,13 +344,6 @@ struct UnitMemory::Parts {
     std::size_t bytes = counting->scan.size();
     SPARSEWIRE_CUDA_CHECK(cub::DeviceScan::ExclusiveSum(counting->scan.data(), bytes, numbers.data(), before.data(),
                                                         static_cast<std::int64_t>(numbers.size()), stream));
-  }
-
-  void add_norm(const DeviceArray<double>& of_tiles, DeviceArray<double>& of_groups, double* sum) {
-    const std::size_t groups = (tile_count + kTile - 1) / kTile;
-    add_groups<<<grid(groups), kTileThreads, 0, stream>>>(of_tiles.data(), tile_count, of_groups.data());
-    add_groups<<<1, kTileThreads, 0, stream>>>(of_groups.data(), groups, sum);
-    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
   }
 
   // The k-th key of this step is where the next one begins to guess.

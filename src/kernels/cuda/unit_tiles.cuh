@@ -106,6 +106,7 @@ template <class T>
 __global__ void __launch_bounds__(kPassThreads, std::is_void_v<T> ? 2 : kPassBlocks)
     pass_units(const __grid_constant__ UnitsPassArguments a) {
   const UnitTile tile = a.tiles[blockIdx.x];
+  if (threadIdx.x == 0 && blockIdx.x + kBlocksAhead < gridDim.x) prefetch(a.tiles + blockIdx.x + kBlocksAhead);
   const std::uint32_t floor = a.floors == nullptr ? ~0U : a.floors[tile.unit];
   const float factor = a.bars[tile.unit].factor;
   if (tile.size == kTile && tile.pieces == 1) {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "kernels/cuda/groups.cuh"
 #include "kernels/cuda/unit_memory.h"
 #include "kernels/norm.h"
 #include "sparsewire/errors.h"
@@ -51,8 +52,9 @@ class CudaMemory final : public DeviceMemory {
     const cudaStream_t stream = begin(&gradient);
     const std::size_t tiles = kernels::tiles_of(gradient.size);
     if (tiles == 0) return 0;
-    norms_.reserve(tiles);
-    host_norms_.reserve(tiles);
+    const std::size_t groups = (tiles + kTile - 1) / kTile;
+    norms_.reserve(tiles + groups + 1);
+    host_norms_.reserve(1);
     with_type(&gradient, [&]<class T>(T*) {
       if constexpr (!std::is_void_v<T>) {
         square_tiles<T>
@@ -60,9 +62,11 @@ class CudaMemory final : public DeviceMemory {
       }
     });
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
-    download(norms_.data(), host_norms_.data(), tiles, stream);
+    double* const of_groups = norms_.data() + tiles;
+    queue_sum(norms_.data(), tiles, of_groups, of_groups + groups, stream);
+    download(of_groups + groups, host_norms_.data(), 1, stream);
     finish(stream);
-    return kernels::sum_tiles(host_norms_.data(), tiles);
+    return host_norms_[0];
   }
 
   float number_of(const ScaledGradient& gradient, std::size_t index) override {
@@ -318,7 +322,7 @@ class CudaMemory final : public DeviceMemory {
   PinnedArray<float> host_values_;
   DeviceArray<float> before_;  // of add_sum()
 
-  DeviceArray<double> norms_;  // of the tiles of a gradient
+  DeviceArray<double> norms_;  // of the tiles of a gradient, of groups of them, and of all
   PinnedArray<double> host_norms_;
   HostEntries taken_;
   std::unique_ptr<UnitMemory> unit_;  // if the model is one unit

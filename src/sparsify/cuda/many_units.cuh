@@ -62,17 +62,19 @@ class ManyUnits {
     stream_ = stream;
     reserve_for(units);
     table_.set_choices(choices, factor, stream);
-    begin_anew<<<1, 256, 0, stream>>>(control_.data());
+    if (!is_fresh_) begin_anew<<<1, 256, 0, stream>>>(control_.data());
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    is_fresh_ = false;  // until all has gone well
     if (table_.is_one_tile_each()) return take_from_tiles(taken);
     const bool guesses = table_.has_floors();
     if (guesses) reserve_candidates();
     accumulate(guesses);
     if (guesses) queue_candidates();
     if (!guesses && table_.takes_any()) queue_count();
-    queue_norms();
+    queue_norms(guesses ? &control_.data()->last_failure : &control_.data()->failure);
     wait();
     const Failure failure = host_failure_[0];
+    is_fresh_ = guesses || failure.outcome == kDone;
     if (guesses && failure.outcome != kDone) put_candidates_back();
     if (failure.bad != kNoneBad) {
       restore();
@@ -97,8 +99,8 @@ class ManyUnits {
     mark_counted();
   }
   // Copies to the host whether the pass has failed, and the norms of all entries.
-  void queue_norms() {
-    download(&control_.data()->failure, host_failure_.data(), 1, stream_);
+  void queue_norms(const Failure* failure) {
+    download(failure, host_failure_.data(), 1, stream_);
     download(norms_.data(), host_norms_.data(), table_.tile_count(), stream_);
   }
   double* sent_norms() const { return norms_.data() + table_.tile_count(); }
@@ -238,9 +240,10 @@ class ManyUnits {
     with_type(gradient_, [&]<class T>(T*) { sift_tile_units<T><<<units, kPassThreads, 0, stream_>>>(arguments); });
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     queue_slots();
-    queue_norms();
+    queue_norms(&control_.data()->failure);
     wait();
-    if (host_failure_[0].bad != kNoneBad) {
+    is_fresh_ = host_failure_[0].bad == kNoneBad;
+    if (!is_fresh_) {
       put_tile_units_back<<<blocks_for(units), kEntryThreads, 0, stream_>>>(
           numbers_, units, table_.slots(), ends_.data(), out_indices_.data(), out_values_.data());
       SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
@@ -362,6 +365,7 @@ class ManyUnits {
   HostEntries& entries_;
   UnitTable table_;
   DeviceArray<Control> control_;
+  bool is_fresh_ = false;  // control_, for the next pass
   PinnedArray<Failure> host_failure_;
   DeviceArray<double> norms_;  // of tiles
   PinnedArray<double> host_norms_;
