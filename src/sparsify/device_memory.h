@@ -51,8 +51,8 @@ class DeviceMemory {
   // of equal ones that with the lower index. Returns the lowest index at which a sum is not finite; then every entry
   // has made a round trip (kernels/sweep.h). If there is a second choice, the device may take the entries of that
   // instead: TakenEntries::chosen_twice. What is to be added to the gradient first (ScaledGradient::first_add) is added
-  // also if it throws. REQUIRES: that gives finite numbers; a choice for each unit; 0 <= factor <= 1; the same `units`, at the
-  // same address, in every call with so many; one unit if there is a second choice.
+  // also if it throws. REQUIRES: that gives finite numbers; a choice for each unit; 0 <= factor <= 1; the same `units`,
+  // at the same address, in every call with so many; one unit if there is a second choice.
   virtual std::optional<std::size_t> take(std::span<const Unit> units, std::span<const UnitChoice> choices,
                                           float factor, const kernels::SecondChoice* second,
                                           const kernels::ScaledGradient* gradient, TakenEntries& taken) = 0;
