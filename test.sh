@@ -61,6 +61,8 @@ if $all; then need_packages "${all_packages[@]}"; fi
 
 build() {
   local options=()
+  # Where there is nvcc, the code for GPUs is compiled too, for one architecture. Its tests are skipped without a GPU.
+  if [[ $1 == release ]]; then options=(-DSPARSEWIRE_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=90-real); fi
   if [[ $1 == dev ]]; then options=("-DSPARSEWIRE_TEST_OBJECTS=$PWD/build/release"); fi  # the tests are compiled already
   step "$1" configure cmake --preset "$1" "${options[@]}" && step "$1" build cmake --build --preset "$1"
 }

@@ -13,12 +13,6 @@
 namespace sparsewire::bench {
 namespace {
 
-float smallest_magnitude(const std::vector<float>& values) {
-  float smallest = values.empty() ? 0.0F : std::abs(values.front());
-  for (const float value : values) smallest = std::min(smallest, std::abs(value));
-  return smallest;
-}
-
 float median(std::span<float> numbers) {
   const auto middle = numbers.begin() + static_cast<std::ptrdiff_t>(numbers.size() / 2);
   std::nth_element(numbers.begin(), middle, numbers.end());
@@ -37,6 +31,12 @@ void overwrite_line(const std::string& line) { fmt::print(stderr, "\r\033[K{}", 
 std::size_t entries(double ratio, std::size_t n) {
   const auto k = static_cast<std::size_t>(std::floor(ratio * static_cast<double>(n) + 0.5));
   return std::min(std::max<std::size_t>(k, 1), n);
+}
+
+float smallest_magnitude(const std::vector<float>& values) {
+  float smallest = values.empty() ? 0.0F : std::abs(values.front());
+  for (const float value : values) smallest = std::min(smallest, std::abs(value));
+  return smallest;
 }
 
 std::span<float> Bench::gradient() {

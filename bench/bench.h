@@ -29,6 +29,9 @@ inline constexpr double kRatios[] = {0.001, 0.01};
 // k = max(1, floor(ratio*n + 0.5)), at most n.
 std::size_t entries(double ratio, std::size_t n);
 
+// The smallest |value|; 0 if there are none.
+float smallest_magnitude(const std::vector<float>& values);
+
 // A memory after `step` steps of exact Top-k with error feedback.
 struct Warm {
   std::vector<float> memory;

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 
+#include "core/slices.h"
 #include "wide.h"
 
 namespace sparsewire::bench {
@@ -48,13 +49,15 @@ SPARSEWIRE_WIDE void fill_layer(float* gradient, std::size_t count, std::uint32_
   }
 }
 
-void fill_gradient(std::uint64_t step, std::span<float> gradient) {
+void fill_gradient(std::uint64_t step, std::span<float> gradient, Pool* pool) {
   const auto short_step = static_cast<std::uint32_t>(step);
   const std::uint32_t key = mix(short_step + 12'345);
-  for (std::size_t begin = 0; begin < gradient.size(); begin += kLayer) {
-    fill_layer(gradient.data() + begin, std::min(kLayer, gradient.size() - begin), static_cast<std::uint32_t>(begin),
-               short_step, key, layer_scale(begin / kLayer));
-  }
+  for_each_slice(pool, gradient.size(), kLayer, [&](std::size_t begin, std::size_t end, int) {
+    for (; begin < end; begin += kLayer) {
+      fill_layer(gradient.data() + begin, std::min(kLayer, end - begin), static_cast<std::uint32_t>(begin), short_step,
+                 key, layer_scale(begin / kLayer));
+    }
+  });
 }
 
 void fill_equal(float magnitude, std::span<float> numbers) {

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <span>
 
+#include "sparsewire/pool.h"
+
 namespace sparsewire::bench {
 
 // gradient[j] = scale[j] * (drift[j](step) + noise(step, j)): a part that drifts over about a thousand steps, and noise
@@ -13,7 +15,7 @@ namespace sparsewire::bench {
 // between 0.35 and 2.8. After 300 steps of error feedback at a ratio of 0.1 % the k-th magnitude then changes by 0.1 %
 // per step, and 1.2 k entries are above 0.995 of it: as in the error memories of real training, and unlike fresh random
 // numbers. COST: about 18 ms for 25 million entries on one core of an EPYC Genoa.
-void fill_gradient(std::uint64_t step, std::span<float> gradient);
+void fill_gradient(std::uint64_t step, std::span<float> gradient, Pool* pool = nullptr);
 
 // +-magnitude; the sign is a hash of the index.
 void fill_equal(float magnitude, std::span<float> numbers);

@@ -98,6 +98,10 @@ std::string on_threads(const char* name, int threads) {
 
 }  // namespace
 
+void add_on(Pool* pool, std::span<float> memory, std::span<const float> gradient) {
+  run_on(pool, add, memory, gradient);
+}
+
 std::string floor_add_name(int threads) { return on_threads("floor/add", threads); }
 std::string floor_memcpy_name(int threads) { return on_threads("floor/memcpy", threads); }
 std::string nth_element_name(double ratio) {

@@ -15,6 +15,9 @@ std::string floor_memcpy_name(int threads);
 // library's selection of the k-th magnitude alone, without the addition before it and the moves after it.
 std::string nth_element_name(double ratio);
 
+// memory += gradient on the threads of a pool; null: on the calling thread.
+void add_on(Pool* pool, std::span<float> memory, std::span<const float> gradient);
+
 // `bench` must outlive the run.
 void register_floors(Bench& bench);
 

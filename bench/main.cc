@@ -14,6 +14,7 @@
 
 #include "bench.h"
 #include "codecs.h"
+#include "core/list.h"
 #include "export.h"
 #include "flags.h"
 #include "floor.h"
@@ -22,6 +23,7 @@
 #include "sparsewire/errors.h"
 #include "steps.h"
 #include "table.h"
+#include "threads.h"
 #include "wire.h"
 
 namespace sparsewire::bench {
@@ -32,6 +34,7 @@ constexpr const char* kHelp = R"(sparsewire_bench: times one step of every spars
   --table             time and print the table of docs/benchmarks.md (a few minutes, 3 GB of memory)
   --wire              print the lengths of frames in bits; times nothing, but trains a network (two minutes)
   --table-md, --wire-md    the same, as Markdown
+  --threads 1,2,4     time steps on these numbers of threads, each beside memory += gradient on as many
   --n=N               entries of the gradient; default 25000000
   --warmup-steps=N    steps of error feedback that make the memories, before anything is timed; default 300
   --export DIR        write these memories and gradients as .npy files for bench/torch_step.py; times nothing
@@ -60,6 +63,7 @@ struct Options {
   Settings settings;
   std::optional<Form> table;
   std::optional<Form> wire;
+  std::vector<int> threads;
   std::string export_folder;
   bool help = false;
   std::vector<std::string> others;  // for Google Benchmark
@@ -89,6 +93,11 @@ Options parse(char* program, const std::vector<std::string>& arguments) {
       const bool is_next = equals == std::string::npos && i + 1 < arguments.size();
       options.export_folder = is_next ? arguments[++i] : value;
       if (options.export_folder.empty()) throw UsageError("--export needs a folder: --export DIR");
+    } else if (flag == "--threads") {
+      const bool is_next = equals == std::string::npos && i + 1 < arguments.size();
+      for (const std::string& count : split_list(is_next ? arguments[++i] : value, ',')) {
+        options.threads.push_back(parse_flag<int>(flag, count, 1, 1024));
+      }
     } else if (argument == "--help" || argument == "-h") {
       options.help = true;
     } else {
@@ -133,6 +142,11 @@ int run(const Options& options) {
   if (!options.export_folder.empty()) {
     export_data(bench, options.export_folder);
     return 0;
+  }
+  if (!options.threads.empty()) {
+    fmt::print("{}", threads_table(bench, options.threads, options.table.value_or(Form::text)));
+    for (const auto& [name, failure] : bench.failures) fmt::print(stderr, "{}: {}\n", name, failure);
+    return bench.failures.empty() ? 0 : 1;
   }
   benchmark::AddCustomContext("sparsewire_simd", kernels::simd_level());
   benchmark::AddCustomContext("warmup_steps", std::to_string(bench.warmup_steps()));

@@ -50,8 +50,8 @@ std::string spec(const StepName& name, Bench& bench) {
   return fmt::format("{}:ratio={}{}", name.sparsifier, name.ratio, more);
 }
 
-// A made-up update of kWorkers workers at the entries that this one sent: its own part and, at a quarter of the
-// entries, a part of the others, which may cancel it or add to it.
+}  // namespace
+
 void fill_update(const SparseVector& sent, std::vector<float>& update) {
   update.resize(sent.size());
   for (std::size_t i = 0; i < sent.size(); ++i) {
@@ -60,8 +60,6 @@ void fill_update(const SparseVector& sent, std::vector<float>& update) {
     update[i] = static_cast<float>((1.0 + others) / kWorkers) * sent.values[i];
   }
 }
-
-}  // namespace
 
 std::string StepName::text(std::size_t n) const {
   return fmt::format("step/{}/ratio:{}/case:{}/threads:{}/n:{}", sparsifier, ratio, name_of(situation), threads, n);

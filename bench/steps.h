@@ -25,6 +25,10 @@ namespace sparsewire::bench {
 //   sorted    magnitudes ascend with the index
 enum class Case : std::uint8_t { steady, first, jump, equal, sparse, sorted };
 
+// A made-up update of 8 workers at the entries that this one sent: its own part and, at a quarter of the entries, a
+// part of the others, which may cancel it or add to it.
+void fill_update(const SparseVector& sent, std::vector<float>& update);
+
 struct StepName {
   std::string sparsifier;
   double ratio = 0;

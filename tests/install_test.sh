@@ -61,6 +61,9 @@ PKG_CONFIG_PATH=$(dirname "$pc")
 export PKG_CONFIG_PATH
 read -r -a flags <<< "$CXXFLAGS $(pkg-config --cflags sparsewire)"
 read -r -a libraries <<< "$(pkg-config --libs sparsewire)"
+# Where CUDA's runtime is depends on the machine, so users say it, and we do.
+cuda=$(sed -n 's/^CUDA_cudart_static_LIBRARY:.*=//p' "$build/CMakeCache.txt")
+if [[ $cuda ]]; then libraries+=("-L$(dirname "$cuda")"); fi
 "$CXX" -std=c++20 "${flags[@]}" "$sources/consumer/main.cc" -o "$work/by_pkg_config" "${libraries[@]}"
 LD_LIBRARY_PATH=$(dirname "$(dirname "$pc")") "$work/by_pkg_config" | diff "$work/output" - ||
   fail "built with pkg-config, the consumer printed something else"

@@ -1,6 +1,4 @@
 // The gaps between indices as numbers in blocks: the code follows the density of the support from place to place.
-#include <limits>
-
 #include "codec/index_codec.h"
 #include "codec/numbers.h"
 
@@ -36,12 +34,6 @@ bool decode_adaptive(Bytes section, SparseVector& vector) {
   kernels::NumberReader reader;
   if (!parse_numbers(section, indices.size(), 0, code, reader)) return false;
   return kernels::read_indices(code, reader, vector.dim, indices) && reader.is_finished();
-}
-
-NumberBytes bytes_of_adaptive(Bytes section) noexcept {
-  kernels::NumberCode code;
-  kernels::NumberReader reader;
-  return parse_numbers(section, 0, 0, code, reader) ? bytes_of(reader) : NumberBytes();
 }
 
 }  // namespace sparsewire

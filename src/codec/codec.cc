@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 
 #include "codec/fields.h"
 #include "codec/index_codec.h"
+#include "codec/numbers.h"
 #include "codec/packed.h"
 #include "codec/value_format.h"
 #include "core/buffer.h"
@@ -270,26 +270,21 @@ std::size_t Codec::Parts::encode_indices(const SparseVector& vector, const Index
   return encode_shortest(vector, used);
 }
 
-// By the codec with the lowest estimate, and by others that may be as short. But by `adaptive`, which is decoded in
-// half the time of `golomb`, also if it is a little longer: as it is for random supports.
+// By the codec with the lowest estimate, and by others that may be as short.
 std::size_t Codec::Parts::encode_shortest(const SparseVector& vector, const IndexCodec*& used) {
-  constexpr double kClose = 1.003;
+  constexpr double kClose = 1.003;  // estimates are from samples
   const std::span<const IndexCodec> all = index_codecs();
   estimates.clear();
-  double lowest = std::numeric_limits<double>::infinity();
-  double of_adaptive = lowest;
-  for (const IndexCodec& codec : all) {
-    const SizeEstimate estimate = codec.estimate(vector);
-    estimates.push_back(estimate);
-    lowest = std::min(lowest, estimate.bytes);
-    if (codec.decode == decode_adaptive) of_adaptive = estimate.bytes;
+  std::size_t lowest = 0;
+  const auto counted = [&](std::size_t i) { return estimates[i].bytes / all[i].preference; };
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    estimates.push_back(all[i].estimate(vector));
+    if (counted(i) < counted(lowest)) lowest = i;
   }
-  const bool prefers_adaptive = of_adaptive <= kClose * lowest;
+  const double most = std::max(1.0, kClose / all[lowest].preference) * counted(lowest);
   std::size_t least = ~std::size_t{0};
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const bool is_preferred = prefers_adaptive && all[i].decode == decode_adaptive;
-    const double most = prefers_adaptive ? of_adaptive / kClose : kClose * lowest;
-    if (!is_preferred && estimates[i].least > most) continue;
+    if (i != lowest && estimates[i].least > most) continue;
     const auto size = all[i].encode(vector, least - 1, next);
     if (!size) continue;
     least = *size;
@@ -382,8 +377,8 @@ DecodeStatus inspect(std::span<const std::byte> bytes, FrameInfo& info) {
   info.value_bytes = frame.values.size();
   info.index_bytes = frame.indices.size();
   info.value_numbers = frame.packed ? bytes_of(frame.packed->numbers) : NumberBytes();
-  const bool is_adaptive = frame.index_codec != nullptr && frame.index_codec->decode == decode_adaptive;
-  info.index_numbers = is_adaptive ? bytes_of_adaptive(frame.indices) : NumberBytes();
+  const bool has_numbers = frame.index_codec != nullptr && frame.index_codec->section == IndexSection::numbers;
+  info.index_numbers = has_numbers ? bytes_of_section(frame.indices) : NumberBytes();
   return DecodeStatus::ok;
 }
 

@@ -29,9 +29,18 @@ struct SizeEstimate {
   SizeEstimate(double expected, double at_least) : bytes(expected), least(at_least) {}
 };
 
+// What the section of an index codec contains, as far as `inspect` can say.
+enum class IndexSection : std::uint8_t {
+  other,
+  numbers,  // blocks of numbers (codec/numbers.h)
+};
+
 struct IndexCodec {
   CodecInfo info;
   std::uint8_t id;
+  // `auto` counts its bytes as divided by this: more than 1 for a codec that is decoded faster than the shortest one.
+  double preference;
+  IndexSection section;
 
   // About how many bytes encode() needs. Cheap: from a sample. REQUIRES: `vector` is not full.
   SizeEstimate (*estimate)(const SparseVector& vector);
@@ -49,10 +58,7 @@ std::span<const IndexCodec> index_codecs() noexcept;
 // `auto` itself.
 const CodecInfo& auto_codec() noexcept;
 
-// The parts of a section that decode_adaptive() read.
-NumberBytes bytes_of_adaptive(Bytes section) noexcept;
-
-#define INDEX_CODEC(id, name, summary, example)                                                                    \
+#define INDEX_CODEC(id, name, preference, section, summary, example)                                               \
   SizeEstimate estimate_##name(const SparseVector& vector);                                                        \
   std::optional<std::size_t> encode_##name(const SparseVector& vector, std::size_t limit, Buffer<std::byte>& out); \
   bool decode_##name(Bytes section, SparseVector& vector);

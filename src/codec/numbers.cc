@@ -77,4 +77,10 @@ NumberBytes bytes_of(const kernels::NumberReader& reader) noexcept {
           .rests = reader.rests.bytes.size()};
 }
 
+NumberBytes bytes_of_section(Bytes section) noexcept {
+  kernels::NumberCode code;
+  kernels::NumberReader reader;
+  return parse_numbers(section, 0, 0, code, reader) ? bytes_of(reader) : NumberBytes();
+}
+
 }  // namespace sparsewire

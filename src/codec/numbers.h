@@ -58,8 +58,9 @@ std::optional<std::size_t> write_number_section(const kernels::NumberCode& code,
 bool parse_numbers(Bytes section, std::size_t count, int least_parameter, kernels::NumberCode& code,
                    kernels::NumberReader& reader) noexcept;
 
-// How long the parts are that parse_numbers() found.
+// How long the parts are that parse_numbers() found, or would find in a section of indices.
 NumberBytes bytes_of(const kernels::NumberReader& reader) noexcept;
+NumberBytes bytes_of_section(Bytes section) noexcept;
 
 // How long the parts of a section become, in bytes.
 struct NumberSizes {

@@ -7,8 +7,8 @@ namespace sparsewire {
 namespace {
 
 constexpr IndexCodec kIndexCodecs[] = {
-#define INDEX_CODEC(id, name, summary, example) \
-  {{#name, summary, example}, id, estimate_##name, encode_##name, decode_##name},
+#define INDEX_CODEC(id, name, preference, section, summary, example) \
+  {{#name, summary, example}, id, preference, IndexSection::section, estimate_##name, encode_##name, decode_##name},
 #include "codec/index_codecs.def"
 #undef INDEX_CODEC
 };
@@ -17,7 +17,7 @@ constexpr CodecInfo kAuto = {"auto", "the shortest of the following", "auto:valu
 
 constexpr CodecInfo kCodecs[] = {
     kAuto,
-#define INDEX_CODEC(id, name, summary, example) {#name, summary, example},
+#define INDEX_CODEC(id, name, preference, section, summary, example) {#name, summary, example},
 #include "codec/index_codecs.def"
 #undef INDEX_CODEC
 };

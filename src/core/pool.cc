@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -14,13 +15,30 @@
 
 namespace sparsewire {
 
+namespace {
+
+// How often a thread asks for work, and lets others run, before it sleeps: some ten microseconds. Between the stages of
+// a step there is less than that, and waking sixteen threads takes longer.
+constexpr int kPatience = 100;
+
+template <class IsOver>
+bool wait_awake(IsOver is_over) {
+  for (int i = 0; i < kPatience; ++i) {
+    if (is_over()) return true;
+    std::this_thread::yield();
+  }
+  return false;
+}
+
+}  // namespace
+
 struct Pool::Threads {
   std::mutex mutex;
   std::condition_variable start;
   std::condition_variable finish;
-  std::uint64_t round = 0;  // counts calls of run_each; a thread works once per round
-  int running = 0;
-  bool stop = false;
+  std::atomic<std::uint64_t> round = 0;  // counts calls of run_each; a thread works once per round
+  std::atomic<int> running = 0;
+  std::atomic<bool> stop = false;
   Each each = nullptr;
   void* context = nullptr;
   std::vector<std::jthread> others;
@@ -32,16 +50,17 @@ struct Pool::Threads {
   void serve(int thread) {
     const StandardFloatMode mode;  // a new thread has the mode of the one that made it
     for (std::uint64_t seen = 0;;) {
-      std::unique_lock lock(mutex);
-      start.wait(lock, [&] { return stop || round != seen; });
+      const auto has_work = [&] { return stop || round != seen; };
+      if (!wait_awake(has_work)) {
+        std::unique_lock lock(mutex);
+        start.wait(lock, has_work);
+      }
       if (stop) return;
       seen = round;
-      const Each work = each;
-      void* const argument = context;
-      lock.unlock();
-      work(argument, thread);
-      lock.lock();
-      if (--running == 0) finish.notify_one();
+      each(context, thread);
+      if (--running > 0) continue;
+      const std::lock_guard lock(mutex);  // the caller is awake, or sleeps already
+      finish.notify_one();
     }
   }
 
@@ -87,17 +106,19 @@ void Pool::run_each(Each each, void* context) {
     for (int thread = 0; thread < size(); ++thread) each(context, thread);
     return;
   }
+  all.each = each;
+  all.context = context;
+  all.running = static_cast<int>(all.others.size());
   {
     const std::lock_guard lock(all.mutex);
-    all.each = each;
-    all.context = context;
-    all.running = static_cast<int>(all.others.size());
     ++all.round;
   }
   all.start.notify_all();
   each(context, 0);
+  const auto is_over = [&] { return all.running == 0; };
+  if (wait_awake(is_over)) return;
   std::unique_lock lock(all.mutex);
-  all.finish.wait(lock, [&] { return all.running == 0; });
+  all.finish.wait(lock, is_over);
 }
 
 }  // namespace sparsewire

@@ -1,13 +1,15 @@
 #include "exchange/regions.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
+
+#include "core/slices.h"
 
 namespace sparsewire {
 namespace {
 
 constexpr std::uint32_t kBlock = 16;
+constexpr std::size_t kGrain = 4096;  // entries that are worth a thread
 
 // The finaliser of MurmurHash3: every bit of the number reaches every bit of the result.
 std::uint32_t mix(std::uint32_t number) noexcept {
@@ -27,25 +29,26 @@ void resize_with_room(std::vector<T>& items, std::size_t size) {
 
 // With s = 28 + ceil(log2 ranks) and m = ceil(2^s / ranks), m * ranks - 2^s < ranks <= 2^(s - 28), so that the division
 // by multiplication is exact for all numbers of 28 bits (Granlund and Montgomery, 1994), and 57 bits hold the product.
-Regions::Regions(std::uint64_t dim, int ranks)
+Regions::Regions(std::uint64_t dim, int ranks, Pool* pool)
     : dim_(dim),
       ranks_(static_cast<std::uint32_t>(ranks)),
       shift_(28 + static_cast<unsigned>(std::bit_width(ranks_ - 1))),
-      hash_reciprocal_(~std::uint64_t{0} / ranks_ + 1) {
+      hash_reciprocal_(~std::uint64_t{0} / ranks_ + 1),
+      pool_(pool) {
   reciprocal_ = ((std::uint64_t{1} << shift_) + ranks_ - 1) / ranks_;
   for (int r = 0; r < ranks; ++r) sizes_.push_back(size(r));
 }
 
 // mix(group) % ranks: the fraction of 2^64 that the product leaves is the remainder over `ranks` (Lemire, Kaser and
 // Kurz, Faster remainder by direct computation, 2019).
-std::uint32_t Regions::rotation(std::uint32_t group) const noexcept {
+inline std::uint32_t Regions::rotation(std::uint32_t group) const noexcept {
   __extension__ using Wide = unsigned __int128;
   const std::uint64_t fraction = hash_reciprocal_ * mix(group);
   return static_cast<std::uint32_t>(Wide{fraction} * ranks_ >> 64);
 }
 
 // (region - rotation) modulo ranks: the block of the group that the region owns.
-std::uint32_t Regions::slot_of(std::uint32_t region, std::uint32_t group) const noexcept {
+inline std::uint32_t Regions::slot_of(std::uint32_t region, std::uint32_t group) const noexcept {
   const std::uint32_t turned = rotation(group);
   return region - turned + (region < turned ? ranks_ : 0);
 }
@@ -74,58 +77,73 @@ void Regions::make_global(int region, SparseVector& part) const {
   part.dim = dim_;
 }
 
-Regions::Owner Regions::owner_of(std::uint32_t index) const noexcept {
+inline Regions::Owner Regions::owner_of(std::uint32_t index) const noexcept {
   const std::uint32_t block = index / kBlock;
   const auto group = static_cast<std::uint32_t>(block * reciprocal_ >> shift_);
   const std::uint32_t turned = block - group * ranks_ + rotation(group);
   return {turned - (turned >= ranks_ ? ranks_ : 0), group * kBlock + index % kBlock};
 }
 
-// In stretches that stay in the cache: first the owners of a stretch, then its entries to their parts, which have grown
-// by then to what is needed.
+// Calls slice(begin, end, next) for each thread's slice of the entries; next[r] is the number of its first entry of
+// region r in the part r, and is the thread's own.
+template <class Slice>
+void Regions::for_each_slice_of_split(Slice slice) {
+  next_ = begins_;
+  for_each_slice(pool_, split_size_, kGrain, [&](std::size_t begin, std::size_t end, int thread) {
+    slice(begin, end, next_.data() + static_cast<std::size_t>(thread) * stride());
+  });
+}
+
+// First each thread finds the owners of its entries and counts them; these counts say where its entries begin in each
+// part.
 void Regions::split(const SparseVector& whole, std::vector<SparseVector>& parts) {
-  constexpr std::size_t kStretch = 1024;
-  std::array<std::uint32_t, kStretch> locals;
   const bool full = whole.is_full();
   split_size_ = whole.size();
-  if (region_of_.capacity() < split_size_) region_of_.reserve(split_size_ + split_size_ / 4 + 64);
+  region_of_.reserve_with_room(split_size_);
+  locals_.reserve_with_room(split_size_);
   std::uint16_t* const regions = region_of_.data();
-  parts.resize(ranks_);
-  for (std::uint32_t r = 0; r < ranks_; ++r) parts[r].clear(sizes_[r]);
-  next_.assign(ranks_, 0);
-  std::vector<std::size_t>& ends = next_;
-  for (std::size_t done = 0; done < whole.size(); done += kStretch) {
-    const std::size_t count = std::min(kStretch, whole.size() - done);
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto index = full ? static_cast<std::uint32_t>(done + i) : whole.indices[done + i];
-      const Owner owner = owner_of(index);
-      regions[done + i] = static_cast<std::uint16_t>(owner.region);
+  std::uint32_t* const locals = locals_.data();
+  const std::size_t threads = pool_ == nullptr ? 1 : static_cast<std::size_t>(pool_->size());
+  begins_.assign(threads * stride(), 0);
+  for_each_slice_of_split([&](std::size_t begin, std::size_t end, std::size_t* counts) {
+    for (std::size_t i = begin; i < end; ++i) {
+      const Owner owner = owner_of(full ? static_cast<std::uint32_t>(i) : whole.indices[i]);
+      regions[i] = static_cast<std::uint16_t>(owner.region);
       locals[i] = owner.local;
-      ++ends[owner.region];
+      ++counts[owner.region];
     }
-    for (std::uint32_t r = 0; r < ranks_; ++r) {
-      const std::size_t before = parts[r].values.size();
-      if (!full) resize_with_room(parts[r].indices, ends[r]);
-      resize_with_room(parts[r].values, ends[r]);
-      ends[r] = before;
+  });
+  parts.resize(ranks_);
+  for (std::uint32_t r = 0; r < ranks_; ++r) {
+    std::size_t size = 0;
+    for (std::size_t t = 0; t < threads; ++t) {
+      begins_[t * stride() + r] = size;
+      size += next_[t * stride() + r];
     }
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::uint32_t region = regions[done + i];
-      const std::size_t at = ends[region]++;
-      if (!full) parts[region].indices[at] = locals[i];
-      parts[region].values[at] = whole.values[done + i];
-    }
+    parts[r].dim = sizes_[r];
+    parts[r].draw.units.clear();
+    resize_with_room(parts[r].indices, full ? 0 : size);
+    resize_with_room(parts[r].values, size);
   }
+  for_each_slice_of_split([&](std::size_t begin, std::size_t end, std::size_t* next) {
+    for (std::size_t i = begin; i < end; ++i) {
+      const std::uint32_t region = regions[i];
+      const std::size_t at = next[region]++;
+      if (!full) parts[region].indices[at] = locals[i];
+      parts[region].values[at] = whole.values[i];
+    }
+  });
 }
 
 void Regions::join(const std::vector<std::vector<float>>& part_values, std::vector<float>& values) {
   resize_with_room(values, split_size_);
-  next_.assign(ranks_, 0);
   const std::uint16_t* const regions = region_of_.data();
-  for (std::size_t i = 0; i < split_size_; ++i) {
-    const std::uint32_t region = regions[i];
-    values[i] = part_values[region][next_[region]++];
-  }
+  for_each_slice_of_split([&](std::size_t begin, std::size_t end, std::size_t* next) {
+    for (std::size_t i = begin; i < end; ++i) {
+      const std::uint32_t region = regions[i];
+      values[i] = part_values[region][next[region]++];
+    }
+  });
 }
 
 }  // namespace sparsewire

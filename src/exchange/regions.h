@@ -10,14 +10,15 @@
 #include <vector>
 
 #include "core/buffer.h"
+#include "sparsewire/pool.h"
 #include "sparsewire/sparse_vector.h"
 
 namespace sparsewire {
 
 class Regions {
  public:
-  // REQUIRES: 1 <= ranks <= 65536, dim < 2^32.
-  Regions(std::uint64_t dim, int ranks);
+  // REQUIRES: 1 <= ranks <= 65536, dim < 2^32. With a pool, its threads split and join.
+  Regions(std::uint64_t dim, int ranks, Pool* pool = nullptr);
 
   // Entries of a region.
   std::uint64_t size(int region) const noexcept;
@@ -38,9 +39,14 @@ class Regions {
     std::uint32_t region;
     std::uint32_t local;
   };
-  Owner owner_of(std::uint32_t index) const noexcept;
-  std::uint32_t rotation(std::uint32_t group) const noexcept;
-  std::uint32_t slot_of(std::uint32_t region, std::uint32_t group) const noexcept;
+  // Between the counts of two threads: no cache line has both.
+  std::size_t stride() const noexcept { return ranks_ + 16; }
+  template <class Slice>
+  void for_each_slice_of_split(Slice slice);
+  // Inlined: split() computes them for every entry.
+  [[gnu::always_inline]] Owner owner_of(std::uint32_t index) const noexcept;
+  [[gnu::always_inline]] std::uint32_t rotation(std::uint32_t group) const noexcept;
+  [[gnu::always_inline]] std::uint32_t slot_of(std::uint32_t region, std::uint32_t group) const noexcept;
 
   std::uint64_t dim_;
   std::uint32_t ranks_;
@@ -50,9 +56,12 @@ class Regions {
   std::uint64_t hash_reciprocal_;  // 2^64 / ranks, rounded up, for the remainder of a hash
 
   std::vector<std::uint64_t> sizes_;
+  Pool* pool_;
   Buffer<std::uint16_t> region_of_;  // each entry that was split last
+  Buffer<std::uint32_t> locals_;     // their indices in the regions
   std::size_t split_size_ = 0;
-  std::vector<std::size_t> next_;  // of each part, the entry that comes next
+  std::vector<std::size_t> begins_;  // of each thread's entries in each part
+  std::vector<std::size_t> next_;    // scratch: the entry of each part that comes next
 };
 
 }  // namespace sparsewire

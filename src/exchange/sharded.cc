@@ -3,6 +3,7 @@
 //
 // The regions are those of Li et al., Near-optimal sparse allreduce (Ok-Topk), 2022; the server's memory is that of Zou
 // et al., 2022.
+#include "core/slices.h"
 #include "exchange/aggregator.h"
 #include "exchange/clock.h"
 #include "exchange/messages.h"
@@ -16,12 +17,14 @@ class ShardedExchange final : public Exchange {
   ShardedExchange(const ExchangePlan& plan, Transport& transport)
       : plan_(plan),
         transport_(transport),
-        regions_(plan.dim, transport.size()),
-        codec_(plan.config.codec),
+        regions_(plan.dim, transport.size(), plan.config.pool),
         aggregator_(plan,
                     {.region = transport.rank(), .regions = transport.size(), .dim = regions_.size(transport.rank())}),
         to_(static_cast<std::size_t>(transport.size())),
-        answered_(to_.size()) {
+        answered_(to_.size()),
+        failures_(to_.size()) {
+    const int threads = plan.config.pool == nullptr ? 1 : plan.config.pool->size();
+    for (int t = 0; t < threads; ++t) codecs_.emplace_back(plan.config.codec);
     for (Message& message : to_) message.reserve(kMostTrailerSize);
     answer_.reserve(kMostTrailerSize);
   }
@@ -92,11 +95,14 @@ class ShardedExchange final : public Exchange {
   void encode_parts(const SparseVector& sent, std::vector<float>& received) {
     regions_.split(sent, parts_);
     rounded_.resize(parts_.size());
+    const bool rounds = codecs_[0].rounds();
+    for_each_item(plan_.config.pool, parts_.size(), [&](std::size_t r, std::size_t thread) {
+      codecs_[thread].encode(parts_[r], to_[r], rounds ? &rounded_[r] : nullptr);
+    });
     for (int r = 0; r < transport_.size(); ++r) {
-      codec_.encode(parts_[as_index(r)], to_[as_index(r)], codec_.rounds() ? &rounded_[as_index(r)] : nullptr);
       if (r != transport_.rank()) traffic_.bytes_up += to_[as_index(r)].size();
     }
-    if (codec_.rounds()) regions_.join(rounded_, received);
+    if (rounds) regions_.join(rounded_, received);
   }
 
   // Messages without frames.
@@ -125,13 +131,12 @@ class ShardedExchange final : public Exchange {
   }
 
   void aggregate(StepOutcome& outcome) {
+    const std::span<SparseVector> inputs = aggregator_.inputs();
+    if (const auto failure = decode_all(inputs, [&](int) { return regions_.size(transport_.rank()); })) {
+      return outcome.fail(*failure);
+    }
     for (int r = 0; r < transport_.size(); ++r) {
-      const std::span<const std::byte> frame = frames_[as_index(r)];
-      if (const auto failure =
-              decode_from(frame, r, regions_.size(transport_.rank()), aggregator_.inputs()[as_index(r)])) {
-        return outcome.fail(*failure);
-      }
-      if (r != transport_.rank()) traffic_.bytes_served += frame.size();
+      if (r != transport_.rank()) traffic_.bytes_served += frames_[as_index(r)].size();
     }
     clock_.lap(traffic_.ns_decode);
     if (const auto bad = aggregator_.answer(outcome.lr, answer_)) {
@@ -140,17 +145,27 @@ class ShardedExchange final : public Exchange {
     make_room_for_trailer(answer_);
   }
 
+  // Decodes the frames of all ranks; that of rank r has the dimension dim(r). Returns the failure of the lowest rank.
+  template <class Dim>
+  std::optional<Failure> decode_all(std::span<SparseVector> vectors, Dim dim) {
+    for_each_item(plan_.config.pool, vectors.size(), [&](std::size_t r, std::size_t) {
+      failures_[r] = decode_from(frames_[r], static_cast<int>(r), dim(static_cast<int>(r)), vectors[r]);
+    });
+    for (const std::optional<Failure>& failure : failures_) {
+      if (failure) return failure;
+    }
+    return std::nullopt;
+  }
+
   // Decodes the answers of all regions into one vector. The regions are disjoint, so their sum only sorts the entries.
   std::optional<Failure> collect(SparseVector& total) {
+    if (const auto failure = decode_all(answered_, [&](int r) { return regions_.size(r); })) return failure;
     for (int r = 0; r < transport_.size(); ++r) {
-      const std::span<const std::byte> frame = frames_[as_index(r)];
-      SparseVector& part = answered_[as_index(r)];
-      if (const auto failure = decode_from(frame, r, regions_.size(r), part)) return failure;
-      if (r != transport_.rank()) traffic_.bytes_down += frame.size();
-      clock_.lap(traffic_.ns_decode);
-      regions_.make_global(r, part);
-      clock_.lap(traffic_.ns_merge);
+      if (r != transport_.rank()) traffic_.bytes_down += frames_[as_index(r)].size();
     }
+    clock_.lap(traffic_.ns_decode);
+    for_each_item(plan_.config.pool, answered_.size(),
+                  [&](std::size_t r, std::size_t) { regions_.make_global(static_cast<int>(r), answered_[r]); });
     model_.sum(plan_.dim, answered_, {}, total);
     clock_.lap(traffic_.ns_merge);
     return std::nullopt;
@@ -159,7 +174,7 @@ class ShardedExchange final : public Exchange {
   const ExchangePlan plan_;
   Transport& transport_;
   Regions regions_;
-  Codec codec_;
+  std::vector<Codec> codecs_;  // one for each thread
   Aggregator aggregator_;
   Merger model_;
   StageClock clock_;
@@ -171,6 +186,7 @@ class ShardedExchange final : public Exchange {
   Message answer_;
   std::vector<Message> answers_;
   std::vector<SparseVector> answered_;  // the answers of all regions
+  std::vector<std::optional<Failure>> failures_;
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <numeric>
+#include <utility>
 
 #include "kernels/random.h"
 
@@ -64,17 +65,68 @@ void merge(std::uint32_t* runs, std::size_t middle, std::size_t end, std::uint32
   }
 }
 
+constexpr std::size_t kApart = 16;        // between the counts of two threads: no cache line has both
+constexpr std::size_t kFewDraws = 32768;  // one thread sorts them faster than many would be woken
+
 }  // namespace
+
+// The distinct numbers among the first k draws go to drawn_, sorted; returns how many there are. On several threads
+// each draws its share, and sorts what all have drawn in its range of positions.
+std::size_t Drawer::draw_sorted(const Stream& stream, std::size_t k, std::size_t n, Pool* pool) {
+  std::uint32_t* const drawn = drawn_.data();
+  std::uint32_t* const scratch = scratch_.data();
+  if (pool == nullptr || pool->size() == 1 || k < kFewDraws) {
+    draw_positions(stream, 0, k, n, drawn);
+    radix_sort(drawn, k, scratch, n);
+    return drop_equals(drawn, k);
+  }
+  const auto threads = static_cast<std::size_t>(pool->size());
+  const std::size_t stride = threads + kApart;
+  const std::size_t range = (n + threads - 1) / threads;
+  // A position's range, by a multiplication: it is off by one for some, but ascends with the position.
+  const std::uint64_t factor = (std::uint64_t{1} << 32) / range;
+  const auto range_of = [&](std::uint32_t position) { return static_cast<std::size_t>(position * factor >> 32); };
+  const auto share = [&](std::size_t thread) { return k * thread / threads; };
+  counts_.assign(threads * stride + threads + 1, 0);
+  std::size_t* const begins = counts_.data() + threads * stride;  // of each range
+  pool->run([&](int thread) {
+    const auto t = static_cast<std::size_t>(thread);
+    draw_positions(stream, share(t), share(t + 1) - share(t), n, drawn + share(t));
+    for (std::size_t i = share(t); i < share(t + 1); ++i) ++counts_[t * stride + range_of(drawn[i])];
+  });
+  std::size_t sum = 0;
+  for (std::size_t r = 0; r < threads; ++r) {
+    begins[r] = sum;
+    for (std::size_t t = 0; t < threads; ++t) sum += std::exchange(counts_[t * stride + r], sum);
+  }
+  begins[threads] = k;
+  pool->run([&](int thread) {
+    const auto t = static_cast<std::size_t>(thread);
+    for (std::size_t i = share(t); i < share(t + 1); ++i) {
+      scratch[counts_[t * stride + range_of(drawn[i])]++] = drawn[i];
+    }
+  });
+  pool->run([&](int thread) {
+    const auto t = static_cast<std::size_t>(thread);
+    const std::size_t size = begins[t + 1] - begins[t];
+    radix_sort(scratch + begins[t], size, drawn + begins[t], n);
+    counts_[t] = drop_equals(scratch + begins[t], size);
+  });
+  std::size_t kept = 0;
+  for (std::size_t r = 0; r < threads; ++r) {
+    std::copy_n(scratch + begins[r], counts_[r], drawn + kept);
+    kept += counts_[r];
+  }
+  return kept;
+}
 
 // Draws k numbers; then, for each duplicate, one more, until k are distinct. There are never more than k, so the result
 // is the first k distinct numbers of the stream. The later draws are few and are kept in a second sorted run until the
 // end.
-void Drawer::distinct(const Stream& stream, std::size_t k, std::size_t n) {
+void Drawer::distinct(const Stream& stream, std::size_t k, std::size_t n, Pool* pool) {
   std::uint32_t* const drawn = drawn_.data();
-  draw_positions(stream, 0, k, n, drawn);
+  const std::size_t first = draw_sorted(stream, k, n, pool);
   std::uint64_t next = k;  // number of the next draw
-  radix_sort(drawn, k, scratch_.data(), n);
-  const std::size_t first = drop_equals(drawn, k);
   std::size_t have = first;
   while (have < k) {
     std::uint32_t* const batch = drawn + have;
@@ -90,15 +142,15 @@ void Drawer::distinct(const Stream& stream, std::size_t k, std::size_t n) {
   merge(drawn, first, k, scratch_.data());
 }
 
-const std::uint32_t* Drawer::positions(const Stream& stream, std::size_t k, std::size_t n) {
+const std::uint32_t* Drawer::positions(const Stream& stream, std::size_t k, std::size_t n, Pool* pool) {
   drawn_.reserve(k);
   scratch_.reserve(k);
   if (2 * k <= n) {
-    distinct(stream, k, n);
+    distinct(stream, k, n, pool);
     return drawn_.data();
   }
   const std::size_t left_out = n - k;
-  distinct(stream, left_out, n);
+  distinct(stream, left_out, n, pool);
   std::size_t skip = 0;
   std::size_t out = 0;
   for (std::size_t position = 0; position < n; ++position) {

@@ -4,9 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "core/buffer.h"
 #include "core/philox.h"
+#include "sparsewire/pool.h"
 
 namespace sparsewire::kernels {
 
@@ -14,14 +16,17 @@ namespace sparsewire::kernels {
 // n/2, n - k positions are drawn in this way and left out. So all sets of k positions are equally likely. COST: O(k).
 class Drawer {
  public:
-  // The positions, ascending; valid until the next call. REQUIRES: k <= n < 2^32.
-  const std::uint32_t* positions(const Stream& stream, std::size_t k, std::size_t n);
+  // The positions, ascending; valid until the next call. They do not depend on the pool, which may be null. REQUIRES: k
+  // <= n < 2^32.
+  const std::uint32_t* positions(const Stream& stream, std::size_t k, std::size_t n, Pool* pool = nullptr);
 
  private:
-  void distinct(const Stream& stream, std::size_t k, std::size_t n);
+  void distinct(const Stream& stream, std::size_t k, std::size_t n, Pool* pool);
+  std::size_t draw_sorted(const Stream& stream, std::size_t k, std::size_t n, Pool* pool);
 
   Buffer<std::uint32_t> drawn_;
   Buffer<std::uint32_t> scratch_;
+  std::vector<std::size_t> counts_;  // of the draws of each thread in the range of each thread
 };
 
 }  // namespace sparsewire::kernels

@@ -30,13 +30,4 @@ double sum_tiles(double* tiles, std::size_t n) noexcept {
   return tiles[0];
 }
 
-double sum_slices(double* slices, std::size_t tiles) noexcept {
-  for (std::size_t t = 0; t < tiles; ++t) {
-    std::array<double, kSlices> of_tile;
-    std::copy_n(slices + t * kSlices, kSlices, of_tile.begin());
-    slices[t] = add_pairwise(of_tile.data(), kSlices);
-  }
-  return sum_tiles(slices, tiles);
-}
-
 }  // namespace sparsewire::kernels

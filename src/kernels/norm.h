@@ -89,8 +89,4 @@ class TileNorms {
 // The sum of all tiles. Overwrites them.
 double sum_tiles(double* tiles, std::size_t n) noexcept;
 
-// The sum of squares of entries whose slices have these sums; `slices` has kSlices of them for each tile. Overwrites
-// them.
-double sum_slices(double* slices, std::size_t tiles) noexcept;
-
 }  // namespace sparsewire::kernels

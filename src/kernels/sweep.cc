@@ -405,29 +405,42 @@ void sum_squares(const ScaledGradient& gradient, std::size_t first, std::size_t 
   with_type(gradient.type, [&]<class T>(T*) { sum_squares_typed<T>(gradient, first, n, norm); });
 }
 
-void sum_sparse_squares(const std::uint32_t* indices, const float* values, std::size_t n, std::size_t shift,
-                        double* slices) {
-  HWY_ALIGN double lanes[kLanes];
-  for (std::size_t i = 0; i < n;) {
-    const std::size_t slice = (indices[i] - shift) / kSlice;
-    const double first = static_cast<double>(values[i]) * static_cast<double>(values[i]);
-    std::size_t next = i + 1;
-    if (next == n || (indices[next] - shift) / kSlice != slice) {  // a single entry: adding zeros changes nothing
-      slices[slice] += first;
-      i = next;
-      continue;
-    }
-    Sums().store(lanes);
-    lanes[(indices[i] - shift) % kLanes] = first;
-    do {
-      const double wide = values[next];
-      lanes[(indices[next] - shift) % kLanes] += wide * wide;
-      ++next;
-    } while (next < n && (indices[next] - shift) / kSlice == slice);
-    Sums sums;
-    for (std::size_t s = 0; s < kSums; ++s) sums.at[s] = hn::Load(kDoubles, lanes + s * kDoubleWidth);
-    slices[slice] += sums.total();
+// The sum of the squares of the entries from number `i` on that are in one slice; `i` becomes the number of the first
+// after them.
+HWY_INLINE double sum_slice_of(const std::uint32_t* indices, const float* values, std::size_t n, std::size_t shift,
+                               std::size_t& i) {
+  const std::size_t slice = (indices[i] - shift) / kSlice;
+  const double first = static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  std::size_t next = i + 1;
+  const auto is_in_slice = [&] { return next < n && (indices[next] - shift) / kSlice == slice; };
+  if (!is_in_slice()) {  // a single entry: adding zeros changes nothing
     i = next;
+    return first;
+  }
+  HWY_ALIGN double lanes[kLanes];
+  Sums().store(lanes);
+  lanes[(indices[i] - shift) % kLanes] = first;
+  do {
+    const double wide = values[next];
+    lanes[(indices[next] - shift) % kLanes] += wide * wide;
+    ++next;
+  } while (is_in_slice());
+  Sums sums;
+  for (std::size_t s = 0; s < kSums; ++s) sums.at[s] = hn::Load(kDoubles, lanes + s * kDoubleWidth);
+  i = next;
+  return sums.total();
+}
+
+void sum_sparse_squares(const std::uint32_t* indices, const float* values, std::size_t n, std::size_t shift,
+                        double* tiles) {
+  for (std::size_t i = 0; i < n;) {
+    const std::size_t tile = (indices[i] - shift) / kTile;
+    double slices[kSlices] = {};
+    do {
+      const std::size_t slice = (indices[i] - shift) / kSlice % kSlices;
+      slices[slice] = sum_slice_of(indices, values, n, shift, i);
+    } while (i < n && (indices[i] - shift) / kTile == tile);
+    tiles[tile] = add_pairwise(slices, kSlices);
   }
 }
 
@@ -466,8 +479,8 @@ void sum_squares(const ScaledGradient& gradient, std::size_t first, std::size_t 
 }
 
 void sum_sparse_squares(const std::uint32_t* indices, const float* values, std::size_t n, std::size_t shift,
-                        double* slices) noexcept {
-  HWY_DYNAMIC_DISPATCH(sum_sparse_squares)(indices, values, n, shift, slices);
+                        double* tiles) noexcept {
+  HWY_DYNAMIC_DISPATCH(sum_sparse_squares)(indices, values, n, shift, tiles);
 }
 
 void restore(const ScaledGradient& gradient, std::size_t first, std::size_t n, float* memory) noexcept {

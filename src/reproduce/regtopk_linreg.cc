@@ -226,12 +226,19 @@ class Experiment {
 
   void write_table() {
     result_.table = fmt::format(
-        "log10 of the squared distance from the optimum over the last fifth of {} rounds, {}:\n"
-        "median, highest of all seeds, and the share of rounds that are 100 times farther\n"
-        "away than the median; first in the engine, then in double\n",
-        rounds_, seeds_ == 1 ? "one seed" : fmt::format("means over {} seeds", seeds_));
+        "log10 of the squared distance of the weights from the optimum, in the last\n"
+        "fifth of {} rounds, {}; -12 is closer than -2\n"
+        "\n"
+        "float: as sparsewire trains, with error memories and messages in float32\n"
+        "double: the same method in a plain loop in float64, as a check\n"
+        "median, highest: of these rounds; the highest of all seeds\n"
+        "far: the share of these rounds that are 100 times farther away than the median\n"
+        "arrived: seeds whose median is below {} in float and {} in double\n"
+        "end: the last round, in double\n"
+        "regtopk (a), (b): the two forms of its score\n",
+        rounds_, seeds_ == 1 ? "one seed" : fmt::format("means over {} seeds", seeds_), kArrived, kArrivedInDouble);
     for (const Rate rate : {Rate::constant, Rate::cosine}) {
-      Table table({"method", "ratio", "median", "highest", "far", "median", "highest", "far",
+      Table table({"method", "ratio", "float: median", "highest", "far", "double: median", "highest", "far",
                    rate == Rate::constant ? "arrived" : "end"});
       for (const Row& row : rows_) {
         if (row.rate != rate) continue;

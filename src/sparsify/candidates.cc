@@ -24,32 +24,28 @@ const Score& magnitude_score() noexcept {
 
 void Candidates::reserve(std::size_t capacity) {
   if (capacity <= this->capacity()) return;
-  capacity = std::max(
-      capacity, this->capacity() + this->capacity() / 2);  // grows by half, so that the steady state allocates nothing
-  values_.reserve(capacity, size_);
-  keys_.reserve(capacity);
-  lost_indices_.reserve(capacity + 1);
-  lost_values_.reserve(capacity + 1);
-  indices_.reserve(capacity, size_);  // last: capacity() must hold for all of them if one throws
-}
-
-void Candidates::append(const Candidates& others) {
-  reserve(size_ + others.size_);
-  std::copy_n(others.indices(), others.size_, next_index());
-  std::copy_n(others.values(), others.size_, next_value());
-  size_ += others.size_;
+  const std::size_t used = chosen_ + size_;
+  const std::size_t room = indices_.capacity();
+  const std::size_t all = std::max(chosen_ + capacity, room + room / 2);  // by half: the steady state allocates nothing
+  values_.reserve(all, used);
+  keys_.reserve(all);
+  lost_indices_.reserve(all + 1);
+  lost_values_.reserve(all + 1);
+  indices_.reserve(all, used);  // last: capacity() must hold for all of them if one throws
 }
 
 // Merges from the end, so that it needs no other array.
 void Candidates::merge(const Candidates& others) {
   reserve(size_ + others.size_);
+  std::uint32_t* const indices = indices_.data() + chosen_;
+  float* const values = values_.data() + chosen_;
   std::size_t mine = size_;
   std::size_t theirs = others.size_;
   size_ += theirs;
   for (std::size_t to = size_; theirs > 0; --to) {
-    const bool take_theirs = mine == 0 || indices_[mine - 1] < others.indices_[theirs - 1];
-    indices_[to - 1] = take_theirs ? others.indices_[theirs - 1] : indices_[mine - 1];
-    values_[to - 1] = take_theirs ? others.values_[theirs - 1] : values_[mine - 1];
+    const bool take_theirs = mine == 0 || indices[mine - 1] < others.indices()[theirs - 1];
+    indices[to - 1] = take_theirs ? others.indices()[theirs - 1] : indices[mine - 1];
+    values[to - 1] = take_theirs ? others.values()[theirs - 1] : values[mine - 1];
     take_theirs ? --theirs : --mine;
   }
 }
@@ -57,13 +53,16 @@ void Candidates::merge(const Candidates& others) {
 std::uint32_t Candidates::keep_best(std::size_t k) noexcept {
   lost_ = 0;
   if (size_ < k) return 0;
-  const kernels::Kth kth = kernels::kth_largest(keys_.data(), size_, k, lost_indices_.data());
-  if (size_ == k) return kth.key;
-  const std::size_t before = size_;
-  size_ = kernels::split(kth, k, before, indices_.data(), values_.data(), keys_.data(), lost_indices_.data(),
-                         lost_values_.data());
-  lost_ = before - size_;
+  const kernels::Kth kth = kernels::kth_largest(keys_.data(), size_, k, scratch());
+  if (size_ > k) keep_best(kth.key, k - kth.above);
   return kth.key;
+}
+
+void Candidates::keep_best(std::uint32_t kth, std::size_t equals) noexcept {
+  const std::size_t before = size_;
+  size_ = kernels::split(kth, equals, before, indices_.data() + chosen_, values_.data() + chosen_, keys_.data(),
+                         lost_indices_.data(), lost_values_.data());
+  lost_ = before - size_;
 }
 
 }  // namespace sparsewire

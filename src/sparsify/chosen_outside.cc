@@ -51,17 +51,17 @@ class ChosenOutside final : public FusedSparsifier {
       has_chosen = true;
       check(memory.size());
       std::erase_if(indices_, [&](std::uint32_t index) { return sums[index] == 0; });
-      memory.take_at(memory.whole(), nullptr, indices_, chosen_);
+      out.indices.assign(indices_.begin(), indices_.end());
+      out.values.resize(indices_.size());
+      memory.clear_at(out, out.values);
       try {
-        sifted.sent_norm2 = memory.norm2(memory.whole(), chosen_);
-        out.indices.assign(chosen_.indices(), chosen_.indices() + chosen_.size());
-        out.values.assign(chosen_.values(), chosen_.values() + chosen_.size());
+        sifted.sent_norm2 = memory.norm2(memory.whole(), out.indices, out.values.data());
       } catch (...) {
-        memory.put_back(chosen_);
+        memory.put_back(out);
         throw;
       }
     } catch (...) {
-      memory.restore(memory.whole(), gradient);
+      memory.restore(gradient);
       out.clear(memory.size());
       if (has_chosen) sparsifier_->rewind();
       throw;
@@ -72,7 +72,7 @@ class ChosenOutside final : public FusedSparsifier {
 
   void undo(const kernels::ScaledGradient* gradient, ErrorMemory& memory, const SparseVector& sent) override {
     memory.put_back(sent);
-    memory.restore(memory.whole(), gradient);
+    memory.restore(gradient);
     --step_;
     sparsifier_->rewind();
   }
@@ -101,7 +101,6 @@ class ChosenOutside final : public FusedSparsifier {
   SifterContext context_;
   std::uint64_t step_;
   std::vector<std::uint32_t> indices_;
-  Candidates chosen_;
 };
 
 }  // namespace

@@ -26,7 +26,7 @@ class Dense final : public FusedSparsifier {
 
   void undo(const kernels::ScaledGradient* gradient, ErrorMemory& memory, const SparseVector& sent) override {
     memory.put_back(sent);
-    memory.restore(memory.whole(), gradient);
+    memory.restore(gradient);
     --step_;
   }
 

@@ -1,10 +1,25 @@
 // What an ErrorMemory does to single entries and to all of them, on the host and on a device; and moving between them.
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
+#include "core/slices.h"
 #include "sparsify/error_memory.h"
 
 namespace sparsewire {
+namespace {
+
+constexpr std::size_t kEntries = 8192;  // that are worth a thread
+
+// Calls work(i) for the number of each entry.
+template <class Work>
+void for_each_entry(Pool* pool, std::size_t n, Work work) {
+  for_each_slice(pool, n, kEntries, [&](std::size_t begin, std::size_t end, int) {
+    for (std::size_t i = begin; i < end; ++i) work(i);
+  });
+}
+
+}  // namespace
 
 void ErrorMemory::move_to(Device device) {
   if (device.kind == Device::host) device.index = 0;
@@ -24,18 +39,9 @@ void ErrorMemory::move_to(Device device) {
   place_ = device;
 }
 
-void ErrorMemory::put_back(Candidates& candidates) {
-  if (is_on_device()) {
-    device_->write_at({candidates.indices(), candidates.size()}, candidates.values());
-  } else {
-    for (std::size_t i = 0; i < candidates.size(); ++i) memory_[candidates.indices()[i]] = candidates.values()[i];
-  }
-  candidates.clear();
-}
-
 void ErrorMemory::put_back(const SparseVector& entries, std::span<const float> values) {
   if (!is_on_device()) {
-    for (std::size_t i = 0; i < entries.size(); ++i) memory_[entries.index(i)] = values[i];
+    for_each_entry(pool_, entries.size(), [&](std::size_t i) { memory_[entries.index(i)] = values[i]; });
   } else if (entries.is_full()) {
     device_->write(0, values);
   } else {
@@ -46,13 +52,17 @@ void ErrorMemory::put_back(const SparseVector& entries, std::span<const float> v
 std::optional<std::size_t> ErrorMemory::add_sum(const SparseVector& sum) {
   if (is_on_device()) return device_->add_sum(indices_of(sum), sum.values.data());
   before_sum_.resize(sum.size());
-  bool finite = true;
-  for (std::size_t i = 0; i < sum.size(); ++i) {
-    float& number = memory_[sum.index(i)];
-    before_sum_[i] = number;
-    number += sum.values[i];
-    finite &= kernels::key_of(number) < kernels::kInfinityKey;
-  }
+  std::atomic<bool> finite = true;
+  for_each_slice(pool_, sum.size(), kEntries, [&](std::size_t begin, std::size_t end, int) {
+    bool all = true;
+    for (std::size_t i = begin; i < end; ++i) {
+      float& number = memory_[sum.index(i)];
+      before_sum_[i] = number;
+      number += sum.values[i];
+      all &= kernels::key_of(number) < kernels::kInfinityKey;
+    }
+    if (!all) finite = false;
+  });
   if (finite) return std::nullopt;
   std::optional<std::size_t> bad;
   for (std::size_t i = 0; i < sum.size() && !bad; ++i) {
@@ -64,7 +74,7 @@ std::optional<std::size_t> ErrorMemory::add_sum(const SparseVector& sum) {
 
 void ErrorMemory::take_back_sum(const SparseVector& sum) {
   if (is_on_device()) return device_->take_back_sum(indices_of(sum));
-  for (std::size_t i = 0; i < sum.size(); ++i) memory_[sum.index(i)] = before_sum_[i];
+  for_each_entry(pool_, sum.size(), [&](std::size_t i) { memory_[sum.index(i)] = before_sum_[i]; });
 }
 
 // On a device every sum has its indices; a full one is rare there.
@@ -82,16 +92,17 @@ void ErrorMemory::add_differences(const SparseVector& sent, std::span<const floa
     for (std::size_t i = 0; i < sent.size(); ++i) before_sum_[i] = values[i] - received[i];
     device_->add_at(indices_of(sent), before_sum_.data());
   } else if (sent.is_full()) {
-    for (std::size_t i = 0; i < sent.size(); ++i) memory_[i] += values[i] - received[i];
+    for_each_entry(pool_, sent.size(), [&](std::size_t i) { memory_[i] += values[i] - received[i]; });
   } else {
-    for (std::size_t i = 0; i < sent.size(); ++i) memory_[sent.indices[i]] += values[i] - received[i];
+    for_each_entry(pool_, sent.size(), [&](std::size_t i) { memory_[sent.indices[i]] += values[i] - received[i]; });
   }
 }
 
 void ErrorMemory::clear_at(const SparseVector& entries, std::vector<float>& old) {
   old.resize(entries.size());
   if (!is_on_device()) {
-    for (std::size_t i = 0; i < entries.size(); ++i) old[i] = std::exchange(memory_[entries.index(i)], 0.0F);
+    for_each_entry(pool_, entries.size(),
+                   [&](std::size_t i) { old[i] = std::exchange(memory_[entries.index(i)], 0.0F); });
   } else if (entries.is_full()) {
     device_->read(0, old);
     device_->clear();
@@ -102,7 +113,9 @@ void ErrorMemory::clear_at(const SparseVector& entries, std::vector<float>& old)
 
 void ErrorMemory::clear() {
   if (is_on_device()) return device_->clear();
-  std::fill(memory_.begin(), memory_.end(), 0.0F);
+  for_each_slice(pool_, size_, kGrain, [&](std::size_t begin, std::size_t end, int) {
+    std::fill(memory_.data() + begin, memory_.data() + end, 0.0F);
+  });
 }
 
 void ErrorMemory::read(std::size_t begin, std::span<float> numbers) const {

@@ -17,7 +17,8 @@ class RandomK final : public UnitSparsifier {
       : UnitSparsifier(spec, context, context.scope),
         budget_(spec, model_size(), false, model_size()),
         seed_(spec.integer("seed", 0, ~std::uint64_t{0}).value_or(context.seed)),
-        rank_(spec.flag("shared", false) ? 0 : static_cast<std::uint32_t>(context.rank)) {}
+        rank_(spec.flag("shared", false) ? 0 : static_cast<std::uint32_t>(context.rank)),
+        drawers_(context.pool == nullptr ? 2 : static_cast<std::size_t>(context.pool->size()) + 1) {}
 
  private:
   // Records how the indices are drawn, so that the codec can send the seed instead of them. Not possible if small
@@ -35,10 +36,10 @@ class RandomK final : public UnitSparsifier {
   }
 
   std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const kernels::ScaledGradient* gradient,
-                                       ErrorMemory& memory, Candidates& chosen) override {
+                                       UnitPass& pass) override {
     const Stream stream(unit_seed(seed_, u), static_cast<std::uint32_t>(context().role), rank_, step());
     const std::size_t k = budget_.k(step(), unit.size);
-    return memory.take_at(unit, gradient, {drawer_.positions(stream, k, unit.size), k}, chosen);
+    return pass.take_at(unit, gradient, {drawers_[pass.number()].positions(stream, k, unit.size, pass.pool()), k});
   }
   UnitChoice choice(const Unit& /*unit*/) const override { return {}; }  // nothing by its magnitude
   bool sends_zeros() const override { return true; }
@@ -48,7 +49,7 @@ class RandomK final : public UnitSparsifier {
       if (unit.dense) continue;
       const Stream stream(unit_seed(seed_, u), static_cast<std::uint32_t>(context().role), rank_, step());
       const std::size_t k = budget_.k(step(), unit.size);
-      const std::uint32_t* const positions = drawer_.positions(stream, k, unit.size);
+      const std::uint32_t* const positions = drawers_[0].positions(stream, k, unit.size);
       std::size_t i = 0;
       for (const Segment& segment : unit.segments) {
         for (; i < k && positions[i] < segment.position + segment.size; ++i) {
@@ -60,9 +61,9 @@ class RandomK final : public UnitSparsifier {
   double expected_in(const Unit& unit) const override { return budget_.expected(unit.size); }
 
   Budget budget_;
-  kernels::Drawer drawer_;
   std::uint64_t seed_;
   std::uint32_t rank_;
+  std::vector<kernels::Drawer> drawers_;  // for each pass of the memory: several threads may draw at the same time
 };
 
 }  // namespace

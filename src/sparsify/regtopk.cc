@@ -13,9 +13,11 @@
 // looks as if the others had cancelled the entry; with withheld=unknown the entry counts as not sent.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <utility>
 #include <vector>
 
+#include "core/slices.h"
+#include "core/valid.h"
 #include "kernels/second_choice.h"
 #include "kernels/sweep.h"
 #include "sparsewire/errors.h"
@@ -76,17 +78,12 @@ class RegTopK final : public UnitSparsifier {
 
   void observe(const SparseVector& sent, std::span<const float> update_at_sent,
                std::span<const std::uint8_t> came_back) override {
-    if (!sent.is_valid() || update_at_sent.size() != sent.size()) {
+    if (!is_valid(sent, context().pool) || update_at_sent.size() != sent.size()) {
       throw UsageError("[regtopk] observe() needs a valid SparseVector and one update for each of its entries");
     }
     if (!replaced_) std::swap(score_.last_round, round_before_);
     replaced_ = true;
-    score_.last_round.clear();
-    for (std::size_t i = 0; i < sent.size(); ++i) {
-      if (sent.values[i] == 0) continue;  // rounded to zero by the codec: nothing was sent
-      if (withheld_is_unknown_ && !came_back.empty() && came_back[i] == 0) continue;
-      score_.last_round.push_back({sent.index(i), sent.values[i], update_at_sent[i]});
-    }
+    remember(sent, update_at_sent, withheld_is_unknown_ ? came_back : std::span<const std::uint8_t>());
     observed_ = true;
   }
 
@@ -114,6 +111,32 @@ class RegTopK final : public UnitSparsifier {
   SparsifierTraits traits() const override { return {.observes = true, .remembers = true}; }
 
  private:
+  // The last round becomes the entries that were sent. Each thread counts those in its slice, and these counts say
+  // where it writes them.
+  void remember(const SparseVector& sent, std::span<const float> update, std::span<const std::uint8_t> came_back) {
+    const auto counts = [&](std::size_t i) {  // one that the codec rounded to zero was not sent
+      return sent.values[i] != 0 && (came_back.empty() || came_back[i] != 0);
+    };
+    begins_.assign(context().pool == nullptr ? 1 : static_cast<std::size_t>(context().pool->size()), 0);
+    const auto for_each = [&](auto work) {
+      for_each_slice(context().pool, sent.size(), 8192, [&](std::size_t begin, std::size_t end, int thread) {
+        std::size_t at = begins_[static_cast<std::size_t>(thread)];
+        for (std::size_t i = begin; i < end; ++i) at = work(i, at);
+        begins_[static_cast<std::size_t>(thread)] = at;
+      });
+    };
+    for_each([&](std::size_t i, std::size_t count) { return count + (counts(i) ? 1 : 0); });
+    std::size_t size = 0;
+    for (std::size_t& begin : begins_) size += std::exchange(begin, size);
+    std::vector<LastRound>& round = score_.last_round;
+    if (round.capacity() < size) round.reserve(size + size / 4);
+    round.resize(size);
+    for_each([&](std::size_t i, std::size_t at) {
+      if (counts(i)) round[at++] = {sent.index(i), sent.values[i], update[i]};
+      return at;
+    });
+  }
+
   Regularised make_score(Spec& spec) const {
     const double mu = spec.number("mu", {.min = 0, .above_min = true}).value_or(4);
     const double q = spec.number("q", {}).value_or(1e30);
@@ -127,8 +150,8 @@ class RegTopK final : public UnitSparsifier {
   }
 
   std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const kernels::ScaledGradient* gradient,
-                                       ErrorMemory& memory, Candidates& chosen) override {
-    return top_.take(u, unit, gradient, memory, budget_.k(step(), unit.size), score_, chosen);
+                                       UnitPass& pass) override {
+    return top_.take(u, unit, gradient, budget_.k(step(), unit.size), score_, pass);
   }
 
   // An entry of the last round may rank lower than its magnitude says, and all others rank by it. So the best k are
@@ -187,6 +210,7 @@ class RegTopK final : public UnitSparsifier {
   bool observed_before_ = false;
   bool replaced_ = false;                // observe() has replaced the last round since the last sift
   std::vector<LastRound> round_before_;  // what it replaced, for rewind()
+  std::vector<std::size_t> begins_;      // of each thread's entries in the last round
   TopSelector top_;
 };
 

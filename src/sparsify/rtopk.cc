@@ -46,13 +46,11 @@ class RTopK final : public UnitSparsifier {
 
  private:
   std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const kernels::ScaledGradient* gradient,
-                                       ErrorMemory& memory, Candidates& chosen) override {
+                                       UnitPass& pass) override {
     const std::size_t k = budget_.k(step(), unit.size);
-    if (const auto bad = top_.take(u, unit, gradient, memory, r_of(k, unit.size), magnitude_score(), chosen)) {
-      return bad;
-    }
-    chosen.rank(score());
-    memory.keep_best(chosen, k);
+    if (const auto bad = top_.take(u, unit, gradient, r_of(k, unit.size), magnitude_score(), pass)) return bad;
+    pass.rank(score());
+    pass.keep_best(k);
     return std::nullopt;
   }
   UnitChoice choice(const Unit& unit) const override { return {.k = r_of(budget_.k(step(), unit.size), unit.size)}; }

@@ -6,99 +6,20 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <numeric>
-#include <optional>
-#include <unordered_map>
 #include <utility>
 
 #include "core/number_types.h"
-#include "core/pages.h"
+#include "core/slices.h"
 #include "core/standard_float_mode.h"
-#include "kernels/sweep.h"
+#include "core/valid.h"
+#include "kernels/norm.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/spec.h"
-#include "sparsewire/state.h"
 #include "sparsify/bad_gradient.h"
-#include "sparsify/fused_sparsifier.h"
+#include "sparsify/sifter_parts.h"
 
 namespace sparsewire {
-
-struct Sifter::Parts {
-  SifterContext context;
-  std::string sparsifier_spec;
-  std::string feedback_spec;
-  std::string name;  // of the sparsifier
-  Feedback feedback;
-  std::unique_ptr<FusedSparsifier> sparsifier;
-  ErrorMemory memory;
-  SiftStats stats;
-  SiftStats stats_before;  // for undo
-  bool can_undo = false;   // a step was taken, and nothing but what belongs to it came after it
-  bool can_flush = false;  // nothing at all came after it
-  std::vector<float> all;  // of flush(), kept so that the steady state allocates nothing
-
-  // Feedback `none` only. Its memory is zero between steps, unless numbers were put there from outside.
-  bool may_hold_numbers = false;     // load() or write_memory() may have put them there; once set it stays
-  std::vector<float> memory_before;  // what was there before the last step, for undo; empty: zeros
-
-  // Momentum (DGC) only.
-  ErrorMemory velocity;
-  std::vector<float> cleared;  // velocities that were cleared in the last step, for undo
-  double gradient_norm = 0;    // of the last gradient, if it is clipped
-
-  bool has_velocity() const noexcept { return feedback.kind == Feedback::Kind::momentum; }
-  void check_gradient(const Gradient& gradient) const;
-  void move_to(Device device);
-  template <class Sift>
-  void take_step(SparseVector& sent, Sift sift);
-  SiftNorms sift(const Gradient& gradient, SparseVector& sent, float lr, float unscale);
-  SiftNorms sift_velocity(const Gradient& gradient, SparseVector& sent, float unscale);
-  SiftNorms sift_without_feedback(const kernels::ScaledGradient& gradient, SparseVector& sent);
-  void remember_memory();
-  kernels::ScaledGradient scaled(const Gradient& gradient, float lr, float unscale) const;
-  kernels::ScaledGradient clipped(const Gradient& gradient, float unscale);
-  bool stays_finite(const kernels::ScaledGradient& addend) const noexcept;
-  void begin_undo(const SparseVector& sent);
-  void check(const SparseVector& entries, const char* what) const;
-  void write(ErrorMemory& to, std::size_t begin, std::size_t size, const Gradient& numbers, const char* what);
-  Layout serialize_head(State& state);
-  void serialize_body(State& state, LongVector& all_memory, LongVector& all_velocity);
-  void serialize_sparsifier(State& state);
-  void read_body(State& state, const Layout& saved, std::span<const std::byte> before, LongVector& all_memory,
-                 LongVector& all_velocity);
-};
-
 namespace {
-
-using Names = std::unordered_map<std::string_view, const TensorRange*>;
-
-Names names_of(const Layout& layout) {
-  Names names;
-  for (const TensorRange& tensor : layout.tensors()) names.emplace(tensor.name, &tensor);
-  return names;
-}
-
-// The numbers in the order of the tensors of `to`; `from` says where each tensor's numbers are now.
-LongVector rearrange(const LongVector& numbers, const Names& from, const Layout& to) {
-  LongVector result(to.dim());
-  for (const TensorRange& tensor : to.tensors()) {
-    std::copy_n(numbers.data() + from.at(tensor.name)->begin, tensor.size, result.data() + tensor.begin);
-  }
-  return result;
-}
-
-// Throws UsageError unless the saved layout holds every wanted tensor, in the same size.
-void check_tensors(const Names& saved, const Layout& wanted) {
-  for (const TensorRange& tensor : wanted.tensors()) {
-    const auto found = saved.find(tensor.name);
-    if (found == saved.end() || found->second->size != tensor.size) {
-      throw UsageError(fmt::format("[state] tensor '{}' of {} entries {}", tensor.name, tensor.size,
-                                   found == saved.end()
-                                       ? "is not in the state"
-                                       : fmt::format("has {} entries in the state", found->second->size)));
-    }
-  }
-}
 
 // Throws UsageError if no tensor has that name.
 template <class Parts>
@@ -118,19 +39,19 @@ void check_host_size(const std::string& name, const Device& device, std::size_t 
   }
 }
 
-// ||a - b||^2, of the differences as floats. In eight sums, so that it is fast.
-double distance2(std::span<const float> a, std::span<const float> b) {
+// ||a - b||^2 over at most a tile of numbers, of the differences as floats. In eight sums, so that it is fast.
+double distance2(const float* a, const float* b, std::size_t n) {
   std::array<double, 8> sums{};
   const auto add = [&](std::size_t i, double& sum) {
     const auto difference = static_cast<double>(a[i] - b[i]);
     sum += difference * difference;
   };
   std::size_t i = 0;
-  for (; i + sums.size() <= a.size(); i += sums.size()) {
+  for (; i + sums.size() <= n; i += sums.size()) {
     for (std::size_t lane = 0; lane < sums.size(); ++lane) add(i + lane, sums[lane]);
   }
-  for (; i < a.size(); ++i) add(i, sums[0]);
-  return std::accumulate(sums.begin(), sums.end(), 0.0);
+  for (; i < n; ++i) add(i, sums[0]);
+  return kernels::add_pairwise(sums.data(), sums.size());
 }
 
 }  // namespace
@@ -221,7 +142,7 @@ SiftNorms Sifter::Parts::sift_velocity(const Gradient& gradient, SparseVector& s
     velocity.clear_at(sent, cleared);
   } catch (...) {
     if (taken) sparsifier->undo(&total, memory, sent);
-    velocity.restore(velocity.whole(), &addend);
+    velocity.restore(&addend);
     throw;
   }
   return sifted;
@@ -328,7 +249,7 @@ void Sifter::undo(const Gradient& gradient, const SparseVector& sent, float lr, 
     const kernels::ScaledGradient total = p.velocity.as_gradient();
     p.sparsifier->undo(&total, p.memory, sent);
     const kernels::ScaledGradient addend = p.clipped(gradient, unscale);
-    p.velocity.restore(p.velocity.whole(), &addend);
+    p.velocity.restore(&addend);
     return;
   }
   const kernels::ScaledGradient in_units_of_memory = p.scaled(gradient, lr, unscale);
@@ -391,9 +312,23 @@ void Sifter::flush(SparseVector& sent) {
 }
 
 void Sifter::Parts::check(const SparseVector& entries, const char* what) const {
-  if (entries.dim == memory.size() && entries.is_valid()) return;
+  if (entries.dim == memory.size() && is_valid(entries, context.pool)) return;
   throw UsageError(
       fmt::format("[{}] {}: this is not a vector of dimension {} with ascending indices", name, what, memory.size()));
+}
+
+// ||sent - received||^2, tile by tile: the same bits on any number of threads. It is not finite if a difference is not:
+// squares of floats and their sums are far below the largest double.
+double Sifter::Parts::rounding_loss2(const SparseVector& sent, std::span<const float> received) {
+  const std::size_t tiles = kernels::tiles_of(sent.size());
+  if (loss_of_tiles.size() < tiles) loss_of_tiles.resize(tiles + tiles / 4);
+  for_each_slice(context.pool, sent.size(), kernels::kTile, [&](std::size_t begin, std::size_t end, int) {
+    for (std::size_t first = begin; first < end; first += kernels::kTile) {
+      loss_of_tiles[first / kernels::kTile] =
+          distance2(sent.values.data() + first, received.data() + first, std::min(kernels::kTile, end - first));
+    }
+  });
+  return kernels::sum_tiles(loss_of_tiles.data(), tiles);
 }
 
 void Sifter::keep_rounding_loss(const SparseVector& sent, std::span<const float> received) {
@@ -405,17 +340,14 @@ void Sifter::keep_rounding_loss(const SparseVector& sent, std::span<const float>
     throw UsageError(fmt::format("[{}] keep_rounding_loss: {} values were received, but {} were sent", p.name,
                                  received.size(), sent.size()));
   }
-  constexpr float kLargest = std::numeric_limits<float>::max();
+  const double change = p.rounding_loss2(sent, received);
   const float* const values = sent.values.data();
-  bool fine = true;
-  for (std::size_t i = 0; i < sent.size(); ++i) fine &= std::abs(values[i] - received[i]) <= kLargest;  // no NaN either
-  for (std::size_t i = 0; !fine && i < sent.size(); ++i) {
+  for (std::size_t i = 0; !std::isfinite(change) && i < sent.size(); ++i) {
     if (std::isfinite(values[i] - received[i])) continue;
     throw UsageError(
         fmt::format("[{}] entry {} was sent as {} and received as {}", p.name, sent.index(i), values[i], received[i]));
   }
   if (p.feedback.kind != Feedback::Kind::none) p.memory.add_differences(sent, received);
-  const double change = distance2(sent.values, received);  // the memory was zero where entries were sent
   p.stats.memory_norm2 += change;
   p.stats.total_error += change;
 }
@@ -527,109 +459,6 @@ void Sifter::learn_from(std::span<const Predecessor<Sifter>> others) {
   }
   parts_->sparsifier->learn_from(sparsifiers);
   parts_->can_undo = parts_->can_flush = false;
-}
-
-void Sifter::Parts::serialize_body(State& state, LongVector& all_memory, LongVector& all_velocity) {
-  state.array("memory", all_memory);
-  state.array("velocity", all_velocity);
-  state.value("ledger_step", stats.step);
-  state.value("ledger_entries", stats.entries);
-  state.value("ledger_sent_norm2", stats.sent_norm2);
-  state.value("ledger_memory_norm2", stats.memory_norm2);
-  state.value("ledger_total_error", stats.total_error);
-  serialize_sparsifier(state);
-}
-
-// The sparsifier has a state of its own, so that it can take any names. In version 1 its fields were among the others.
-void Sifter::Parts::serialize_sparsifier(State& state) {
-  if (!state.saving() && !state.has("sparsifier_state")) {
-    sparsifier->serialize(state);
-    return;
-  }
-  state.nested("sparsifier_state", [&](State& own) { sparsifier->serialize(own); });
-}
-
-// The specs and the layout, which say whether a state fits this sifter. Returns the layout of the state.
-Layout Sifter::Parts::serialize_head(State& state) {
-  std::string saved_sparsifier = sparsifier_spec;
-  std::string saved_feedback = feedback_spec;
-  state.string("sparsifier", saved_sparsifier);
-  state.string("feedback", saved_feedback);
-  if (saved_sparsifier != sparsifier_spec || saved_feedback != feedback_spec) {
-    throw UsageError(fmt::format("[state] was saved by '{}' with feedback '{}'; this is '{}' with '{}'",
-                                 saved_sparsifier, saved_feedback, sparsifier_spec, feedback_spec));
-  }
-  return serialize_layout(state, context.layout);
-}
-
-std::vector<std::byte> Sifter::save() const {
-  Parts& p = *parts_;  // serialize() both reads and writes; here it only reads
-  State state;
-  p.serialize_head(state);
-  LongVector memory(p.memory.numbers().begin(), p.memory.numbers().end());
-  LongVector velocity(p.velocity.numbers().begin(), p.velocity.numbers().end());
-  p.serialize_body(state, memory, velocity);
-  return std::move(state).bytes();
-}
-
-// Reads what follows the head of a state that was saved with the layout `saved`. If that fails, everything is restored
-// from `before`.
-void Sifter::Parts::read_body(State& state, const Layout& saved, std::span<const std::byte> before,
-                              LongVector& all_memory, LongVector& all_velocity) {
-  try {
-    serialize_body(state, all_memory, all_velocity);
-    state.finish();
-    if (all_memory.size() != saved.dim() || all_velocity.size() != (has_velocity() ? saved.dim() : 0)) {
-      throw UsageError("[state] the memory has another size than its tensors");
-    }
-    const auto is_finite = [](float number) { return std::isfinite(number); };
-    if (!std::all_of(all_memory.begin(), all_memory.end(), is_finite) ||
-        !std::all_of(all_velocity.begin(), all_velocity.end(), is_finite)) {
-      throw UsageError("[state] the memory holds a number that is not finite");
-    }
-  } catch (...) {
-    State back(before);
-    serialize_head(back);
-    serialize_body(back, all_memory, all_velocity);
-    throw;
-  }
-  can_undo = can_flush = false;
-}
-
-void Sifter::inherit(std::span<const std::byte> bytes) {
-  Parts& p = *parts_;
-  State state(bytes);
-  const Layout saved = p.serialize_head(state);
-  state.remap_index = [](std::uint32_t) { return std::nullopt; };
-  LongVector memory;
-  LongVector velocity;
-  p.read_body(state, saved, save(), memory, velocity);
-}
-
-void Sifter::load(std::span<const std::byte> bytes) {
-  Parts& p = *parts_;
-  State state(bytes);
-  const Layout saved = p.serialize_head(state);
-  const Layout& layout = p.context.layout;
-  const Names saved_names = names_of(saved);
-  const Names names = names_of(layout);
-  check_tensors(saved_names, layout);
-  const bool moved = saved != layout;
-  if (moved) {
-    state.remap_index = [&](std::uint32_t index) -> std::optional<std::uint32_t> {
-      if (index >= saved.dim()) return std::nullopt;
-      const TensorRange& tensor = saved.at(index);
-      const auto now = names.find(tensor.name);
-      if (now == names.end()) return std::nullopt;
-      return static_cast<std::uint32_t>(now->second->begin + (index - tensor.begin));
-    };
-  }
-  LongVector memory;
-  LongVector velocity;
-  p.read_body(state, saved, save(), memory, velocity);
-  p.may_hold_numbers = true;
-  p.memory.write(0, moved ? rearrange(memory, saved_names, layout) : memory);
-  if (p.has_velocity()) p.velocity.write(0, moved ? rearrange(velocity, saved_names, layout) : velocity);
 }
 
 }  // namespace sparsewire

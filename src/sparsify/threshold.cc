@@ -142,10 +142,10 @@ class Threshold final : public UnitSparsifier {
   }
 
   std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const kernels::ScaledGradient* gradient,
-                                       ErrorMemory& memory, Candidates& chosen) override {
-    const auto bad = calibrating() ? top_.take(u, unit, gradient, memory, k_, magnitude_score(), chosen)
-                                   : memory.take_all(unit, gradient, key_of_step(), chosen);
-    kth_ = top_.kth();
+                                       UnitPass& pass) override {
+    const auto bad = calibrating() ? top_.take(u, unit, gradient, k_, magnitude_score(), pass)
+                                   : pass.take_all(unit, gradient, key_of_step());
+    kth_ = top_.kth(u);
     return bad;
   }
   UnitChoice choice(const Unit& /*unit*/) const override {

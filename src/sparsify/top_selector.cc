@@ -16,40 +16,34 @@ double wanted(std::size_t k) {
 }  // namespace
 
 std::optional<std::size_t> TopSelector::take(std::size_t u, const Unit& unit, const kernels::ScaledGradient* gradient,
-                                             ErrorMemory& memory, std::size_t k, const Score& score, Candidates& best) {
+                                             std::size_t k, const Score& score, UnitPass& pass) {
   Guess& guess = guesses_[u];
   const bool guessed = guess.threshold > 0;
-  std::uint32_t threshold = guessed ? kernels::key_of(guess.threshold) : memory.sample(unit, gradient, k);
+  std::uint32_t threshold = guessed ? kernels::key_of(guess.threshold) : pass.sample(unit, gradient, k);
   const std::uint32_t tried = threshold;
-  if (const auto bad = memory.take_best(unit, gradient, k, score, threshold, best)) return bad;
-  best.rank(score);
-  // An entry that is still in the memory has a score below `threshold`, or is worse than k entries in `best`. So `best`
-  // contains the k best entries of the unit as soon as k of its scores are at or above `threshold`.
-  const auto enough = [&] {
-    if (best.size() < k) return false;
-    const std::uint32_t* keys = best.keys();
-    return static_cast<std::size_t>(
-               std::count_if(keys, keys + best.size(), [&](std::uint32_t key) { return key >= threshold; })) >= k;
-  };
+  if (const auto bad = pass.take_best(unit, gradient, k, score, threshold)) return bad;
+  // An entry that is still in the memory has a score below `threshold`, or is worse than k candidates. So the k best
+  // entries of the unit are among the candidates as soon as k of their scores are at or above `threshold`.
+  const auto enough = [&] { return pass.size() >= k && pass.count_from(threshold) >= k; };
   const bool sufficed = enough();
   const bool clean = guessed && threshold == tried;  // `found` shows how good the guess was
-  const std::size_t found = best.size();
-  for (bool sampled = false; threshold > kernels::kLowestKey && !enough(); sampled = true) {
-    const std::uint32_t lower = sampled ? kernels::kLowestKey : memory.sample(unit, nullptr, k);
-    threshold = std::min(threshold - 1, lower);
-    memory.keep_best(best, k);
+  const std::size_t found = pass.size();
+  bool is_enough = sufficed;
+  for (bool sampled = false; threshold > kernels::kLowestKey && !is_enough; sampled = true) {
     try {
-      memory.take_more(unit, k, score, threshold, best);
+      const std::uint32_t lower = sampled ? kernels::kLowestKey : pass.sample(unit, nullptr, k);
+      threshold = std::min(threshold - 1, lower);
+      pass.keep_best(k);
+      pass.take_more(unit, k, score, threshold);
     } catch (...) {  // out of memory
-      memory.put_back(best);
-      memory.restore(unit, gradient);
+      pass.take_back(unit, gradient);
       throw;
     }
-    best.rank(score);
+    is_enough = enough();
   }
-  kth_ = memory.keep_best(best, k);
+  guess.kth = pass.keep_best(k);
   if (clean) adjust_margin(guess, k, found, sufficed);
-  guess.threshold = std::max(kernels::magnitude_of(kth_) * (1 - guess.margin), kernels::magnitude_of(1));
+  guess.threshold = std::max(kernels::magnitude_of(guess.kth) * (1 - guess.margin), kernels::magnitude_of(1));
   return std::nullopt;
 }
 

@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "sparsify/error_memory.h"
+#include "sparsify/unit_pass.h"
 
 namespace sparsewire {
 
@@ -18,25 +18,26 @@ class TopSelector {
  public:
   explicit TopSelector(const std::vector<Unit>& units) : guesses_(units.size()) {}
 
-  // Adds the gradient to unit number `u` and moves its k best non-zero entries by `score` into `best`, indices
-  // ascending. Returns the lowest index at which a sum is not finite; then the unit is as after make_round_trip().
-  // REQUIRES: scores do not exceed magnitudes (Score::rank).
+  // Adds the gradient to unit number `u`, and takes its k best non-zero entries by `score` out: they are the candidates
+  // of the pass. Returns the lowest index at which a sum is not finite; then every entry of the unit has made a round
+  // trip. REQUIRES: scores do not exceed magnitudes (Score::rank). THREADS: can take from different units at the same
+  // time.
   std::optional<std::size_t> take(std::size_t u, const Unit& unit, const kernels::ScaledGradient* gradient,
-                                  ErrorMemory& memory, std::size_t k, const Score& score, Candidates& best);
+                                  std::size_t k, const Score& score, UnitPass& pass);
 
-  // The k-th best key of the last take(), or 0 if the unit had fewer non-zero entries.
-  std::uint32_t kth() const noexcept { return kth_; }
+  // The k-th best key of the last take() from unit `u`, or 0 if the unit had fewer non-zero entries.
+  std::uint32_t kth(std::size_t u) const noexcept { return guesses_[u].kth; }
 
  private:
   struct Guess {
     float threshold = 0;   // 0: none yet
     float margin = 0.01F;  // how far it is below the last k-th magnitude, as a fraction of it
+    std::uint32_t kth = 0;
   };
 
   void adjust_margin(Guess& guess, std::size_t k, std::size_t found, bool sufficed) const noexcept;
 
   std::vector<Guess> guesses_;  // for each unit
-  std::uint32_t kth_ = 0;
 };
 
 }  // namespace sparsewire

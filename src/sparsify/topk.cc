@@ -18,8 +18,8 @@ class TopK final : public UnitSparsifier {
 
  private:
   std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const kernels::ScaledGradient* gradient,
-                                       ErrorMemory& memory, Candidates& chosen) override {
-    return top_.take(u, unit, gradient, memory, budget_.k(step(), unit.size), magnitude_score(), chosen);
+                                       UnitPass& pass) override {
+    return top_.take(u, unit, gradient, budget_.k(step(), unit.size), magnitude_score(), pass);
   }
   UnitChoice choice(const Unit& unit) const override { return {.k = budget_.k(step(), unit.size)}; }
   double expected_in(const Unit& unit) const override { return budget_.expected(unit.size); }

@@ -12,6 +12,7 @@
 #include "sparsewire/spec.h"
 #include "sparsewire/state.h"
 #include "sparsify/fused_sparsifier.h"
+#include "sparsify/unit_runner.h"
 #include "sparsify/units.h"
 
 namespace sparsewire {
@@ -29,11 +30,11 @@ class UnitSparsifier : public FusedSparsifier {
   // Reads dense_below= from the spec.
   UnitSparsifier(Spec& spec, const SifterContext& context, Scope scope, std::uint64_t chunk = 0);
 
-  // Adds the gradient to unit number `u` and moves the chosen entries out of the error memory into `chosen`, indices
-  // ascending. Returns the lowest index at which a sum is not finite; then every entry of the unit has made a round
-  // trip.
+  // Adds the gradient to unit number `u` and takes entries out: those to be sent are then the candidates of the pass.
+  // Returns the lowest index at which a sum is not finite; then every entry of the unit has made a round trip. THREADS:
+  // several threads call it at the same time, for different units.
   virtual std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const kernels::ScaledGradient* gradient,
-                                               ErrorMemory& memory, Candidates& chosen) = 0;
+                                               UnitPass& pass) = 0;
   // How many entries of a unit that is not dense are expected to be chosen.
   virtual double expected_in(const Unit& unit) const = 0;
 
@@ -76,20 +77,16 @@ class UnitSparsifier : public FusedSparsifier {
   SiftNorms collect(ErrorMemory& memory, SparseVector& out);
   std::size_t take_unit(const Unit& unit, std::size_t begin, std::size_t end, std::size_t more);
 
-  // Takes a sift back of which `units` units are done, with their entries in `out`.
-  void take_back(std::size_t units, const kernels::ScaledGradient* gradient, ErrorMemory& memory, SparseVector& out);
-  // Throws BadGradient with the lowest index, `bad` or a lower one, at which a sum is not finite.
-  [[noreturn]] void throw_lowest_bad(std::size_t bad, const kernels::ScaledGradient& gradient,
-                                     const ErrorMemory& memory) const;
-
   std::string name_;
   SifterContext context_;
   std::vector<Unit> units_;
   std::size_t sparse_size_ = 0;
   std::uint64_t step_;
-  Candidates chosen_;
+
+  UnitRunner runner_;
 
   // On a device.
+  Candidates chosen_;
   std::vector<UnitChoice> choices_;  // of each unit
   TakenEntries taken_;
   std::vector<std::uint32_t> more_indices_;  // of list_more()

@@ -33,7 +33,7 @@ SiftNorms UnitSparsifier::sift_on_device(const kernels::ScaledGradient* gradient
   } catch (...) {  // out of memory
     if (has_more) memory.write_numbers(more_indices_, more_values_.data());
     memory.write_numbers(taken_.indices, taken_.values.data());
-    memory.restore(memory.whole(), gradient);
+    memory.restore(gradient);
     out.clear(out.dim);
     throw;
   }
@@ -58,7 +58,8 @@ SiftNorms UnitSparsifier::collect(ErrorMemory& memory, SparseVector& out) {
       append(out, taken_.indices.data() + begin, taken_.values.data() + begin, end - begin);
     } else {
       more = take_unit(unit, begin, end, more);
-      sifted.sent_norm2 += has_norms ? taken_.sent_norm2[u] : memory.norm2(unit, chosen_);
+      sifted.sent_norm2 +=
+          has_norms ? taken_.sent_norm2[u] : memory.norm2(unit, {chosen_.indices(), chosen_.size()}, chosen_.values());
       make_room(out, chosen_.size());
       append(out, chosen_, unit.dense);
     }

@@ -67,4 +67,10 @@ Unit whole_unit(std::size_t size) {
   return unit;
 }
 
+std::size_t segment_at(const Unit& unit, std::size_t position) noexcept {
+  const auto after = std::partition_point(unit.segments.begin(), unit.segments.end(),
+                                          [&](const Segment& s) { return s.position + s.size <= position; });
+  return static_cast<std::size_t>(after - unit.segments.begin());
+}
+
 }  // namespace sparsewire

@@ -1,6 +1,7 @@
 // Divides a model into units, each of which has its own k: the whole model, its tensors, or chunks.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -35,5 +36,23 @@ std::vector<Unit> make_units(const Layout& layout, const Cut& cut);
 
 // All entries as one unit.
 Unit whole_unit(std::size_t size);
+
+// The number of the segment that has the entry at `position` of the unit.
+std::size_t segment_at(const Unit& unit, std::size_t position) noexcept;
+
+// Calls range(first, n) for the consecutive entries at the positions [from, to) of the unit, at most `most` at a time,
+// until it returns false.
+template <class Range>
+void for_each_range(const Unit& unit, std::size_t from, std::size_t to, std::size_t most, Range range) {
+  for (std::size_t s = segment_at(unit, from); from < to; ++s) {
+    const Segment& segment = unit.segments[s];
+    const std::size_t end = std::min(to, segment.position + segment.size);
+    while (from < end) {
+      const std::size_t n = std::min(most, end - from);
+      if (!range(segment.begin + (from - segment.position), n)) return;
+      from += n;
+    }
+  }
+}
 
 }  // namespace sparsewire

@@ -39,7 +39,7 @@ inline std::vector<Machine> machines() {
 
 // A Pool of that many threads, made once; null for one thread.
 inline Pool* pool_of(int threads) {
-  static std::array<std::unique_ptr<Pool>, 5> pools;
+  static std::array<std::unique_ptr<Pool>, 17> pools;
   if (threads == 1) return nullptr;
   std::unique_ptr<Pool>& pool = pools.at(static_cast<std::size_t>(threads));
   if (!pool) pool = std::make_unique<Pool>(threads);

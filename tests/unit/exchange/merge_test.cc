@@ -9,6 +9,7 @@
 #include "merge/merger.h"
 #include "reference/inputs.h"
 #include "unit/bits.h"
+#include "unit/machines.h"
 
 namespace sparsewire::merge_test {
 namespace {
@@ -107,6 +108,29 @@ TEST(Regions, SplitAndJoinAreInverse) {
         ASSERT_TRUE(same_bits(std::span<const float>(whole.values), joined));
       }
     }
+  }
+}
+
+TEST(Regions, SplitAndJoinTheSameOnSeveralThreads) {
+  reference::Random random(kSeed);
+  constexpr std::uint64_t kDim = 60001;
+  for (const double density : {0.5, 2.0}) {
+    SparseVector whole = some_entries(kDim, density, random);
+    if (density > 1) whole.indices.clear();  // full
+    Regions alone(kDim, 5);
+    Regions together(kDim, 5, pool_of(3));
+    std::vector<SparseVector> expected;
+    std::vector<SparseVector> parts;
+    for (int again = 0; again < 2; ++again) {
+      alone.split(whole, expected);
+      together.split(whole, parts);
+      ASSERT_EQ(expected, parts);
+    }
+    std::vector<std::vector<float>> values;
+    for (const SparseVector& part : parts) values.push_back(part.values);
+    std::vector<float> joined;
+    together.join(values, joined);
+    ASSERT_TRUE(same_bits(std::span<const float>(whole.values), joined));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <limits>
 
+#include "exchange/bodies.h"
 #include "unit/specs.h"
 
 namespace sparsewire::star_test {

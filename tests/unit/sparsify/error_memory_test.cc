@@ -36,7 +36,8 @@ std::vector<std::size_t> sampled(const Unit& unit, std::size_t begin, std::size_
   std::vector<std::size_t> found;
   for (std::size_t i = begin; i < end; ++i) {
     memory.write(i, {&one, 1});
-    if (memory.sample(unit, nullptr, 1) == kernels::key_of(1.0F)) found.push_back(i);
+    memory.begin_units();
+    if (memory.together().sample(unit, nullptr, 1) == kernels::key_of(1.0F)) found.push_back(i);
     memory.write(i, {&zero, 1});
   }
   return found;

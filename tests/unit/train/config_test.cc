@@ -10,6 +10,7 @@
 
 #include "sparsewire/errors.h"
 #include "unit/folder.h"
+#include "unit/usage_error.h"
 
 namespace sparsewire::train::config_test {
 namespace {
@@ -24,24 +25,14 @@ const Setting& setting(std::string_view name) {
   return settings()[0];
 }
 
-template <class Work>
-std::string error_of(Work work) {
-  try {
-    work();
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "none";
-}
-
 std::string text_error(std::string_view name, const std::string& given) {
   TrainConfig config;
-  return error_of([&] { set_from_text(config, setting(name), given); });
+  return usage_error_of([&] { set_from_text(config, setting(name), given); });
 }
 
 std::string json_error(const std::string& json) {
   TrainConfig config;
-  return error_of([&] { set_from_object(config, Json::parse(json)); });
+  return usage_error_of([&] { set_from_object(config, Json::parse(json)); });
 }
 
 // A configuration in which every option differs from its default.
@@ -98,11 +89,11 @@ TEST(Config, ReadsFilesWithDashesUnderscoresAndComments) {
   EXPECT_EQ(config.lr, 1.0);
   EXPECT_TRUE(config.resume);
   folder.write("bad.json", "{\"lr\": }");
-  EXPECT_THAT(error_of([&] { set_from_file(config, folder / "bad.json"); }), HasSubstr("bad.json': "));
+  EXPECT_THAT(usage_error_of([&] { set_from_file(config, folder / "bad.json"); }), HasSubstr("bad.json': "));
   folder.write("other.json", "{\"ratio\": 1}");
-  EXPECT_THAT(error_of([&] { set_from_file(config, folder / "other.json"); }),
+  EXPECT_THAT(usage_error_of([&] { set_from_file(config, folder / "other.json"); }),
               HasSubstr("other.json': 'ratio' is not"));
-  EXPECT_THAT(error_of([&] { set_from_file(config, folder / "none.json"); }), HasSubstr("No such file"));
+  EXPECT_THAT(usage_error_of([&] { set_from_file(config, folder / "none.json"); }), HasSubstr("No such file"));
 }
 
 TEST(Config, TakesAReportWholeButNotWhereItWasWritten) {
@@ -122,9 +113,9 @@ TEST(Config, TakesAReportWholeButNotWhereItWasWritten) {
   EXPECT_EQ(config.lr, 0.2);
   EXPECT_EQ(config.sparsifier, "threshold:lambda=3");
   folder.write("r.json", "{\"config\": {\"ratio\": 1}}");
-  EXPECT_THAT(error_of([&] { set_from_file(config, folder / "r.json"); }), HasSubstr("r.json': 'ratio' is not"));
+  EXPECT_THAT(usage_error_of([&] { set_from_file(config, folder / "r.json"); }), HasSubstr("r.json': 'ratio' is not"));
   folder.write("r.json", "{\"config\": 1}");
-  EXPECT_THAT(error_of([&] { set_from_file(config, folder / "r.json"); }), HasSubstr("r.json': 'config' is not"));
+  EXPECT_THAT(usage_error_of([&] { set_from_file(config, folder / "r.json"); }), HasSubstr("r.json': 'config' is not"));
 }
 
 TEST(Config, RefusesFilesThatAreNestedTooDeepOrTooLong) {
@@ -132,12 +123,13 @@ TEST(Config, RefusesFilesThatAreNestedTooDeepOrTooLong) {
   TrainConfig config;
   const auto nested = [](std::size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
   folder.write("c.json", "{\"lr\": " + nested(100'000) + "}");
-  EXPECT_THAT(error_of([&] { set_from_file(config, folder / "c.json"); }),
+  EXPECT_THAT(usage_error_of([&] { set_from_file(config, folder / "c.json"); }),
               HasSubstr("c.json': nested more than 64 levels deep"));
   folder.write("c.json", "{\"lr\": " + nested(63) + "}");
-  EXPECT_THAT(error_of([&] { set_from_file(config, folder / "c.json"); }), HasSubstr("--lr [[[["));
+  EXPECT_THAT(usage_error_of([&] { set_from_file(config, folder / "c.json"); }), HasSubstr("--lr [[[["));
   folder.write("c.json", "{" + std::string(1 << 20, ' ') + "}");
-  EXPECT_THAT(error_of([&] { set_from_file(config, folder / "c.json"); }), HasSubstr("c.json' is longer than 1 MiB"));
+  EXPECT_THAT(usage_error_of([&] { set_from_file(config, folder / "c.json"); }),
+              HasSubstr("c.json' is longer than 1 MiB"));
 }
 
 TEST(Config, NamesWhatIsWrong) {
@@ -152,7 +144,7 @@ TEST(Config, NamesWhatIsWrong) {
   EXPECT_EQ(text_error("keep", "0"), "--keep 0 is not a whole number in [1, 1000000]");
   EXPECT_EQ(text_error("transport", "pigeons"), "--transport 'pigeons' is not threads or mpi");
   EXPECT_EQ(text_error("scope", "tensor"), "--scope 'tensor' is not model or layer");
-  EXPECT_EQ(text_error("steps", "0010"), "none");
+  EXPECT_EQ(text_error("steps", "0010"), "");
   EXPECT_THAT(json_error("[1]"), HasSubstr("not a JSON object"));
   EXPECT_THAT(json_error("{\"steps\": \"10\"}"), HasSubstr("--steps \"10\" is not a whole number"));
   EXPECT_THAT(json_error("{\"steps\": 1.5}"), HasSubstr("--steps 1.5"));

@@ -14,6 +14,7 @@
 #include "unit/compressed.h"
 #include "unit/folder.h"
 #include "unit/image_files.h"
+#include "unit/usage_error.h"
 
 namespace sparsewire::train::data_sets_test {
 namespace {
@@ -21,16 +22,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-template <class Read>
-std::string complaint_of(Read read) {
-  try {
-    read();
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "";
-}
 
 // RFC 1321, and lengths around a block, as md5sum has them.
 TEST(Md5, IsThatOfTheRfc) {
@@ -46,7 +37,7 @@ TEST(Md5, IsThatOfTheRfc) {
 TEST(DataSets, AreFoundInTheirFolders) {
   const Folder folder;
   const std::string root = folder / ".";
-  EXPECT_THAT(complaint_of([&] { read_images("mnist", root); }),
+  EXPECT_THAT(usage_error_of([&] { read_images("mnist", root); }),
               AllOf(HasSubstr("the data set mnist is missing: there is no folder '"), HasSubstr("/mnist'")));
   write_mnist(folder, "mnist", 12, 6, 3);
   write_mnist(folder, "fashion-mnist", 13, 6, 3);
@@ -56,10 +47,10 @@ TEST(DataSets, AreFoundInTheirFolders) {
   EXPECT_EQ(read_images("cifar10", root).train.size(), 10U);
   write_cifar10(folder, "cifar10/cifar-10-batches-bin", 3);  // as its archive is unpacked
   EXPECT_EQ(read_images("cifar10", root).train.size(), 15U);
-  EXPECT_THAT(complaint_of([] { data_set_info("svhn"); }),
+  EXPECT_THAT(usage_error_of([] { data_set_info("svhn"); }),
               HasSubstr("'svhn' is not a data set; there are mnist, fashion-mnist, cifar10, tinyshakespeare"));
   EXPECT_EQ(data_folder(root), root);
-  EXPECT_THAT(complaint_of([&] { data_folder(folder / "nowhere"); }), HasSubstr("which --data-dir names"));
+  EXPECT_THAT(usage_error_of([&] { data_folder(folder / "nowhere"); }), HasSubstr("which --data-dir names"));
 }
 
 TEST(DataSets, AreReportedAsTheyAre) {
@@ -116,7 +107,7 @@ TEST(Text, IsCutIntoThreeParts) {
 }
 
 TEST(Text, IsRefusedIfItIsNone) {
-  const auto complaint = [](const std::string& bytes) { return complaint_of([&] { parse_text(bytes, "x"); }); };
+  const auto complaint = [](const std::string& bytes) { return usage_error_of([&] { parse_text(bytes, "x"); }); };
   EXPECT_THAT(complaint(""), HasSubstr("'x' has 0 bytes: a text needs at least 100"));
   EXPECT_THAT(complaint(std::string(200, 'a')), HasSubstr("'x' repeats a single byte"));
   EXPECT_THAT(complaint(std::string(199, 'a') + '\0'), HasSubstr("'x' is not a text file, it has a zero byte"));

@@ -13,6 +13,7 @@
 #include "unit/compressed.h"
 #include "unit/folder.h"
 #include "unit/image_files.h"
+#include "unit/usage_error.h"
 
 namespace sparsewire::train::images_test {
 namespace {
@@ -21,16 +22,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-template <class Read>
-std::string complaint_of(Read read) {
-  try {
-    read();
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "";
-}
 
 std::string text_of(std::span<const std::uint8_t> bytes) { return {bytes.begin(), bytes.end()}; }
 
@@ -65,7 +56,7 @@ TEST(Mnist, IsTheSameCompressed) {
 
 TEST(Mnist, RefusesPartsThatDoNotBelongTogether) {
   const Folder folder;
-  const auto complaint = [&] { return complaint_of([&] { read_mnist(folder / "m"); }); };
+  const auto complaint = [&] { return usage_error_of([&] { read_mnist(folder / "m"); }); };
   EXPECT_THAT(complaint(), AllOf(HasSubstr("there is no file '"), HasSubstr("m/train-images-idx3-ubyte.gz'"),
                                  HasSubstr("'sparsewire data' says where to get it")));
   write_mnist(folder, "m", 20, 10, 5);
@@ -87,7 +78,7 @@ TEST(Mnist, RefusesWhatIsNoFile) {
   const Folder folder;
   write_mnist(folder, "m", 20, 10, 5);
   const std::string name = folder / "m/train-labels-idx1-ubyte";
-  const auto complaint = [&] { return complaint_of([&] { read_mnist(folder / "m"); }); };
+  const auto complaint = [&] { return usage_error_of([&] { read_mnist(folder / "m"); }); };
   std::filesystem::remove(name);
   std::filesystem::create_directory(name);
   EXPECT_THAT(complaint(), HasSubstr("m/train-labels-idx1-ubyte' is a folder"));
@@ -100,7 +91,7 @@ TEST(Mnist, RefusesWhatIsNoFile) {
 }
 
 std::string idx_complaint(const std::string& bytes, unsigned dimensions) {
-  return complaint_of([&] {
+  return usage_error_of([&] {
     Fingerprint fingerprint;
     parse_idx(bytes, "x", dimensions, fingerprint);
   });
@@ -177,7 +168,7 @@ TEST(Cifar10, RefusesFilesThatAreNot) {
   write_cifar10(folder, "c", 4);
   const auto complaint = [&](const std::string& content) {
     folder.write("c/data_batch_3.bin", content);
-    return complaint_of([&] { read_cifar10(folder / "c"); });
+    return usage_error_of([&] { read_cifar10(folder / "c"); });
   };
   const std::string whole = cifar10_records(8, 4);
   EXPECT_EQ(complaint(whole), "");
@@ -191,7 +182,7 @@ TEST(Cifar10, RefusesFilesThatAreNot) {
   wrong[2 * 3073] = 10;
   EXPECT_THAT(complaint(wrong), HasSubstr("data_batch_3.bin': label 10 of image 2 is not in [0, 9]"));
   std::filesystem::remove(folder / "c/data_batch_3.bin");
-  EXPECT_THAT(complaint_of([&] { read_cifar10(folder / "c"); }), HasSubstr("there is no file '"));
+  EXPECT_THAT(usage_error_of([&] { read_cifar10(folder / "c"); }), HasSubstr("there is no file '"));
 }
 
 }  // namespace

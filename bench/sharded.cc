@@ -1,0 +1,75 @@
+#include "sharded.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "exchange/exchange.h"
+#include "exchange/messages.h"
+#include "exchange/regions.h"
+
+namespace sparsewire::bench {
+namespace {
+
+constexpr int kSteps = 15;
+
+// Every other rank sends what this one sends to itself.
+class Echo final : public Transport {
+ public:
+  int rank() const noexcept override { return 0; }
+  int size() const noexcept override { return kShardedRanks; }
+
+  void begin_step(std::uint64_t step) {
+    trailer_.step = step;
+    calls_ = 0;
+  }
+
+  void do_send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) override {
+    const auto mine = std::find_if(out.begin(), out.end(), [](const Outgoing& one) { return one.rank == 0; });
+    const std::span<const std::byte> frame = mine->bytes.first(mine->bytes.size() - kTrailerSize);
+    for (const Incoming& message : in) {
+      message.bytes->assign(frame.begin(), frame.end());
+      trailer_.rank = message.rank;
+      if (calls_ == 0) append(*message.bytes, trailer_);
+      if (calls_ == 1) append(*message.bytes, StepOutcome{}, trailer_);
+    }
+    ++calls_;
+  }
+
+ private:
+  StepTrailer trailer_;
+  int calls_ = 0;
+};
+
+}  // namespace
+
+std::optional<double> sharded_codec_time(const SparseVector& sent, double ratio, Pool* pool) {
+  const Regions regions(sent.dim, kShardedRanks);
+  for (int r = 1; r < kShardedRanks; ++r) {
+    if (regions.size(r) != regions.size(0)) return std::nullopt;
+  }
+  ExchangePlan plan;
+  plan.config.sparsifier = plan.config.downlink = fmt::format("topk:ratio={}", ratio);
+  plan.config.downlink_codec = plan.config.codec;
+  plan.config.pool = pool;
+  plan.dim = sent.dim;
+  plan.weights.assign(kShardedRanks, 1.0F / kShardedRanks);
+  Echo ranks;
+  const std::unique_ptr<Exchange> exchange = make_exchange("sharded", plan, ranks);
+  std::vector<float> received;
+  SparseVector total;
+  std::vector<double> times;
+  for (int step = 0; step < kSteps; ++step) {
+    StepTrailer trailer;
+    trailer.step = static_cast<std::uint64_t>(step);
+    ranks.begin_step(trailer.step);
+    const StepOutcome outcome = exchange->run(sent, trailer, received, total);
+    if (outcome.failure || total.size() == 0) throw std::runtime_error("a step of sharded failed");
+    times.push_back(1e-6 * static_cast<double>(exchange->traffic().ns_encode + exchange->traffic().ns_decode));
+  }
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+
+}  // namespace sparsewire::bench
