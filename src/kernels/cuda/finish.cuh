@@ -20,7 +20,9 @@ class Finish {
     const std::uint32_t used = threadIdx.x < kArenas ? a_.control->used[threadIdx.x].value : 0;
     const std::uint32_t outcome = a_.control->failure.outcome;
     const std::uint32_t threshold = a_.threshold != 0 ? a_.threshold : a_.control->threshold;
-    found_ = block_sum(used, 0, s_).x;
+    const std::uint32_t in_window = kBy == By::score || a_.k == 0 ? 0 : count_in_window();
+    const uint2 sums = block_sum(used, in_window, s_);
+    found_ = sums.x;
     if (outcome != kDone) return fail(outcome);
     if (a_.k > found_ && threshold > kLowestKey) return fail(kTooFew);
     kth_ = threshold;
@@ -28,10 +30,17 @@ class Finish {
     bool all_ties_win = true;
     // By score k candidates are not enough: one of them may be worse than an entry below the threshold.
     const bool has_more = found_ > a_.k || (kBy == By::score && threshold > kLowestKey);
-    candidates_.gather_first();
-    if (a_.k != 0 && has_more) {
+    if (a_.k == 0 || !has_more) {
+      candidates_.gather_first();
+    } else {
       if constexpr (kBy == By::score) {
+        candidates_.gather_first();
         if (!count_scores(threshold)) return fail(kTooFew);
+      } else {
+        if (threadIdx.x == 0) a_.control->fine_sums[blockIdx.x] = sums.y;
+        barrier_.arrive();
+        candidates_.gather_first();
+        barrier_.wait();
       }
       const Kth kth = find_kth(a_, s_, candidates_, barrier_, threshold, found_ - fell_);
       kth_ = kth.key;
@@ -52,11 +61,7 @@ class Finish {
         return;
       }
     }
-    if (quota_ == kAllWin) {
-      skip_found();
-    } else {
-      count_winners(nothing, verdict);
-    }
+    count_winners(nothing, verdict);
     clear();
     write(nothing, verdict, quota_);
     add_norms();
@@ -72,6 +77,15 @@ class Finish {
     return rank > kth_ ? Verdict::wins : rank == kth_ ? Verdict::ties : Verdict::loses;
   }
 
+  // Those that the pass counted in the bins of this block.
+  __device__ std::uint32_t count_in_window() const {
+    std::uint32_t count = 0;
+    for (unsigned i = threadIdx.x; i < fine_per_block(a_); i += kFinishThreads) {
+      count += fine_bin(a_, blockIdx.x, i);
+    }
+    return count;
+  }
+
   // The pass has counted magnitudes: moves the entries of the last round to the bins of their scores. Returns whether
   // enough scores reach the threshold.
   __device__ bool count_scores(std::uint32_t threshold) {
@@ -81,11 +95,11 @@ class Finish {
         const std::uint32_t before = key(s_.value[i]);
         const std::uint32_t now = candidates_.rank(i);
         if (now == before) continue;
-        count_fine(before - threshold, ~0U);
+        if (before - threshold < a_.window) atomicSub(a_.fine + (before - threshold), 1);
         if (now < threshold) {
           ++fell;
-        } else {
-          count_fine(now - threshold, 1);
+        } else if (now - threshold < a_.window) {
+          atomicAdd(a_.fine + (now - threshold), 1);
         }
       }
     });
@@ -94,12 +108,12 @@ class Finish {
     barrier_.arrive();
     barrier_.wait();
     fell_ = __ldcg(&a_.control->fell);
-    return found_ - fell_ >= a_.k;
-  }
-  __device__ void count_fine(std::uint32_t above, std::uint32_t number) {
-    if (above >= a_.window) return;
-    atomicAdd(a_.fine + above, number);
-    atomicAdd(&a_.control->fine_sums[above / kBins].value, number);
+    if (found_ - fell_ < a_.k) return false;
+    const std::uint32_t in_window = block_sum(count_in_window(), 0, s_).x;
+    if (threadIdx.x == 0) a_.control->fine_sums[blockIdx.x] = in_window;
+    barrier_.arrive();
+    barrier_.wait();
+    return true;
   }
 
   __device__ std::uint32_t drawn_key(std::uint32_t i) const { return ~a_.draw.block(s_.index[i])[0]; }
@@ -242,16 +256,6 @@ class Finish {
     to->epoch = a_.epoch;
   }
 
-  // The same if all win: the pass has counted them.
-  __device__ void skip_found() {
-    std::uint32_t above = 0;
-    for (unsigned b = threadIdx.x; b < blockIdx.x; b += kFinishThreads) {
-      above += a_.control->block_found[a_.epoch % 2][b];
-    }
-    above_ = block_sum(above, 0, s_).x;
-    ties_ = 0;
-  }
-
   // How many come before those of this block: above_ and ties_. begin(part) is called before the verdicts.
   template <class Begin, class Of>
   __device__ __forceinline__ void count_winners(Begin begin, Of verdict) {
@@ -281,16 +285,18 @@ class Finish {
     ties_ = before.y;
   }
 
-  // Everybody who needs the bins has read them.
+  // Everybody has read the bins, and what the pass counted.
   __device__ void clear() {
-    const unsigned first = blockIdx.x * kFinishThreads + threadIdx.x;
-    const unsigned step = gridDim.x * kFinishThreads;
     if (a_.k != 0) {
-      for (unsigned i = first; i < a_.window; i += step) a_.fine[i] = 0;
-      for (unsigned i = first; i < a_.window / kBins; i += step) a_.control->fine_sums[i].value = 0;
+      for (unsigned i = threadIdx.x; i < fine_per_block(a_); i += kFinishThreads) {
+        if (blockIdx.x * fine_per_block(a_) + i < a_.window) a_.fine[blockIdx.x * fine_per_block(a_) + i] = 0;
+      }
     }
-    for (unsigned i = first; i < static_cast<unsigned>(rounds_) * kBins; i += step) a_.control->bins[0][i] = 0;
-    if (threadIdx.x == 0) a_.control->block_found[(a_.epoch + 1) % 2][blockIdx.x] = 0;  // of the next step
+    for (unsigned i = blockIdx.x * kFinishThreads + threadIdx.x; i < static_cast<unsigned>(rounds_) * kBins;
+         i += gridDim.x * kFinishThreads) {
+      a_.control->bins[0][i] = 0;
+    }
+    if (blockIdx.x == 0 && threadIdx.x < kArenas) a_.control->used[threadIdx.x].value = 0;
   }
 
   // Writes those that win, and those that tie as long as they are fewer than `quota`; puts the others back.
@@ -388,7 +394,6 @@ class Finish {
     } else if (threadIdx.x < 32) {
       sums = {add_few(a_.group_norms, groups), add_few(a_.sent_group_norms, groups)};
     }
-    if (threadIdx.x < kArenas) a_.control->used[threadIdx.x].value = 0;  // all blocks have read it
     if (threadIdx.x != 0) return;
     a_.control->groups_done = 0;
     StepResult r;

@@ -16,6 +16,15 @@ struct Kth {
   int rounds = 0;          // of bins that the search has used
 };
 
+// How many bins of the pass a block adds up, and one of them.
+__device__ inline std::uint32_t fine_per_block(const FinishArguments& a) {
+  return (a.window + gridDim.x - 1) / gridDim.x;
+}
+__device__ inline std::uint32_t fine_bin(const FinishArguments& a, unsigned block, std::uint32_t i) {
+  const std::uint32_t at = block * fine_per_block(a) + i;
+  return at < a.window ? __ldcg(a.fine + at) : 0;
+}
+
 // The bin in which entry number `rank` from the top is, how many are in those above, and in this one.
 template <class Bin>
 __device__ inline uint3 find_bin(Bin bin, std::uint32_t rank, BlockShared& s) {
@@ -91,11 +100,14 @@ template <By kBy>
 __device__ inline Kth find_kth(const FinishArguments& a, FinishShared<kBy>& s, BlockCandidates<kBy>& candidates,
                                GridBarrier& barrier, std::uint32_t threshold, std::uint32_t found_in_all) {
   auto rank = static_cast<std::uint32_t>(a.k);
-  const std::uint32_t ranges = a.window / kBins;
-  static_assert(kFine / kBins <= kFinishThreads);
-  // Thread 0 has the highest range of fine bins.
-  const std::uint32_t mine = threadIdx.x < ranges ? __ldcg(&a.control->fine_sums[ranges - 1 - threadIdx.x].value) : 0;
-  const std::uint32_t through = block_scan(mine, s);
+  // Thread t has the sum of block number gridDim - 1 - t: from the top.
+  static_assert(kMostBlocks <= 2 * kFinishThreads);
+  std::uint32_t mine[2];
+  for (unsigned i = 0; i < 2; ++i) {
+    const unsigned from_top = 2 * threadIdx.x + i;
+    mine[i] = from_top < gridDim.x ? __ldcg(a.control->fine_sums + (gridDim.x - 1 - from_top)) : 0;
+  }
+  const std::uint32_t through = block_scan(mine[0] + mine[1], s);
   if (threadIdx.x == kFinishThreads - 1) s.found[0] = through;
   __syncthreads();
   const std::uint32_t above_window = found_in_all - s.found[0];
@@ -106,15 +118,18 @@ __device__ inline Kth find_kth(const FinishArguments& a, FinishShared<kBy>& s, B
         [&](std::uint32_t i) { return candidates.rank(i); }, [](std::uint32_t) { return true; });
   }
   rank -= above_window;
-  if (through - mine < rank && rank <= through) {
-    s.found[0] = (ranges - 1 - threadIdx.x) * kBins;
-    s.found[1] = through - mine;
+  const std::uint32_t before = through - mine[0] - mine[1];
+  if (before < rank && rank <= through) {
+    const bool is_first = rank <= before + mine[0];
+    s.found[0] = gridDim.x - 1 - (2 * threadIdx.x + (is_first ? 0 : 1));
+    s.found[1] = is_first ? before : before + mine[0];
   }
   __syncthreads();
-  const std::uint32_t first = s.found[0];
+  const std::uint32_t block = s.found[0];
   rank -= s.found[1];
-  const uint3 found = find_bin([&](std::uint32_t i) { return __ldcg(a.fine + first + i); }, rank, s);
-  return {threshold + first + found.x, rank - found.y, found.z, 0};
+  const uint3 found =
+      find_bin([&](std::uint32_t i) { return i < fine_per_block(a) ? fine_bin(a, block, i) : 0; }, rank, s);
+  return {threshold + block * fine_per_block(a) + found.x, rank - found.y, found.z, 0};
 }
 
 }  // namespace sparsewire::cuda

@@ -44,8 +44,6 @@ struct PassTile {
   std::uint32_t threshold;
   std::uint32_t window;
   std::uint32_t* fine;
-  SpacedCounter* fine_sums;
-  std::uint32_t* found;  // candidates of the block that finishes this tile
 
   __device__ bool inside(int row) const { return kWhole || first + static_cast<unsigned>(row) * 32 < size; }
   __device__ std::size_t at(int row) const {
@@ -55,11 +53,8 @@ struct PassTile {
   // Keys slightly above the threshold are counted one by one, to find the k-th.
   __device__ void took(float sum) const {
     const std::uint32_t above = key(sum) - threshold;
-    if (above >= window) return;
-    atomicAdd(fine + above, 1);
-    atomicAdd(&fine_sums[above / kBins].value, 1);
+    if (above < window) atomicAdd(fine + above, 1);
   }
-  __device__ void count(std::uint32_t total) const { atomicAdd(found, total); }
 };
 
 // The first entry of a thread in its tile: two warps share a slice, and the first has its first eight rows.
@@ -156,7 +151,6 @@ __device__ __forceinline__ void pass_tile(const PassArguments& a, const Tile& ti
     }
     a.tiles[blockIdx.x] = {is_bad ? ~0U : fits ? place : 0, fits ? total : 0};
     if (is_bad) atomicOr(&a.control->failure.outcome, kNotFinite);
-    if (fits && total > 0) tile.count(total);
   }
   __syncthreads();
   if (warp == 0) {
@@ -206,8 +200,6 @@ struct UnitPassArguments {
   std::uint32_t threshold;  // key; 0: control->threshold
   std::uint32_t window;     // keys from the threshold on that are counted in `fine`
   std::uint32_t* fine;
-  std::uint32_t* block_found;
-  std::uint32_t tiles_per_block;  // of the kernel that finishes the step
 };
 
 // The last tile. Not inlined: it needs more registers, and they would be missing elsewhere.
@@ -224,20 +216,16 @@ __global__ void __launch_bounds__(kPassThreads, std::is_void_v<T> || kIsVelocity
   }
   const std::uint32_t threshold = a.threshold != 0 ? a.threshold : a.pass.control->threshold;
   const std::size_t first = std::size_t{blockIdx.x} * kTile + first_of_thread();
-  SpacedCounter* const sums = a.pass.control->fine_sums;
-  std::uint32_t* const found = a.block_found + blockIdx.x / a.tiles_per_block;
   if ((std::size_t{blockIdx.x} + 1) * kTile <= a.size) {
-    pass_tile<T>(a.pass, PassTile<true>{first, a.size, threshold, a.window, a.fine, sums, found});
+    pass_tile<T>(a.pass, PassTile<true>{first, a.size, threshold, a.window, a.fine});
   } else {
-    pass_part_of_tile<T>(a.pass, {first, a.size, threshold, a.window, a.fine, sums, found});
+    pass_part_of_tile<T>(a.pass, {first, a.size, threshold, a.window, a.fine});
   }
 }
 
-// Before a pass: no arena is used, nothing is counted, and nothing has failed. 256 threads.
+// Before a pass: no arena is used, and nothing has failed. As many threads as there are arenas.
 static __global__ void begin_anew(Control* control) {
-  if (threadIdx.x < kArenas) control->used[threadIdx.x].value = 0;
-  if (threadIdx.x < kFine / kBins) control->fine_sums[threadIdx.x].value = 0;
-  for (unsigned i = threadIdx.x; i < 2 * kMostBlocks; i += blockDim.x) control->block_found[0][i] = 0;
+  control->used[threadIdx.x].value = 0;
   if (threadIdx.x != 0) return;
   control->failure = {~0ULL, kDone};
   control->gathered = control->units_done = 0;

@@ -45,11 +45,6 @@ struct alignas(128) Counter {
   std::uint32_t value = 0;
 };
 
-// In a sector of its own, where nobody waits for the result.
-struct alignas(32) SpacedCounter {
-  std::uint32_t value = 0;
-};
-
 struct Failure {
   unsigned long long bad = ~0ULL;  // lowest index with a sum that is not finite
   std::uint32_t outcome = kDone;
@@ -73,11 +68,9 @@ struct Control {
   std::uint32_t listed = 0;                  // in `list`
   std::uint32_t units_done = 0;
   alignas(128) Failure failure;
-  Failure last_failure;                    // of the last step of many units
-  std::uint32_t groups_done = 0;           // groups of tiles whose sent norm is there
-  SpacedCounter fine_sums[kFine / kBins];  // of so many fine bins each
-  // Candidates in the tiles of each block of the kernel that finishes the step. Of this step and of the next, in turn.
-  std::uint32_t block_found[2][kMostBlocks] = {};
+  Failure last_failure;                       // of the last step of many units
+  std::uint32_t groups_done = 0;              // groups of tiles whose sent norm is there
+  std::uint32_t fine_sums[kMostBlocks] = {};  // of the fine bins of each block
   std::uint32_t bins[kMostRounds][kBins] = {};
   std::uint32_t above[kMostBlocks] = {};  // winners of each block, but ties
   std::uint32_t ties[kMostBlocks] = {};

@@ -63,7 +63,7 @@ struct UnitMemory::Parts {
       memory = owned.data();
     }
     control.resize(1);
-    begin_anew<<<1, 256>>>(control.data());
+    begin_anew<<<1, kArenas>>>(control.data());
     set_threshold<<<1, 1>>>(control.data(), kLowestKey);
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     tiles.resize(tile_count);
@@ -138,9 +138,7 @@ struct UnitMemory::Parts {
                                            .size = size,
                                            .threshold = threshold,
                                            .window = k == 0 ? 0 : window,
-                                           .fine = fine.data(),
-                                           .block_found = control.data()->block_found[(epoch + 1) % 2],
-                                           .tiles_per_block = tiles_per_block};
+                                           .fine = fine.data()};
     if (first == nullptr) {
       with_type(gradient, [&]<class T>(T*) { pass<T><<<grid_of_tiles(), kPassThreads, 0, stream>>>(pass_arguments); });
     } else {
@@ -250,7 +248,7 @@ struct UnitMemory::Parts {
     put_back<<<grid((tile_count + 7) / 8), 256, 0, stream>>>(memory, tiles.data(), tile_count, indices.data(),
                                                              values.data());
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
-    begin_anew<<<1, 256, 0, stream>>>(control.data());
+    begin_anew<<<1, kArenas, 0, stream>>>(control.data());
     SPARSEWIRE_CUDA_CHECK(cudaMemsetAsync(fine.data(), 0, kFine * sizeof(std::uint32_t), stream));
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
   }

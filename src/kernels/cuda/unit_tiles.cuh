@@ -84,7 +84,6 @@ struct UnitPassTile {
   }
   __device__ bool takes(float sum) const { return rank_of(sum, factor) >= floor; }
   __device__ void took(float /*sum*/) const {}
-  __device__ void count(std::uint32_t /*total*/) const {}
 };
 
 struct UnitsPassArguments {

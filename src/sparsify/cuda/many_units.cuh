@@ -62,7 +62,7 @@ class ManyUnits {
     stream_ = stream;
     reserve_for(units);
     table_.set_choices(choices, factor, stream);
-    if (!is_fresh_) begin_anew<<<1, 256, 0, stream>>>(control_.data());
+    if (!is_fresh_) begin_anew<<<1, kArenas, 0, stream>>>(control_.data());
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     is_fresh_ = false;  // until all has gone well
     if (table_.is_one_tile_each()) return take_from_tiles(taken);
