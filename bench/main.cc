@@ -35,6 +35,7 @@ constexpr const char* kHelp = R"(sparsewire_bench: times one step of every spars
   --wire              print the lengths of frames in bits; times nothing, but trains a network (two minutes)
   --table-md, --wire-md    the same, as Markdown
   --threads 1,2,4     time steps on these numbers of threads, each beside memory += gradient on as many
+                      (with --benchmark_filter only some rows of that table, with --table-md as Markdown)
   --n=N               entries of the gradient; default 25000000
   --warmup-steps=N    steps of error feedback that make the memories, before anything is timed; default 300
   --export DIR        write these memories and gradients as .npy files for bench/torch_step.py; times nothing

@@ -26,7 +26,7 @@ EXPERIMENTS = {
     "threshold-cifar": ({"iid-0.1": THRESHOLDS, "shards-0.1": THRESHOLDS}, "accuracy"),
     "rtopk-fashion": ({"one_step": RTOPKS, "local_steps": RTOPKS}, "accuracy"),
     "rtopk-text": ({"one_step": RTOPKS, "local_steps": RTOPKS}, "bits_per_character"),
-    "regtopk-cifar": ({"one_way": ["dense", "topk", "regtopk"], "both_ways": ["topk", "regtopk"]}, "accuracy"),
+    "regtopk-cifar": ({"one_way": ["topk", "regtopk"], "both_ways": ["topk", "regtopk"], "dense": ["dense"]}, "accuracy"),
     "all-cifar": ({"one_way": ["dense", "topk", "rtopk", "randomk", "regtopk", "threshold", "dgc"], "both_ways": ["topk", "rtopk", "regtopk", "threshold"]}, "accuracy"),
     "loco-text": ({"local_steps": ["averaging", "sparseloco", "sparseloco_f32"], "every_step": ["dense", "topk"]}, "bits_per_character"),
 }

@@ -79,6 +79,10 @@ class Data(Case):
         self.assertEqual(tensors, [{"name": "weight", "size": 5}], "also where the model is a single tensor")
         again = self.train(*self.options(), *THREADS, "--init-weights", "w.npy", "--steps", "0")
         self.assertEqual(again["weights_crc32c"], report["weights_crc32c"])
+        self.assertIsNone(again["loss"])
+        shown = self.run_train(*self.options(), *THREADS, "--init-weights", "w.npy", "--steps", "0", "-q").stdout
+        self.assertIn("(before the first step)", " ".join(shown.split()))
+        self.assertNotIn("nan", shown)
         if MPIEXEC:
             self.assertEqual(self.train(*self.options(), "--init-weights", "w.npy", "--steps", "0", ranks=3)["test_loss"], report["test_loss"])
         self.refuses(*SMALL, "--init-weights", "w.npy", says="has the shape (27,), but the model has 131 weights")

@@ -67,6 +67,7 @@ Json result_json(const TrainConfig& config, const train::Result& result, const L
       tensors.push_back({{"name", tensor.name.empty() ? "weight" : tensor.name}, {"size", tensor.size}});
     }
   }
+  json["sifted_on"] = result.sifted_on.kind == Device::host ? "host" : "cuda";
   json["seconds"] = seconds;
   json["weights_crc32c"] = fmt::format("{:08x}", result.weights_crc32c);
   return json;
@@ -79,7 +80,8 @@ std::string result_text(const TrainConfig& config, const train::Result& result) 
     text += fmt::format("{}{} {:.6g}", before, train::in_words(one.name), one.value);
     before = ", ";
   }
-  text += fmt::format(" (loss of the last batches {:.6g})", result.totals.loss);
+  text += result.step == 0 ? std::string(" (before the first step)")
+                           : fmt::format(" (loss of the last batches {:.6g})", result.totals.loss);
   text +=
       fmt::format("\n{} worker{} sent {} bytes up and received {} down\n", config.workers,
                   config.workers == 1 ? "" : "s", grouped(result.totals.bytes_up), grouped(result.totals.bytes_down));

@@ -22,4 +22,18 @@ inline Role to_role(const std::string& word) {
 }
 inline const char* to_word(Role role) { return role == Role::server ? "server" : "worker"; }
 
+// As torch names devices: "cpu", "cuda", "cuda:1".
+inline Device to_device(const std::string& word) {
+  if (word == "cpu") return {};
+  if (word == "cuda") return {Device::cuda, 0};
+  const std::string index = word.starts_with("cuda:") ? word.substr(5) : "";
+  if (index.empty() || index.size() > 3 || index.find_first_not_of("0123456789") != std::string::npos) {
+    throw UsageError("[device] '" + word + "' is not one of cpu, cuda, cuda:0, cuda:1, ...");
+  }
+  return {Device::cuda, std::stoi(index)};
+}
+inline std::string to_word(Device device) {
+  return device.kind == Device::host ? "cpu" : "cuda:" + std::to_string(device.index);
+}
+
 }  // namespace sparsewire::python

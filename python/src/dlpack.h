@@ -3,12 +3,15 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 namespace sparsewire::python::dlpack {
 
-inline constexpr std::int32_t kCpu = 1;       // device types
-inline constexpr std::int32_t kCudaHost = 3;  // memory of the host that is pinned for CUDA
-inline constexpr std::uint8_t kFloat = 2;     // number types
+inline constexpr std::int32_t kCpu = 1;  // device types
+inline constexpr std::int32_t kCuda = 2;
+inline constexpr std::int32_t kCudaHost = 3;      // memory of the host that is pinned for CUDA
+inline constexpr std::int32_t kCudaManaged = 13;  // memory that moves between the host and its GPUs
+inline constexpr std::uint8_t kFloat = 2;         // number types
 inline constexpr std::uint8_t kBfloat = 4;
 inline constexpr std::uint64_t kReadOnly = 1;  // a flag
 
@@ -52,6 +55,13 @@ struct ManagedVersioned {
   void (*deleter)(ManagedVersioned*);
   std::uint64_t flags;
   Tensor tensor;
+};
+
+// A tensor that was taken out of its capsule.
+struct Borrowed {
+  std::shared_ptr<void> owner;
+  Tensor* tensor;
+  bool is_read_only;
 };
 
 }  // namespace sparsewire::python::dlpack

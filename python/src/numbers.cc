@@ -8,7 +8,9 @@
 #include <optional>
 #include <string>
 
+#include "cuda_array_interface.h"
 #include "dlpack.h"
+#include "sparsewire/device.h"
 #include "sparsewire/errors.h"
 
 static_assert(std::endian::native == std::endian::little, "the formats of buffers below are little-endian");
@@ -17,6 +19,7 @@ namespace sparsewire::python {
 namespace {
 
 bool is_host(std::int32_t device) { return device == dlpack::kCpu || device == dlpack::kCudaHost; }
+bool is_gpu(std::int32_t device) { return device == dlpack::kCuda || device == dlpack::kCudaManaged; }
 
 constexpr const char* kAccepted = "float32, float16 or bfloat16";
 
@@ -89,23 +92,17 @@ bool is_in_c_order(const dlpack::Tensor& tensor) {
   return true;
 }
 
-// The capsule of array.__dlpack__(). Producers from before DLPack 1.0 do not know max_version.
-py::object export_tensor(py::handle array) {
+// The capsule of array.__dlpack__(), with a stream for arrays on a GPU. Producers from before DLPack 1.0 do not know
+// max_version.
+py::object export_tensor(py::handle array, const py::dict& stream = {}) {
   const py::object method = array.attr("__dlpack__");
   try {
-    return method(py::arg("max_version") = py::make_tuple(1, 0));
+    return method(py::arg("max_version") = py::make_tuple(1, 0), **stream);
   } catch (const py::error_already_set& error) {
     if (!error.matches(PyExc_TypeError)) throw;
   }
-  return method();
+  return method(**stream);
 }
-
-// Takes the tensor out of its capsule.
-struct Taken {
-  std::shared_ptr<void> owner;
-  dlpack::Tensor* tensor;
-  bool is_read_only;
-};
 
 template <class Managed>
 std::shared_ptr<void> own(Managed* managed) {
@@ -115,12 +112,12 @@ std::shared_ptr<void> own(Managed* managed) {
           }};
 }
 
-Taken take(const py::object& capsule, std::string_view what) {
+dlpack::Borrowed take(const py::object& capsule, std::string_view what) {
   PyObject* const object = capsule.ptr();
   if (PyCapsule_IsValid(object, "dltensor_versioned") != 0) {
     auto* const managed = static_cast<dlpack::ManagedVersioned*>(PyCapsule_GetPointer(object, "dltensor_versioned"));
     PyCapsule_SetName(object, "used_dltensor_versioned");
-    Taken taken{own(managed), nullptr, false};
+    dlpack::Borrowed taken{own(managed), nullptr, false};
     if (managed->version.major != 1) refuse(what, fmt::format("DLPack {} is not known", managed->version.major));
     taken.tensor = &managed->tensor;
     taken.is_read_only = (managed->flags & dlpack::kReadOnly) != 0;
@@ -132,6 +129,23 @@ Taken take(const py::object& capsule, std::string_view what) {
   return {own(managed), &managed->tensor, false};
 }
 
+// The stream that torch works on, if this is a tensor of torch.
+std::optional<void*> stream_of_torch(py::handle array, int device) {
+  const py::dict modules = py::module_::import("sys").attr("modules");
+  if (!modules.contains("torch")) return std::nullopt;
+  const py::object torch = modules["torch"];
+  if (!py::hasattr(torch, "Tensor") || !py::isinstance(array, torch.attr("Tensor"))) return std::nullopt;
+  const py::object stream = torch.attr("cuda").attr("current_stream")(device);
+  return reinterpret_cast<void*>(py::cast<std::uintptr_t>(stream.attr("cuda_stream")));
+}
+
+void check_has_cuda(std::string_view what) {
+  if (has_cuda()) return;
+  refuse(what,
+         "the array is on a GPU, and this build has no code for GPUs: copy it to the host (tensor.cpu(), "
+         "cupy.asnumpy(array)), or build sparsewire with -DSPARSEWIRE_CUDA=ON");
+}
+
 py::module_ numpy() { return py::module_::import("numpy"); }
 
 }  // namespace
@@ -139,24 +153,48 @@ py::module_ numpy() { return py::module_::import("numpy"); }
 Numbers::Numbers(py::handle array, Access access, std::string_view what) {
   if (py::isinstance<py::tuple>(array)) {
     borrow_pointer(py::reinterpret_borrow<py::tuple>(array), what);
-  } else if (PyObject_CheckBuffer(array.ptr()) != 0) {
+  } else if (PyObject_CheckBuffer(array.ptr()) != 0 && !py::hasattr(array, "__cuda_array_interface__")) {
     borrow_buffer(array, access, what);
   } else if (py::hasattr(array, "__dlpack__")) {
     borrow_tensor(array, access, what);
+  } else if (py::hasattr(array, "__cuda_array_interface__")) {
+    borrow_cuda_array(array, access, what);
   } else {
     throw py::type_error(fmt::format(
-        "[{}] takes an array of {} (numpy, torch, or anything with the buffer protocol or __dlpack__), not {}", what,
-        kAccepted, dtype_text(array)));
+        "[{}] takes an array of {} (numpy, torch, CuPy, or anything with the buffer protocol, __dlpack__ or "
+        "__cuda_array_interface__), not {}",
+        what, kAccepted, dtype_text(array)));
   }
 }
 
-void Numbers::borrow_pointer(const py::tuple& triple, std::string_view what) {
-  if (triple.size() != 3) {
-    throw py::type_error(fmt::format("[{}] a pointer is (address, 'f32' | 'f16' | 'bf16', size)", what));
+Gradient Numbers::gradient() const noexcept {
+  Gradient found(data_, type_, size_);
+  found.device = device_;
+  found.stream = stream_;
+  return found;
+}
+
+WritableNumbers Numbers::writable() const noexcept {
+  WritableNumbers found(data_, type_, size_);
+  found.device = device_;
+  found.stream = stream_;
+  return found;
+}
+
+void Numbers::wait_until_written() const {
+  if (must_wait_) synchronize(device_, stream_);
+}
+
+void Numbers::borrow_pointer(const py::tuple& parts, std::string_view what) {
+  if (parts.size() != 3 && parts.size() != 5) {
+    throw py::type_error(
+        fmt::format("[{}] a pointer is (address, 'f32' | 'f16' | 'bf16', size), and for an array on a "
+                    "GPU (address, type, size, index of the GPU, stream)",
+                    what));
   }
-  data_ = reinterpret_cast<void*>(py::cast<std::uintptr_t>(triple[0]));
-  const auto type = py::cast<std::string>(triple[1]);
-  size_ = py::cast<std::size_t>(triple[2]);
+  data_ = reinterpret_cast<void*>(py::cast<std::uintptr_t>(parts[0]));
+  const auto type = py::cast<std::string>(parts[1]);
+  size_ = py::cast<std::size_t>(parts[2]);
   if (type == "f32") {
     type_ = NumberType::f32;
   } else if (type == "f16") {
@@ -167,6 +205,10 @@ void Numbers::borrow_pointer(const py::tuple& triple, std::string_view what) {
     refuse(what, fmt::format("'{}' is no type of numbers: f32, f16, bf16", type));
   }
   if (data_ == nullptr && size_ != 0) refuse(what, fmt::format("a null pointer to {} numbers", size_));
+  if (parts.size() == 3) return;
+  check_has_cuda(what);
+  device_ = {Device::cuda, py::cast<int>(parts[3])};
+  stream_ = reinterpret_cast<void*>(py::cast<std::uintptr_t>(parts[4]));
 }
 
 void Numbers::borrow_buffer(py::handle array, Access access, std::string_view what) {
@@ -182,22 +224,65 @@ void Numbers::borrow_buffer(py::handle array, Access access, std::string_view wh
 void Numbers::borrow_tensor(py::handle array, Access access, std::string_view what) {
   if (py::hasattr(array, "__dlpack_device__")) {
     const py::tuple device = array.attr("__dlpack_device__")();
-    if (!is_host(py::cast<std::int32_t>(py::int_(device[0])))) {
+    const auto kind = py::cast<std::int32_t>(py::int_(device[0]));
+    if (is_gpu(kind)) return borrow_tensor_on_gpu(array, py::cast<int>(py::int_(device[1])), access, what);
+    if (!is_host(kind)) {
       const std::string where = py::hasattr(array, "device") ? std::string(py::str(array.attr("device"))) : "a device";
-      refuse(what, fmt::format("the tensor is on {}: it must be on the CPU", where));
+      refuse(what, fmt::format("the tensor is on {}: it must be on the CPU or on a CUDA device", where));
     }
   }
-  const Taken taken = take(export_tensor(array), what);
-  const dlpack::Tensor& tensor = *taken.tensor;
-  if (!is_host(tensor.device.type)) refuse(what, "the tensor is on a device: it must be on the CPU");
-  if (access == Access::write && taken.is_read_only) refuse(what, "the tensor is read-only, and it is to be written");
+  const dlpack::Borrowed borrowed = take(export_tensor(array), what);
+  if (!is_host(borrowed.tensor->device.type)) {
+    refuse(what, "the tensor is on a device, but has no __dlpack_device__()");
+  }
+  use_tensor(borrowed, array, access, what);
+}
+
+void Numbers::borrow_tensor_on_gpu(py::handle array, int index, Access access, std::string_view what) {
+  check_has_cuda(what);
+  const auto stream = stream_of_torch(array, index);
+  if (!stream && py::hasattr(array, "__cuda_array_interface__")) return borrow_cuda_array(array, access, what);
+  // The owner lets the stream wait until the array is ready: 1 is the default stream. The stream of torch needs no wait
+  // (-1), because it is the one that torch works on.
+  py::dict asked;
+  asked["stream"] = stream ? -1 : 1;
+  const dlpack::Borrowed borrowed = take(export_tensor(array, asked), what);
+  if (!is_gpu(borrowed.tensor->device.type))
+    refuse(what, "__dlpack__() and __dlpack_device__() name different devices");
+  use_tensor(borrowed, array, access, what);
+  device_ = {Device::cuda, borrowed.tensor->device.index};
+  stream_ = stream.value_or(nullptr);
+  must_wait_ = !stream;
+}
+
+void Numbers::use_tensor(const dlpack::Borrowed& borrowed, py::handle array, Access access, std::string_view what) {
+  const dlpack::Tensor& tensor = *borrowed.tensor;
+  if (access == Access::write && borrowed.is_read_only) {
+    refuse(what, "the tensor is read-only, and it is to be written");
+  }
   const auto type = type_of(tensor.type);
   if (!type) refuse(what, fmt::format("a tensor of {}: {} is needed", dtype_text(array), kAccepted));
   if (!is_in_c_order(tensor)) refuse(what, "the tensor is not contiguous (C order): pass tensor.contiguous()");
   type_ = *type;
   data_ = static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
   size_ = size_of(tensor);
-  owner_ = taken.owner;
+  owner_ = borrowed.owner;
+}
+
+void Numbers::borrow_cuda_array(py::handle array, Access access, std::string_view what) {
+  const CudaArrayInterface found(array.attr("__cuda_array_interface__"), what);
+  if (access == Access::write && found.is_read_only) refuse(what, "the array is read-only, and it is to be written");
+  check_has_cuda(what);
+  const auto device = device_of(found.data);
+  if (!device && found.size != 0) refuse(what, "the address in __cuda_array_interface__ is not in the memory of a GPU");
+  type_ = found.type;
+  data_ = found.data;
+  size_ = found.size;
+  device_ = device.value_or(Device{Device::cuda, 0});
+  stream_ = found.stream.value_or(nullptr);
+  must_wait_ = !found.stream;
+  Py_INCREF(array.ptr());
+  owner_ = {array.ptr(), [](void* held) { Py_DECREF(static_cast<PyObject*>(held)); }};
 }
 
 Bytes::Bytes(py::handle bytes) {

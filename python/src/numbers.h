@@ -19,9 +19,17 @@ namespace sparsewire::python {
 
 namespace py = pybind11;
 
+namespace dlpack {
+struct Borrowed;
+}  // namespace dlpack
+
 // An array of Python, borrowed for as long as this lives: anything with the buffer protocol (numpy: float32, float16),
-// anything with __dlpack__ (torch: float32, float16, bfloat16, on the CPU), or the tuple (address, "f32", size), for
-// which the caller keeps the memory alive. Any shape, in C order.
+// with __dlpack__ (torch: float32, float16, bfloat16) or __cuda_array_interface__ (CuPy: float32, float16); or the
+// tuple (address, "f32", size), with the index of a GPU and a stream where it is on one, for which the caller keeps the
+// memory alive. Any shape, in C order.
+//
+// On a GPU, work is queued on the stream that the array's owner uses: the current one of torch, or the one that
+// __cuda_array_interface__ names. For other owners it is the default stream, and wait_until_written() waits for it.
 //
 // Throws UsageError for a wrong type, order or device, and py::type_error for what is no array.
 // THREADS: created and destroyed with the GIL held.
@@ -32,18 +40,28 @@ class Numbers {
   Numbers() = default;
   Numbers(py::handle array, Access access, std::string_view what);
 
-  Gradient gradient() const noexcept { return {data_, type_, size_}; }
-  WritableNumbers writable() const noexcept { return {data_, type_, size_}; }
+  Gradient gradient() const noexcept;
+  WritableNumbers writable() const noexcept;
+  bool is_on_host() const noexcept { return device_.kind == Device::host; }
+
+  // After a call that has written the array: waits, if its owner does not know the stream of that. Without the GIL.
+  void wait_until_written() const;
 
  private:
-  void borrow_pointer(const py::tuple& triple, std::string_view what);
+  void borrow_pointer(const py::tuple& parts, std::string_view what);
   void borrow_buffer(py::handle array, Access access, std::string_view what);
   void borrow_tensor(py::handle array, Access access, std::string_view what);
+  void borrow_tensor_on_gpu(py::handle array, int index, Access access, std::string_view what);
+  void borrow_cuda_array(py::handle array, Access access, std::string_view what);
+  void use_tensor(const dlpack::Borrowed& borrowed, py::handle array, Access access, std::string_view what);
 
   std::shared_ptr<void> owner_;
   void* data_ = nullptr;
   NumberType type_ = NumberType::f32;
   std::size_t size_ = 0;
+  Device device_;
+  void* stream_ = nullptr;
+  bool must_wait_ = false;  // the owner does not know the stream
 };
 
 // A buffer of bytes, borrowed: bytes, bytearray, memoryview, a numpy array in C order.

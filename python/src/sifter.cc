@@ -13,6 +13,7 @@
 #include "context.h"
 #include "numbers.h"
 #include "one_caller.h"
+#include "sparsewire/device.h"
 #include "sparsewire/errors.h"
 
 namespace sparsewire::python {
@@ -50,7 +51,7 @@ struct HeldSifter {
 std::unique_ptr<HeldSifter> make(const std::string& spec, const py::object& layout, const std::string& feedback,
                                  std::uint64_t seed, const std::string& scope, int rank, int ranks, double weight,
                                  std::uint64_t first_step, const std::string& role, std::uint64_t model_dim,
-                                 int threads) {
+                                 int threads, const std::string& device) {
   SifterContext context{.layout = to_layout(layout),
                         .scope = to_scope(scope),
                         .rank = rank,
@@ -59,7 +60,8 @@ std::unique_ptr<HeldSifter> make(const std::string& spec, const py::object& layo
                         .seed = seed,
                         .first_step = first_step,
                         .role = to_role(role),
-                        .model_dim = model_dim};
+                        .model_dim = model_dim,
+                        .device = to_device(device)};
   const py::gil_scoped_release unlocked;
   return std::make_unique<HeldSifter>(spec, feedback, std::move(context), threads);
 }
@@ -175,6 +177,10 @@ void write_memory(HeldSifter& self, const py::object& tensor, const py::object& 
   });
 }
 
+void move_to(HeldSifter& self, const std::string& device) {
+  inside(self, [&](Sifter& sifter) { sifter.move_to(to_device(device)); });
+}
+
 void continue_from(HeldSifter& self, HeldSifter& other) {
   const py::gil_scoped_release unlocked;
   const OneCaller::Entry entry(self.door);
@@ -203,6 +209,13 @@ class type_caster<sparsewire::python::HeldSifter>
 namespace sparsewire::python {
 
 void bind_sifter(py::module_& module) {
+  module.def("has_cuda", &has_cuda, "Whether this build has code for GPUs.");
+  module.def(
+      "_is_usable",
+      [](int index) {
+        return is_usable({Device::cuda, index});
+      },
+      py::arg("index"), py::call_guard<py::gil_scoped_release>(), "Whether arrays on that GPU can be used.");
   py::class_<HeldSifter>(module, "Sifter", R"doc(
 A sparsifier together with its error memory.
 
@@ -218,13 +231,14 @@ which the tensors lie in the flat gradient. ``feedback``: ``ef`` (what is not se
 >>> sifter.memory().tolist()
 [1.0, 0.0, 2.0, 0.0]
 
-Arrays are read in place, without a copy: numpy float32 and float16, and tensors of torch (float32, float16, bfloat16
-on the CPU), in C order. One caller at a time; the GIL is released.
+Arrays are read in place, without a copy: numpy float32 and float16, tensors of torch (float32, float16, bfloat16), and
+arrays of CuPy, in C order. After a gradient on a GPU (has_cuda()) the memory is on that GPU; ``device`` says where it
+begins. One caller at a time; the GIL is released.
 )doc")
       .def(py::init(&make), py::arg("spec"), py::arg("layout"), py::kw_only(), py::arg("feedback") = "ef",
            py::arg("seed") = 0, py::arg("scope") = "model", py::arg("rank") = 0, py::arg("ranks") = 1,
            py::arg("weight") = 0.0, py::arg("first_step") = 0, py::arg("role") = "worker", py::arg("model_dim") = 0,
-           py::arg("threads") = 1)
+           py::arg("threads") = 1, py::arg("device") = "cpu")
       .def("sift", &sift_sum, py::arg("sum"))
       .def("sift", &sift, py::arg("gradient"), py::arg("lr") = 1.0F, py::arg("unscale") = 1.0F, R"doc(
 One step: adds the gradient, times ``unscale``, to the memory and moves the chosen entries out of it.
@@ -275,6 +289,12 @@ sparsewire.BadGradient: [topk] rank 0, step 0: at index 1 the gradient is nan; t
           [](HeldSifter& self) { return inside(self, [](Sifter& sifter) { return sifter.expected_entries(); }); })
       .def_property_readonly("layout", [](HeldSifter& self) { return from_layout(self.sifter.layout()); })
       .def_property_readonly("dim", [](HeldSifter& self) { return self.sifter.layout().dim(); })
+      .def_property_readonly(
+          "device",
+          [](HeldSifter& self) { return inside(self, [](Sifter& sifter) { return to_word(sifter.device()); }); },
+          "Where the memory is: ``cpu``, ``cuda:0``, ... After sift() it is where the gradient was.")
+      .def("move_to", &move_to, py::arg("device"),
+           "Moves the memory. The last step can no longer be taken back. A SparseVector is sifted wherever it is.")
       .def(
           "is_voting", [](HeldSifter& self) { return inside(self, [](Sifter& sifter) { return sifter.is_voting(); }); },
           "Whether all ranks have to agree on a number, such as a measured threshold, before the next step.")

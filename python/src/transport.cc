@@ -153,6 +153,7 @@ py::dict send_receive(HeldTransport& self, const std::vector<std::pair<int, py::
 
 void all_reduce_sum(HeldTransport& self, const py::object& array) {
   const Numbers numbers(array, Numbers::Access::write, "all_reduce_sum");
+  if (!numbers.is_on_host()) throw UsageError("[all_reduce_sum] the array is on a GPU: it must be on the CPU");
   collective(self, [&](Transport& transport) { transport.all_reduce_sum(numbers.writable()); });
 }
 

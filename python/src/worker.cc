@@ -199,12 +199,18 @@ std::shared_ptr<SparseVector> update(HeldWorker& self) {
 
 void write_update(HeldWorker& self, const py::object& out, float factor) {
   const Numbers numbers(out, Numbers::Access::write, "write_update");
-  inside(self, [&](Worker& worker) { worker.write_update(numbers.writable(), factor); });
+  inside(self, [&](Worker& worker) {
+    worker.write_update(numbers.writable(), factor);
+    numbers.wait_until_written();
+  });
 }
 
 void apply_update(HeldWorker& self, const py::object& weights, float lr) {
   const Numbers numbers(weights, Numbers::Access::write, "apply_update");
-  inside(self, [&](Worker& worker) { worker.apply_update(numbers.writable(), lr); });
+  inside(self, [&](Worker& worker) {
+    worker.apply_update(numbers.writable(), lr);
+    numbers.wait_until_written();
+  });
 }
 
 void read_memory(HeldWorker& self, const std::string& tensor, const py::object& out) {

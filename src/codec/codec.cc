@@ -150,6 +150,13 @@ void check(const SparseVector& vector) {
       vector.size(), vector.dim));
 }
 
+void check_finite(const SparseVector& vector) {
+  if (all_finite(vector.values)) return;
+  const auto bad = std::find_if(vector.values.begin(), vector.values.end(), [](float v) { return !std::isfinite(v); });
+  const auto i = static_cast<std::size_t>(bad - vector.values.begin());
+  throw UsageError(fmt::format("[codec] the value at index {} is {}", vector.index(i), *bad));
+}
+
 const ValueFormat& read_format(Spec& spec) {
   std::vector<std::string_view> names;
   for (const CodecInfo& info : value_formats()) names.push_back(info.name);
@@ -309,6 +316,14 @@ Bytes Codec::Parts::encode_values(std::span<const float> values, bool pack, floa
   return is_packed ? Bytes(packed.data(), *shorter) : section;
 }
 
+void Codec::round(const SparseVector& vector, std::vector<float>& received) {
+  const StandardFloatMode mode;
+  check_finite(vector);
+  resize_with_room(received, vector.size());
+  bool is_packed = false;
+  parts_->encode_values(vector.values, /*pack=*/false, received.data(), is_packed);
+}
+
 void Codec::encode(const SparseVector& vector, std::vector<std::byte>& frame, std::vector<float>* received) {
   const StandardFloatMode mode;
   check(vector);
@@ -316,12 +331,7 @@ void Codec::encode(const SparseVector& vector, std::vector<std::byte>& frame, st
     throw UsageError(fmt::format("[codec] a vector of {} entries is too long; split it into vectors of fewer than 2^32",
                                  vector.dim));
   }
-  if (!all_finite(vector.values)) {
-    const auto bad =
-        std::find_if(vector.values.begin(), vector.values.end(), [](float v) { return !std::isfinite(v); });
-    const auto i = static_cast<std::size_t>(bad - vector.values.begin());
-    throw UsageError(fmt::format("[codec] the value at index {} is {}", vector.index(i), *bad));
-  }
+  check_finite(vector);
   const IndexCodec* used = nullptr;
   // A vector that lists all its entries is sent as a full one, unless the spec names an index codec.
   const bool is_complete = vector.size() == vector.dim && vector.dim != 0 && parts_->index_codec == nullptr;

@@ -3,6 +3,8 @@
 //   SPARSEWIRE_SIMD    the instruction set of the kernels: auto (default) or a name from kernels::simd_levels()
 //   SPARSEWIRE_DATA    the folder of the data sets, where --data-dir does not name it
 //   SPARSEWIRE_TORCH   the module with the deep networks, where it is not beside the program
+//   SPARSEWIRE_GRAPHS  off: deep networks on a GPU launch their kernels one by one, without CUDA graphs; for tests
+//   SPARSEWIRE_SIFT    host: trainings on a GPU sift on the host; for tests, and where the GPU has too little memory
 //   OMPI_COMM_WORLD_SIZE, PMI_SIZE    the number of processes that mpirun started (Open MPI, MPICH): shows whether
 //                                     --transport mpi was forgotten
 #pragma once
@@ -28,6 +30,16 @@ inline std::string data() {
 inline std::string torch_module() {
   const char* value = std::getenv("SPARSEWIRE_TORCH");  // NOLINT(concurrency-mt-unsafe)
   return value == nullptr ? "" : value;
+}
+
+inline bool uses_graphs() {
+  const char* value = std::getenv("SPARSEWIRE_GRAPHS");  // NOLINT(concurrency-mt-unsafe)
+  return value == nullptr || std::string(value) != "off";
+}
+
+inline bool sifts_on_host() {
+  const char* value = std::getenv("SPARSEWIRE_SIFT");  // NOLINT(concurrency-mt-unsafe)
+  return value != nullptr && std::string(value) == "host";
 }
 
 // The number of processes of this job if mpirun started it, else 1.

@@ -29,6 +29,13 @@ std::string codec_of(const ExchangePlan& plan) {
   return plan.config.downlink.empty() ? std::string(exact_format().info.example) : plan.config.downlink_codec;
 }
 
+// With room for more where it has to allocate: counts change a little in every step.
+template <class T>
+void copy_with_room(const std::vector<T>& from, std::vector<T>& to) {
+  if (to.capacity() < from.size()) to.reserve(from.size() + from.size() / 4 + 64);
+  to.assign(from.begin(), from.end());
+}
+
 }  // namespace
 
 Aggregator::Aggregator(const ExchangePlan& plan, const ServedRegion& served)
@@ -46,20 +53,31 @@ void check_downlink(const ExchangePlan& plan, const ServedRegion& served) {
   Codec(plan.config.downlink_codec);
 }
 
-std::optional<std::uint64_t> Aggregator::answer(float lr, Message& frame) {
+std::optional<std::uint64_t> Aggregator::choose(float lr) {
   merger_.sum(dim_, inputs_, weights_, sum_);
-  if (!sifter_) {
-    if (const auto bad = find_overflow(sum_)) return bad;
-    codec_.encode(sum_, frame);
-    return std::nullopt;
-  }
+  if (!sifter_) return find_overflow(sum_);
   try {
     sifter_->sift(sum_, answer_, holds_lr_ ? lr : 1.0F);
   } catch (const BadGradient& error) {
     return error.index();
   }
   has_sifted_ = true;
-  codec_.encode(answer_, frame, codec_.rounds() ? &received_ : nullptr);
+  return std::nullopt;
+}
+
+std::optional<std::uint64_t> Aggregator::answer(float lr, Message& frame) {
+  if (const auto bad = choose(lr)) return bad;
+  codec_.encode(chosen(), frame, codec_.rounds() ? &received_ : nullptr);
+  return std::nullopt;
+}
+
+std::optional<std::uint64_t> Aggregator::answer(float lr, SparseVector& answer) {
+  if (const auto bad = choose(lr)) return bad;
+  answer.dim = dim_;
+  answer.draw.units.clear();
+  copy_with_room(chosen().indices, answer.indices);
+  if (codec_.rounds()) codec_.round(chosen(), received_);
+  copy_with_room(codec_.rounds() ? received_ : chosen().values, answer.values);
   return std::nullopt;
 }
 

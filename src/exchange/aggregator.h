@@ -28,6 +28,8 @@ class Aggregator {
   // Sums up the inputs and replaces `frame` by the answer; or returns the index of a sum that is not finite. `lr` is
   // the learning rate of the step.
   std::optional<std::uint64_t> answer(float lr, Message& frame);
+  // The same without a frame, where nobody else gets the answer; `answer` becomes what others would decode.
+  std::optional<std::uint64_t> answer(float lr, SparseVector& answer);
 
   // Ends a step, after every rank got the answer.
   void finish();
@@ -38,6 +40,10 @@ class Aggregator {
   Sifter* sifter() noexcept { return sifter_ ? &*sifter_ : nullptr; }
 
  private:
+  // The answer as it is before it is rounded, or the index of a sum that is not finite.
+  std::optional<std::uint64_t> choose(float lr);
+  const SparseVector& chosen() const noexcept { return sifter_ ? answer_ : sum_; }
+
   std::uint64_t dim_;
   std::vector<float> weights_;
   bool holds_lr_;  // the entries of the workers are lr*gradient

@@ -69,6 +69,7 @@ std::uint32_t Regions::global(int region, std::uint32_t local) const noexcept {
 }
 
 void Regions::make_global(int region, SparseVector& part) const {
+  if (ranks_ == 1) return;  // the region is the model
   if (part.is_full()) {
     part.indices.resize(part.size());
     for (std::size_t i = 0; i < part.size(); ++i) part.indices[i] = static_cast<std::uint32_t>(i);
@@ -97,6 +98,15 @@ void Regions::for_each_slice_of_split(Slice slice) {
 // First each thread finds the owners of its entries and counts them; these counts say where its entries begin in each
 // part.
 void Regions::split(const SparseVector& whole, std::vector<SparseVector>& parts) {
+  if (ranks_ == 1) {
+    parts.resize(1);
+    parts[0].clear(dim_);
+    resize_with_room(parts[0].indices, whole.indices.size());
+    resize_with_room(parts[0].values, whole.size());
+    std::copy(whole.indices.begin(), whole.indices.end(), parts[0].indices.begin());
+    std::copy(whole.values.begin(), whole.values.end(), parts[0].values.begin());
+    return;
+  }
   const bool full = whole.is_full();
   split_size_ = whole.size();
   region_of_.reserve_with_room(split_size_);
@@ -136,6 +146,11 @@ void Regions::split(const SparseVector& whole, std::vector<SparseVector>& parts)
 }
 
 void Regions::join(const std::vector<std::vector<float>>& part_values, std::vector<float>& values) {
+  if (ranks_ == 1) {
+    resize_with_room(values, part_values[0].size());
+    std::copy(part_values[0].begin(), part_values[0].end(), values.begin());
+    return;
+  }
   resize_with_room(values, split_size_);
   const std::uint16_t* const regions = region_of_.data();
   for_each_slice_of_split([&](std::size_t begin, std::size_t end, std::size_t* next) {

@@ -34,6 +34,7 @@ class ShardedExchange final : public Exchange {
     traffic_ = {};
     thrown_ = nullptr;
     clock_ = {};
+    sends_nothing_ = transport_.size() == 1 && has_sent_;
     encode(sent, trailer, received);
     clock_.lap(traffic_.ns_encode);
     transport_.all_to_all(to_, from_);
@@ -96,6 +97,12 @@ class ShardedExchange final : public Exchange {
     regions_.split(sent, parts_);
     rounded_.resize(parts_.size());
     const bool rounds = codecs_[0].rounds();
+    if (sends_nothing_) {
+      to_[0].clear();
+      if (rounds) codecs_[0].round(parts_[0], rounded_[0]);
+      if (rounds) regions_.join(rounded_, received);
+      return;
+    }
     for_each_item(plan_.config.pool, parts_.size(), [&](std::size_t r, std::size_t thread) {
       codecs_[thread].encode(parts_[r], to_[r], rounds ? &rounded_[r] : nullptr);
     });
@@ -103,6 +110,7 @@ class ShardedExchange final : public Exchange {
       if (r != transport_.rank()) traffic_.bytes_up += to_[as_index(r)].size();
     }
     if (rounds) regions_.join(rounded_, received);
+    has_sent_ = true;
   }
 
   // Messages without frames.
@@ -132,6 +140,7 @@ class ShardedExchange final : public Exchange {
 
   void aggregate(StepOutcome& outcome) {
     const std::span<SparseVector> inputs = aggregator_.inputs();
+    if (sends_nothing_) return answer_alone(inputs[0], outcome);
     if (const auto failure = decode_all(inputs, [&](int) { return regions_.size(transport_.rank()); })) {
       return outcome.fail(*failure);
     }
@@ -141,6 +150,15 @@ class ShardedExchange final : public Exchange {
     clock_.lap(traffic_.ns_decode);
     if (const auto bad = aggregator_.answer(outcome.lr, answer_)) {
       outcome.fail({.rank = transport_.rank(), .index = served_index(static_cast<std::uint32_t>(*bad))});
+    }
+    make_room_for_trailer(answer_);
+  }
+
+  void answer_alone(SparseVector& input, StepOutcome& outcome) {
+    std::swap(input, parts_[0]);
+    if (codecs_[0].rounds()) input.values.swap(rounded_[0]);
+    if (const auto bad = aggregator_.answer(outcome.lr, answered_[0])) {
+      outcome.fail({.rank = 0, .index = *bad});
     }
     make_room_for_trailer(answer_);
   }
@@ -159,6 +177,11 @@ class ShardedExchange final : public Exchange {
 
   // Decodes the answers of all regions into one vector. The regions are disjoint, so their sum only sorts the entries.
   std::optional<Failure> collect(SparseVector& total) {
+    if (sends_nothing_) {
+      model_.sum(plan_.dim, answered_, {}, total);
+      clock_.lap(traffic_.ns_merge);
+      return std::nullopt;
+    }
     if (const auto failure = decode_all(answered_, [&](int r) { return regions_.size(r); })) return failure;
     for (int r = 0; r < transport_.size(); ++r) {
       if (r != transport_.rank()) traffic_.bytes_down += frames_[as_index(r)].size();
@@ -183,6 +206,10 @@ class ShardedExchange final : public Exchange {
   std::vector<Message> to_;
   std::vector<Message> from_;
   std::vector<std::span<const std::byte>> frames_;  // of the messages that were received last
+  // A rank that is alone makes frames in its first step only, which finds out whether the codec can: later ones just
+  // round the values.
+  bool sends_nothing_ = false;
+  bool has_sent_ = false;
   Message answer_;
   std::vector<Message> answers_;
   std::vector<SparseVector> answered_;  // the answers of all regions

@@ -33,6 +33,15 @@ void Merger::sum(std::uint64_t dim, std::span<const SparseVector> vectors, std::
     is_full = is_full || vector.is_full();
   }
   if (is_full) return sum_full(vectors, weights, total);
+  if (vectors.size() == 1) {  // nothing to sort
+    const SparseVector& only = vectors[0];
+    make_room(total, only.size());
+    std::copy(only.indices.begin(), only.indices.end(), total.indices.begin());
+    const float weight = weight_of(weights, 0);
+    for (std::size_t i = 0; i < only.size(); ++i) total.values[i] = 0.0F + weight * only.values[i];
+    if (only.size() == dim) total.indices.clear();
+    return;
+  }
 
   make_room(total, std::min(most, dim));
   next_.assign(vectors.size(), 0);

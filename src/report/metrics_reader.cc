@@ -24,7 +24,7 @@ constexpr std::size_t kLongestQuote = 300;  // of what is repeated in a notice
 constexpr std::uint64_t kPiece = 1 << 20;
 
 // docs/train.md has those of `train`, docs/pytorch.md those of the hook for PyTorch.
-constexpr std::array<std::string_view, 63> kKnown = {"step",
+constexpr std::array<std::string_view, 64> kKnown = {"step",
                                                      "steps",
                                                      "loss",
                                                      "lr",
@@ -43,6 +43,7 @@ constexpr std::array<std::string_view, 63> kKnown = {"step",
                                                      "server_error",
                                                      "flags",
                                                      "went_dense",
+                                                     "ns_gradient",
                                                      "ns_sift",
                                                      "ns_encode",
                                                      "ns_exchange",

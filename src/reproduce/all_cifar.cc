@@ -49,7 +49,7 @@ Result reproduce_all_cifar(const Options& options_given, const Progress& /*progr
     Part part = cifar_part(options_given);
     part.name = both ? "both_ways" : "one_way";
     part.title = both ? "downlink compressed too" : "uplink compressed";
-    part.request.ratios = is_quick ? std::vector<std::string>{"0.1"} : std::vector<std::string>{"0.001", "0.01"};
+    part.request.ratios = ratios_of(options_given, "0.1");
     part.request.lrs = is_quick ? std::vector{0.1} : std::vector{0.03, 0.1, 0.3};
     if (is_quick) part.request.tune_seeds = 0;
     part.request.methods = {"dense", "topk", "rtopk", "randomk", "regtopk", "threshold",

@@ -115,6 +115,12 @@ Part cifar_part(const Options& options) {
   return part;
 }
 
+std::vector<std::string> ratios_of(const Options& options, std::string quick, bool with_between) {
+  if (options.size == Size::quick) return {std::move(quick)};
+  if (with_between) return {"0.001", "0.003", "0.01"};
+  return {"0.001", "0.01"};
+}
+
 Part text_part(const Options& options) {
   Part part = make_part("", "", options);
   part.request.config.workers = options.workers.value_or(8);

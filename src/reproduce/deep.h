@@ -39,6 +39,9 @@ Part make_part(std::string name, std::string title, const Options& options);
 
 // The same for ResNet-18 on CIFAR-10, 8 workers with batches of 20; --quick: ResNet-20 and 2,000 images.
 Part cifar_part(const Options& options);
+// The ratios of the deep studies: one in the quick form, else those of the papers, 99.9 % and 99 % compression, and
+// what is between them if it is asked for.
+std::vector<std::string> ratios_of(const Options& options, std::string quick, bool with_between = false);
 // And for language models, 8 workers with batches of 10 rows. Judged by the loss.
 Part text_part(const Options& options);
 

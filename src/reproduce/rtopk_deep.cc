@@ -70,13 +70,9 @@ std::vector<Part> rtopk_parts(const Part& like, const Options& options) {
     part.name = local == 1 ? "one_step" : "local_steps";
     part.title = local == 1 ? "an exchange after each step" : fmt::format("an exchange after {} local steps", local);
     part.request.config.local_steps = local;
-    if (options.size == Size::quick) {
-      part.request.methods = {"topk", "rtopk:r=2", "rtopk:r=5", "randomk"};
-      part.request.ratios = {"0.01"};
-    } else {
-      part.request.methods = {"dense", "topk", "rtopk:r=1.5", "rtopk:r=2", "rtopk:r=5", "rtopk:r=10", "randomk"};
-      part.request.ratios = {"0.001", "0.01"};
-    }
+    part.request.methods = {"dense", "topk", "rtopk:r=1.5", "rtopk:r=2", "rtopk:r=5", "rtopk:r=10", "randomk"};
+    if (options.size == Size::quick) part.request.methods = {"topk", "rtopk:r=2", "rtopk:r=5", "randomk"};
+    part.request.ratios = ratios_of(options, "0.01");
     parts.push_back(std::move(part));
   }
   return parts;

@@ -20,12 +20,10 @@ constexpr const char* kRivals[] = {"topk", "topk_by_layer"};
 // `quick`: the ratio of the quick form.
 std::vector<Part> threshold_parts(const Part& like, const char* quick, const Options& options) {
   std::vector<Part> parts;
-  const auto ratios = options.size == Size::quick ? std::vector<std::string>{quick}
-                                                  : std::vector<std::string>{"0.001", "0.003", "0.01"};
   for (const auto& [split, spec, title] :
        {std::tuple{"iid", "iid", "data divided at random"},
         {"shards", "shards:per_worker=2", "sorted by label, two shards for each worker"}}) {
-    for (const std::string& ratio : ratios) {
+    for (const std::string& ratio : ratios_of(options, quick, /*with_between=*/true)) {
       Part part = like;
       part.name = fmt::format("{}-{}", split, ratio);
       part.title = title;

@@ -39,6 +39,13 @@ std::vector<Setting> make_settings() {
        &C::data_dir},
       {{"device", "WORD", "Where deep networks compute: cpu, or cuda (a GPU)", kMayChange, {}, {"cpu", "cuda"}},
        &C::device},
+      {{"tf32",
+        "WORD",
+        "Convolutions on a GPU may round their inputs to TF32, as PyTorch's do: on or off",
+        kMayChange,
+        {},
+        {"on", "off"}},
+       &C::tf32},
       {{"validation",
         "X",
         "Share of the training data that is held back, drawn by the seed, and evaluated on; 0: none",
@@ -373,6 +380,7 @@ ProblemPlace problem_place(const TrainConfig& config) {
           .validation = config.validation,
           .split = config.split,
           .device = config.device,
+          .has_tf32 = config.tf32 == "on",
           .has_weights = !config.worker_weights.empty()};
 }
 

@@ -21,6 +21,7 @@ struct TrainConfig {
   std::string test_data;
   std::string data_dir;  // empty: SPARSEWIRE_DATA
   std::string device = "cpu";
+  std::string tf32 = "on";
   double validation = 0;
   std::string split;           // empty: as the problem does
   std::uint64_t workers = 0;   // 0: not given; then four threads, or as many as mpirun started

@@ -84,8 +84,9 @@ std::unique_ptr<Problem> make_images(const ImageTask& task, Spec& spec, const Pr
   const std::uint64_t batch = spec.integer("batch", 0, 1U << 24).value_or(task.batch);
   const bool augment = task.can_be_augmented && spec.flag("augment", true);
   const std::uint64_t samples = spec.integer("samples", 1, 1U << 24).value_or(0);
-  spec.finish();                                          // before anything is loaded
-  auto model = make_model(task.model, {}, place.device);  // before the data: it is the first thing that is missing
+  spec.finish();  // before anything is loaded
+  auto model = make_model(task.model, {}, place.device,
+                          place.has_tf32);  // before the data: it is the first thing that is missing
   ImageData data = read_images(task.data, data_folder(place.data_dir));
   const ImageSet& images = data.train;
   if (images.channels != task.channels || images.height != task.size || images.width != task.size) {

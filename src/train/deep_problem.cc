@@ -45,15 +45,29 @@ ModelBatch DeepProblem::batch_of(const Room& room, std::size_t size) {
   return {.size = size, .pixels = room.pixels, .symbols = room.symbols, .targets = room.targets};
 }
 
-double DeepProblem::gradient(int worker, std::uint64_t step, std::span<const float> weights,
-                             std::span<float> gradient) {
+ModelBatch DeepProblem::batch_of_step(int worker, std::uint64_t step) {
   Room& room = rooms_[static_cast<std::size_t>(worker)];
   take(worker, step, room);
   ModelBatch batch = batch_of(room, batches_.size_of(worker));
   batch.seed = seed_;
   batch.worker = worker;
   batch.step = step;
-  return model_->gradient(batch, weights, state(worker), gradient);
+  return batch;
+}
+
+double DeepProblem::gradient(int worker, std::uint64_t step, std::span<const float> weights,
+                             std::span<float> gradient) {
+  return model_->gradient(batch_of_step(worker, step), weights, state(worker), gradient);
+}
+
+std::optional<DevicePlace> DeepProblem::device_of(int worker) {
+  void* const stream = model_->stream_of(worker);
+  if (stream == nullptr) return std::nullopt;
+  return DevicePlace{{Device::cuda, 0}, stream};
+}
+
+double DeepProblem::gradient_on_device(int worker, std::uint64_t step, const float* weights, float* gradient) {
+  return model_->gradient_on_device(batch_of_step(worker, step), weights, state(worker), gradient);
 }
 
 // Threads take pieces as they come; the sum is in the order of the pieces.
@@ -63,6 +77,7 @@ Score DeepProblem::evaluate(Part part, std::span<const float> weights) {
   std::vector<std::exception_ptr> errors(std::max(1U, std::thread::hardware_concurrency()));
   std::atomic<std::size_t> next = 0;
   std::atomic<std::size_t> targets = 0;
+  model_->set_scored(weights, evaluation_state_);
   const auto work = [&](std::exception_ptr& error) {
     try {
       Room room;
@@ -70,7 +85,7 @@ Score DeepProblem::evaluate(Part part, std::span<const float> weights) {
         const std::size_t first = piece * kEvaluated;
         const std::size_t count = std::min(kEvaluated, all - first);
         fill(part, first, count, room);
-        scores[piece] = model_->score(batch_of(room, count), weights, evaluation_state_);
+        scores[piece] = model_->score(batch_of(room, count));
         targets += room.targets.size();
       }
     } catch (...) {

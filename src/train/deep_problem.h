@@ -20,6 +20,8 @@ class DeepProblem : public Problem {
   const Layout& layout() const noexcept final { return layout_; }
   void initial_weights(std::span<float> weights) const final;
   double gradient(int worker, std::uint64_t step, std::span<const float> weights, std::span<float> gradient) final;
+  std::optional<DevicePlace> device_of(int worker) final;
+  double gradient_on_device(int worker, std::uint64_t step, const float* weights, float* gradient) final;
   // COST: on as many threads as there are processors.
   Score evaluate(Part part, std::span<const float> weights) final;
   std::uint64_t samples_of(int worker) const noexcept final { return batches_.samples_of(worker); }
@@ -52,6 +54,7 @@ class DeepProblem : public Problem {
 
  private:
   static ModelBatch batch_of(const Room& room, std::size_t size);
+  ModelBatch batch_of_step(int worker, std::uint64_t step);
 
   std::unique_ptr<Model> model_;
   Layout layout_;

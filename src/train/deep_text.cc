@@ -104,7 +104,8 @@ std::unique_ptr<Problem> make_text(const char* name, ModelSizes sizes, Spec& spe
     spec.fail(fmt::format("length={} is more than the text has", sizes.length));
   }
   sizes.alphabet = data.alphabet.size();
-  return std::make_unique<DeepText>(make_model(name, sizes, place.device), std::move(data), sizes.length, batch, place);
+  return std::make_unique<DeepText>(make_model(name, sizes, place.device, place.has_tf32), std::move(data),
+                                    sizes.length, batch, place);
 }
 
 }  // namespace

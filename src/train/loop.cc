@@ -22,6 +22,12 @@ constexpr std::uint8_t kStop = 1;      // a signal asked this rank to stop
 constexpr std::uint8_t kDiverged = 2;  // the loss on this rank is not finite
 constexpr std::uint8_t kError = 4;     // something failed on this rank alone
 
+using Clock = std::chrono::steady_clock;
+
+std::uint64_t ns_since(Clock::time_point began) {
+  return static_cast<std::uint64_t>(std::chrono::nanoseconds(Clock::now() - began).count());
+}
+
 }  // namespace
 
 Result Training::run() {
@@ -37,48 +43,33 @@ Result Training::run() {
 }
 
 void Training::find_gradient() {
+  const auto began = Clock::now();
   number_ = step_ + 1;
   lr_ = schedule_.lr(step_);
   if (is_local()) {
     follow_local_steps();
   } else {
-    batch_loss_ = batch_gradient(step_, weights_);
+    batch_loss_ = replica_->find_gradient(step_);
   }
-}
-
-double Training::batch_gradient(std::uint64_t number, std::span<const float> weights) {
-  const double loss = problem_.gradient(transport_.rank(), number, weights, gradient_);
-  clip();
-  return loss;
-}
-
-// To the norm --clip. A gradient that is not finite is left to the worker, whose error names the index.
-void Training::clip() {
-  if (config_.clip == 0) return;
-  double norm2 = 0;
-  for (const float g : gradient_) norm2 += static_cast<double>(g) * static_cast<double>(g);
-  const double norm = std::sqrt(norm2);
-  if (!(norm > config_.clip) || !std::isfinite(norm)) return;
-  const double factor = config_.clip / norm;
-  for (float& g : gradient_) g = static_cast<float>(static_cast<double>(g) * factor);
+  ns_gradient_ = ns_since(began);
 }
 
 // Then workers exchange the difference between the common weights and their own.
 void Training::follow_local_steps() {
-  local_ = weights_;
+  replica_->begin_local_steps();
   batch_loss_ = 0;
   for (std::uint64_t h = 0; h < config_.local_steps; ++h) {
-    batch_loss_ += batch_gradient(step_ * config_.local_steps + h, local_) / static_cast<double>(config_.local_steps);
-    optimiser_->apply(gradient_, {.lr = lr_}, local_);
+    const double loss = replica_->find_gradient(step_ * config_.local_steps + h);
+    batch_loss_ += loss / static_cast<double>(config_.local_steps);
+    replica_->local_step(lr_);
   }
-  std::transform(weights_.begin(), weights_.end(), local_.begin(), gradient_.begin(), std::minus<>());
+  replica_->end_local_steps();
 }
 
 void Training::exchange() {
   const double lr = is_local() ? 1 : lr_;
   try {
-    worker_.step(gradient_, {.lr = static_cast<float>(lr), .flags = flags(), .loss = batch_loss_});
-    worker_.write_update(update_);
+    worker_.step(replica_->gradient(), {.lr = static_cast<float>(lr), .flags = flags(), .loss = batch_loss_});
     compression_.reset();
     const bool is_due = config_.measure_every != 0 && number_ % config_.measure_every == 0;
     if (is_due) compression_ = worker_.measure_compression();
@@ -89,7 +80,7 @@ void Training::exchange() {
   }
   if ((worker_.stats().flags & kDiverged) != 0) compare_losses();
   const double share = static_cast<double>(worker_.weight()) * transport_.size();
-  totals_.add(worker_.stats(), weights_.size(), std::abs(share - 1) < 1e-6 ? 1 : share);  // 1/3 is not exact
+  totals_.add(worker_.stats(), problem_.layout().dim(), std::abs(share - 1) < 1e-6 ? 1 : share);  // 1/3 is not exact
 }
 
 std::uint8_t Training::flags() const {
@@ -116,11 +107,13 @@ void Training::give_up(const std::string& why) const {
 }
 
 void Training::change_weights() {
+  const auto began = Clock::now();
   if (is_local()) {
-    std::transform(weights_.begin(), weights_.end(), update_.begin(), weights_.begin(), std::minus<>());
+    replica_->subtract_update(worker_);
   } else {
-    optimiser_->apply(update_, {.lr = lr_, .holds_lr = holds_lr_}, weights_);
+    replica_->apply_update(worker_, {.lr = lr_, .holds_lr = holds_lr_});
   }
+  ns_apply_ = ns_since(began);
   ++step_;
 }
 
@@ -133,11 +126,13 @@ void Training::report() {
     average_state();
   }
   if (!is_root()) return;
-  if (is_due) evaluation_ = evaluate(problem_, weights_, config_.eval_train);
+  if (is_due) evaluation_ = evaluate(problem_, replica_->weights(), config_.eval_train);
   const StepReport report{.step = step_,
                           .loss = totals_.loss,
                           .lr = lr_,
                           .stats = worker_.stats(),
+                          .ns_gradient = ns_gradient_,
+                          .ns_apply = ns_apply_,
                           .evaluation = evaluation_,
                           .totals = of_all,
                           .compression = compression_,
@@ -166,9 +161,10 @@ void Training::write_if_due() {
 
 // All ranks have the same weights, so all find the same. A checkpoint of weights that are not finite is useless, and
 // would displace a useful one.
-void Training::check_weights() const {
-  const auto bad = std::find_if_not(weights_.begin(), weights_.end(), [](float w) { return std::isfinite(w); });
-  if (bad != weights_.end()) give_up(fmt::format("weight {} is {}", bad - weights_.begin(), *bad));
+void Training::check_weights() {
+  const std::span<const float> weights = replica_->weights();
+  const auto bad = std::find_if_not(weights.begin(), weights.end(), [](float w) { return std::isfinite(w); });
+  if (bad != weights.end()) give_up(fmt::format("weight {} is {}", bad - weights.begin(), *bad));
 }
 
 Result train(const Run& run) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "sparsewire/gradient.h"
 #include "sparsewire/transport.h"
 #include "train/checkpoint.h"
 #include "train/config.h"
@@ -37,6 +38,7 @@ struct Result {
   Totals totals;                         // of all workers
   std::vector<float> weights = {};       // on rank 0
   std::uint32_t weights_crc32c = 0;
+  Device sifted_on = {};                  // where gradients and weights were
   std::optional<std::string> checkpoint;  // the newest
   Json changes = Json::array();           // Manifest::changes
   std::optional<double> threshold = {};   // of the sparsifier, and of the downlink, as rank 0 has them

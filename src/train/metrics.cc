@@ -35,12 +35,13 @@ Json step_json(const StepReport& report) {
             {"server_error", stats.server_error},
             {"flags", stats.flags},
             {"went_dense", stats.went_dense},
+            {"ns_gradient", report.ns_gradient},
             {"ns_sift", stats.ns_sift},
             {"ns_encode", stats.ns_encode},
             {"ns_exchange", stats.ns_exchange},
             {"ns_decode", stats.ns_decode},
             {"ns_merge", stats.ns_merge},
-            {"ns_apply", stats.ns_apply}};
+            {"ns_apply", report.ns_apply}};
   if (report.compression) {
     json["xi"] = report.compression->xi;
     json["gamma"] = report.compression->gamma;

@@ -20,6 +20,8 @@ struct StepReport {
   double loss = 0;         // of this step's batches: the mean over all workers
   double lr = 0;
   const StepStats& stats;
+  std::uint64_t ns_gradient = 0;  // how long this took
+  std::uint64_t ns_apply = 0;
   std::optional<Evaluation> evaluation = {};
   std::optional<Totals> totals = {};                 // of all workers; at evaluations
   std::optional<CompressionError> compression = {};  // every --measure-every steps

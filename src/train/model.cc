@@ -68,9 +68,11 @@ void check_model_module(const std::string& device) {
   }
 }
 
-std::unique_ptr<Model> make_model(const std::string& name, const ModelSizes& sizes, const std::string& device) {
+std::unique_ptr<Model> make_model(const std::string& name, const ModelSizes& sizes, const std::string& device,
+                                  bool has_tf32) {
   check_model_module(device);
-  std::unique_ptr<Model> model(the_module().make(name.c_str(), sizes, device.c_str()));
+  const ModelPlace place{.device = device.c_str(), .has_tf32 = has_tf32, .uses_graphs = environment::uses_graphs()};
+  std::unique_ptr<Model> model(the_module().make(name.c_str(), sizes, place));
   if (!model) throw std::logic_error(fmt::format("the module has no model '{}'", name));
   return model;
 }

@@ -62,8 +62,25 @@ class Model {
   // std::runtime_error.
   virtual double gradient(const ModelBatch& batch, std::span<const float> weights, std::span<float> state,
                           std::span<float> gradient) = 0;
-  // With the running means and variances of `state`, and without dropout. Throws std::runtime_error.
-  virtual ModelScore score(const ModelBatch& batch, std::span<const float> weights, std::span<const float> state) = 0;
+  // Where gradients may stay on the device cuda:0: a stream for each worker, in whose order the arrays of its passes
+  // are ready. Null where they may not.
+  virtual void* stream_of(int worker) = 0;
+  // The same with weights and gradient on the device, for batch.worker. REQUIRES: stream_of(batch.worker). Throws
+  // std::runtime_error.
+  virtual double gradient_on_device(const ModelBatch& batch, const float* weights, std::span<float> state,
+                                    float* gradient) = 0;
+
+  // From now on score() uses these, without dropout. They are borrowed. Not while score() runs.
+  virtual void set_scored(std::span<const float> weights, std::span<const float> state) = 0;
+  // Throws std::runtime_error.
+  virtual ModelScore score(const ModelBatch& batch) = 0;
+};
+
+// Where a model computes, and how.
+struct ModelPlace {
+  const char* device = "cpu";  // or "cuda"
+  bool has_tf32 = true;        // convolutions on a GPU may round their inputs to TF32, 10 bits of mantissa
+  bool uses_graphs = true;     // passes on a GPU are recorded, where that is possible
 };
 
 // `device`: "cpu" or "cuda". Throws UsageError, with what to do, if there is no module, or no such device. The first
@@ -71,18 +88,19 @@ class Model {
 void check_model_module(const std::string& device);
 // Makes a model. The first call loads the module, which takes most of a second. Throws as
 // check_model_module() does.
-std::unique_ptr<Model> make_model(const std::string& name, const ModelSizes& sizes, const std::string& device);
+std::unique_ptr<Model> make_model(const std::string& name, const ModelSizes& sizes, const std::string& device,
+                                  bool has_tf32 = true);
 
 // What the module exports, as `sparsewire_models`.
 struct ModelModule {
   std::uint32_t version;  // kModelModuleVersion
   // Why it cannot compute there; null if it can.
   const char* (*missing)(const char* device);
-  // Null if there is none of that name.
-  Model* (*make)(const char* name, const ModelSizes& sizes, const char* device);
+  // Null if there is none of that name. `has_tf32` holds for all models of the process.
+  Model* (*make)(const char* name, const ModelSizes& sizes, const ModelPlace& place);
 };
 // Raised with every change of what is above.
-inline constexpr std::uint32_t kModelModuleVersion = 2;
+inline constexpr std::uint32_t kModelModuleVersion = 3;
 inline constexpr const char* kModelModuleSymbol = "sparsewire_models";
 
 }  // namespace sparsewire::train

@@ -49,15 +49,25 @@ class Sgd final : public Optimiser {
  public:
   Sgd(const SgdRule& rule, std::uint64_t dim) : rule_(rule), velocity_(rule.momentum > 0 ? dim : 0) {}
 
-  void apply(std::span<const float> update, const Applied& how, std::span<float> weights) override {
-    assert(update.size() == weights.size());
+  OptimiserStep begin_step(const Applied& how) override {
     if (is_plain()) {
-      apply_plain(update, how, weights);
-    } else if (how.holds_lr) {
-      throw UsageError("[sgd] an update that is lr*gradient (feedback scale=lr) needs momentum=0");
-    } else {
-      apply_momentum(update, how.lr, weights);
+      return {.kind = OptimiserStep::Kind::plain,
+              .rate = how.holds_lr ? 1 : how.lr,
+              .weight_decay = how.lr * rule_.weight_decay};
     }
+    if (how.holds_lr) {
+      throw UsageError("[sgd] an update that is lr*gradient (feedback scale=lr) needs momentum=0");
+    }
+    return {.kind = OptimiserStep::Kind::momentum,
+            .rate = how.lr,
+            .weight_decay = rule_.weight_decay,
+            .momentum = rule_.momentum,
+            .nesterov = rule_.nesterov};
+  }
+
+  std::vector<std::span<float>> arrays() override {
+    if (is_plain()) return {};
+    return {velocity_};
   }
 
   void serialize(State& state) override {
@@ -69,25 +79,6 @@ class Sgd final : public Optimiser {
   bool has_momentum() const noexcept override { return !is_plain(); }
 
  private:
-  void apply_plain(std::span<const float> update, const Applied& how, std::span<float> weights) const {
-    const double rate = how.holds_lr ? 1 : how.lr;  // of the update
-    const double decay = how.lr * rule_.weight_decay;
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-      const double weight = weights[i];
-      weights[i] = static_cast<float>(weight - (rate * update[i] + decay * weight));
-    }
-  }
-
-  void apply_momentum(std::span<const float> update, double lr, std::span<float> weights) {
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-      const double weight = weights[i];
-      const double gradient = update[i] + rule_.weight_decay * weight;
-      velocity_[i] = static_cast<float>(rule_.momentum * velocity_[i] + gradient);
-      const double direction = rule_.nesterov ? gradient + rule_.momentum * velocity_[i] : velocity_[i];
-      weights[i] = static_cast<float>(weight - lr * direction);
-    }
-  }
-
   SgdRule rule_;
   std::vector<float> velocity_;  // empty without momentum
 };
@@ -105,8 +96,7 @@ class Adam final : public Optimiser {
  public:
   Adam(AdamRule rule, std::uint64_t dim) : rule_(std::move(rule)), mean_(dim), square_(dim) {}
 
-  void apply(std::span<const float> update, const Applied& how, std::span<float> weights) override {
-    assert(update.size() == weights.size() && weights.size() == mean_.size());
+  OptimiserStep begin_step(const Applied& how) override {
     if (how.holds_lr) {
       throw UsageError(
           fmt::format("[{}] an update that is lr*gradient (feedback scale=lr) needs plain sgd", rule_.kind));
@@ -115,18 +105,17 @@ class Adam final : public Optimiser {
     // Corrects the averages, which started at 0.
     const double unbias1 = 1 - portable_pow(rule_.beta1, static_cast<double>(steps_));
     const double unbias2 = std::sqrt(1 - portable_pow(rule_.beta2, static_cast<double>(steps_)));
-    const double into_gradient = rule_.decoupled ? 0 : rule_.weight_decay;
-    const double shrink = rule_.decoupled ? 1 - how.lr * rule_.weight_decay : 1;
-    const double rate = how.lr / unbias1;
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-      const double weight = weights[i];
-      const double gradient = update[i] + into_gradient * weight;
-      mean_[i] = static_cast<float>(rule_.beta1 * mean_[i] + (1 - rule_.beta1) * gradient);
-      square_[i] = static_cast<float>(rule_.beta2 * square_[i] + (1 - rule_.beta2) * gradient * gradient);
-      const double scale = std::sqrt(static_cast<double>(square_[i])) / unbias2 + rule_.epsilon;
-      weights[i] = static_cast<float>(shrink * weight - rate * mean_[i] / scale);
-    }
+    return {.kind = OptimiserStep::Kind::adam,
+            .rate = how.lr / unbias1,
+            .weight_decay = rule_.decoupled ? 0 : rule_.weight_decay,
+            .beta1 = rule_.beta1,
+            .beta2 = rule_.beta2,
+            .unbias2 = unbias2,
+            .epsilon = rule_.epsilon,
+            .shrink = rule_.decoupled ? 1 - how.lr * rule_.weight_decay : 1};
   }
+
+  std::vector<std::span<float>> arrays() override { return {mean_, square_}; }
 
   void serialize(State& state) override {
     serialize_kind(state, rule_.kind);
@@ -188,6 +177,26 @@ constexpr Make kMakers[] = {
 }  // namespace
 
 std::span<const OptimiserInfo> optimisers() noexcept { return kInfos; }
+
+void Optimiser::apply_step(const OptimiserStep& step, std::span<const float> update, std::span<float> weights) {
+  assert(update.size() == weights.size());
+  const std::vector<std::span<float>> kept = arrays();
+  float* const first = kept.empty() ? nullptr : kept[0].data();
+  float* const second = kept.size() < 2 ? nullptr : kept[1].data();
+  with_kind(step.kind, [&]<OptimiserStep::Kind kKind>() {
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      train::apply_step<kKind>(step, update[i], weights[i], first == nullptr ? nullptr : first + i,
+                               second == nullptr ? nullptr : second + i);
+    }
+  });
+}
+
+void apply_sparse(const OptimiserStep& step, const SparseVector& update, std::span<float> weights) {
+  assert(step.is_sparse());
+  for (std::size_t i = 0; i < update.size(); ++i) {
+    apply_step<OptimiserStep::Kind::plain>(step, update.values[i], weights[update.index(i)], nullptr, nullptr);
+  }
+}
 
 std::unique_ptr<Optimiser> make_optimiser(std::string_view spec_text, std::uint64_t dim) {
   Spec spec(spec_text);

@@ -6,8 +6,11 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
+#include "sparsewire/sparse_vector.h"
 #include "sparsewire/state.h"
+#include "train/optimiser_step.h"
 
 namespace sparsewire::train {
 
@@ -23,7 +26,15 @@ class Optimiser {
 
   // One step. REQUIRES: both have as many entries as the optimiser was made for.
   // Throws UsageError if `how.holds_lr` and the optimiser is not plain.
-  virtual void apply(std::span<const float> update, const Applied& how, std::span<float> weights) = 0;
+  void apply(std::span<const float> update, const Applied& how, std::span<float> weights) {
+    apply_step(begin_step(how), update, weights);
+  }
+  // The same in two parts, for entries that are elsewhere: the numbers of the step, which is counted here; and the
+  // entries.
+  virtual OptimiserStep begin_step(const Applied& how) = 0;
+  void apply_step(const OptimiserStep& step, std::span<const float> update, std::span<float> weights);
+  // What it keeps of each entry: nothing, the velocity, or mean and square.
+  virtual std::vector<std::span<float>> arrays() = 0;
   // Saves or restores everything that later steps depend on. Throws UsageError if it was saved by another kind of
   // optimiser or for another number of weights.
   virtual void serialize(State& state) = 0;
@@ -31,6 +42,9 @@ class Optimiser {
   virtual bool is_plain() const noexcept = 0;
   virtual bool has_momentum() const noexcept = 0;
 };
+
+// Applies a step to the entries of the update. REQUIRES: step.is_sparse().
+void apply_sparse(const OptimiserStep& step, const SparseVector& update, std::span<float> weights);
 
 // Makes an optimiser from `name:key=value,key=value`, for `dim` weights. Throws UsageError.
 std::unique_ptr<Optimiser> make_optimiser(std::string_view spec, std::uint64_t dim);

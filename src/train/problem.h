@@ -3,10 +3,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
+#include "sparsewire/gradient.h"
 #include "sparsewire/layout.h"
 
 namespace sparsewire::train {
@@ -20,6 +23,12 @@ struct Score {
   double loss = 0;       // mean over the samples, without a penalty on the weights
   double objective = 0;  // the loss and the penalty: what gradients descend; equals the loss where there is no penalty
   double metric = 0;     // what Problem::metric() names; 0 if it names nothing
+};
+
+// Where a worker's arrays on a device are used.
+struct DevicePlace {
+  Device device;
+  void* stream = nullptr;
 };
 
 // The whole problem, with the data of all workers. Random choices depend only on the seed, the worker and the step, so
@@ -37,6 +46,14 @@ class Problem {
   // The gradient of worker `worker` in step `step`, at these weights. Returns the objective on its batch.
   virtual double gradient(int worker, std::uint64_t step, std::span<const float> weights,
                           std::span<float> gradient) = 0;
+  // Where a worker's weights and gradients may be instead of on the host; nothing if they may not.
+  virtual std::optional<DevicePlace> device_of(int /*worker*/) { return std::nullopt; }
+  // As gradient(), with arrays there, which are ready, and will be, in the order of the stream.
+  // REQUIRES: device_of(worker).
+  virtual double gradient_on_device(int /*worker*/, std::uint64_t /*step*/, const float* /*weights*/,
+                                    float* /*gradient*/) {
+    throw std::logic_error("gradients of this problem are on the host");
+  }
   // Whether there are samples of that part. Every problem has some to train with.
   virtual bool has(Part part) const noexcept { return part == Part::train; }
   // REQUIRES: has(part).
@@ -74,6 +91,7 @@ struct ProblemPlace {
   double validation = 0;       // share of the training samples that is held back, in [0, 1)
   std::string split = {};      // how the other ones are divided among the workers (split.h); empty: as the problem does
   std::string device = "cpu";  // where deep networks compute: cpu or cuda
+  bool has_tf32 = true;        // convolutions on a GPU may round to TF32
   bool has_weights = false;    // the workers have been given weights, so the problem itself must weight none
 };
 

@@ -23,18 +23,6 @@
 namespace sparsewire::train {
 namespace {
 
-std::vector<std::byte> save(Optimiser& optimiser) {
-  State state;
-  optimiser.serialize(state);
-  return std::move(state).bytes();
-}
-
-void load(Optimiser& optimiser, std::span<const std::byte> bytes) {
-  State state(bytes);
-  optimiser.serialize(state);
-  state.finish();
-}
-
 // The mean of states, summed in rank order.
 void write_mean(const std::vector<std::span<const float>>& states, std::span<float> mean) {
   for (std::size_t i = 0; i < mean.size(); ++i) {
@@ -42,6 +30,15 @@ void write_mean(const std::vector<std::span<const float>>& states, std::span<flo
     for (const std::span<const float> state : states) sum += static_cast<double>(state[i]);
     mean[i] = static_cast<float>(sum / static_cast<double>(states.size()));
   }
+}
+
+std::unique_ptr<Replica> make_replica(const Run& run) {
+  const ReplicaPlan plan{.problem = run.problem,
+                         .worker = run.transport.rank(),
+                         .optimiser = run.config.optimiser,
+                         .clip = run.config.clip};
+  auto on_device = make_device_replica(plan);
+  return on_device ? std::move(on_device) : make_host_replica(plan);
 }
 
 // "rank 1", "ranks 1 and 2", "ranks 1, 2, 3 and 5 more"
@@ -85,15 +82,12 @@ Training::Training(const Run& run)
       config_(run.config),
       problem_(run.problem),
       transport_(run.transport),
-      optimiser_(make_optimiser(config_.optimiser, problem_.layout().dim())),
+      replica_(make_replica(run)),
       schedule_(make_schedule(config_.schedule, config_.lr, config_.steps)),
       weight_(worker_weights(config_.worker_weights, problem_,
                              transport_.size())[static_cast<std::size_t>(transport_.rank())]),
       worker_(worker_config(config_, weight_), problem_.layout(), transport_),
-      holds_lr_(parse_feedback(config_.feedback).scale_by_lr),
-      weights_(problem_.layout().dim()),
-      gradient_(weights_.size()),
-      update_(weights_.size()) {}
+      holds_lr_(parse_feedback(config_.feedback).scale_by_lr) {}
 
 void Training::begin() {
   compare_configs();
@@ -108,7 +102,9 @@ void Training::begin() {
 
   if (path.empty()) {
     run_or_fail_on_all(transport_, [&] {
-      problem_.initial_weights(weights_);
+      std::vector<float> weights(problem_.layout().dim());
+      problem_.initial_weights(weights);
+      replica_->set_weights(weights);
       problem_.initial_state(problem_.state(transport_.rank()));
     });
     take_initial_weights();
@@ -133,14 +129,16 @@ void Training::take_initial_weights() {
   std::vector<std::byte> bytes;
   run_or_fail_on_all(transport_, [&] {
     if (!is_root() || config_.init_weights.empty()) return;
-    const std::vector<float> weights = read_weights(config_.init_weights, weights_.size());
+    const std::vector<float> weights = read_weights(config_.init_weights, problem_.layout().dim());
     const auto all = std::as_bytes(std::span(weights));
     bytes.assign(all.begin(), all.end());
   });
   transport_.broadcast(0, bytes);
   if (bytes.empty()) return;
-  if (bytes.size() != weights_.size() * sizeof(float)) throw std::logic_error("rank 0 sent weights of another model");
-  std::memcpy(weights_.data(), bytes.data(), bytes.size());
+  std::vector<float> weights(problem_.layout().dim());
+  if (bytes.size() != weights.size() * sizeof(float)) throw std::logic_error("rank 0 sent weights of another model");
+  std::memcpy(weights.data(), bytes.data(), bytes.size());
+  replica_->set_weights(weights);
 }
 
 // Processes may have been started with different options. Those that name files, or concern one process alone, may
@@ -243,15 +241,15 @@ void Training::load(const Manifest& manifest) {
   const std::lock_guard lock(turn);
   const std::string& path = manifest.path;
   std::vector<RankState> saved = read_checkpoint(manifest);
-  if (saved[0].weights.size() != weights_.size()) {
-    throw UsageError(
-        fmt::format("'{}' has {} weights, but the problem has {}", path, saved[0].weights.size(), weights_.size()));
+  if (saved[0].weights.size() != problem_.layout().dim()) {
+    throw UsageError(fmt::format("'{}' has {} weights, but the problem has {}", path, saved[0].weights.size(),
+                                 problem_.layout().dim()));
   }
   // With more workers than before, some start with a copy of another's local optimiser.
   const auto rank = static_cast<std::size_t>(transport_.rank());
   const RankState& mine = saved[rank % saved.size()];
-  train::load(*optimiser_, mine.optimiser.empty() ? saved[0].optimiser : mine.optimiser);
-  weights_.assign(saved[0].weights.begin(), saved[0].weights.end());
+  replica_->load_optimiser(mine.optimiser.empty() ? saved[0].optimiser : mine.optimiser);
+  replica_->set_weights(saved[0].weights);
   step_ = first_step_ = saved[0].step;
   load_state(saved);
 
@@ -313,7 +311,7 @@ void Training::average_state() {
 // The worker compares updates every --check-every steps; this compares what the optimisers made of them.
 std::uint32_t Training::compare_weights() {
   const std::vector<std::uint32_t> checksums =
-      gather_and_broadcast(transport_, crc32c(std::as_bytes(std::span(weights_))));
+      gather_and_broadcast(transport_, crc32c(std::as_bytes(replica_->weights())));
   const auto other = std::find_if(checksums.begin(), checksums.end(), [&](auto one) { return one != checksums[0]; });
   if (other == checksums.end()) return checksums[0];
   throw ReplicasDiffer(fmt::format("the weights of rank {} differ from those of rank 0", other - checksums.begin()));
@@ -324,8 +322,8 @@ void Training::write_checkpoint() {
   RankState mine{.step = step_, .weights = {}, .optimiser = {}, .worker = worker_.save(), .totals = totals_};
   const std::span<const float> state = problem_.state(transport_.rank());
   mine.problem.assign(state.begin(), state.end());
-  if (is_root()) mine.weights.assign(weights_.begin(), weights_.end());
-  if (is_root() || is_local()) mine.optimiser = save(*optimiser_);
+  if (is_root()) mine.weights.assign(replica_->weights().begin(), replica_->weights().end());
+  if (is_root() || is_local()) mine.optimiser = replica_->save_optimiser();
   checkpoints_->write(mine);
 }
 
@@ -347,11 +345,12 @@ Result Training::finish() {
   run_or_fail_on_all(transport_, [&] {
     if (!pending_error_.empty()) throw std::runtime_error(pending_error_);
     if (!is_root() || !is_finished) return;
-    if (!evaluation_) evaluation_ = evaluate(problem_, weights_, config_.eval_train);
+    if (!evaluation_) evaluation_ = evaluate(problem_, replica_->weights(), config_.eval_train);
   });
   if (is_finished) check_evaluation();
   run_or_fail_on_all(transport_, [&] {
-    if (is_root() && is_finished && !config_.save_weights.empty()) write_weights(config_.save_weights, weights_);
+    if (is_root() && is_finished && !config_.save_weights.empty())
+      write_weights(config_.save_weights, replica_->weights());
   });
   const std::uint32_t checksum = compare_weights();
   Result result{.finished = is_finished,
@@ -361,8 +360,9 @@ Result Training::finish() {
                 .totals = sum(gather_and_broadcast(transport_, totals_)),
                 .weights_crc32c = checksum,
                 .checkpoint = std::nullopt};
+  result.sifted_on = replica_->gradient().device;
   result.changes = changes_;
-  if (is_root()) result.weights.assign(weights_.begin(), weights_.end());
+  if (is_root()) result.weights.assign(replica_->weights().begin(), replica_->weights().end());
   struct Thresholds {
     double up;
     double down;

@@ -11,11 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "core/pages.h"
 #include "files/lock.h"
 #include "sparsewire/worker.h"
 #include "train/loop.h"
-#include "train/optimiser.h"
+#include "train/replica.h"
 #include "train/schedule.h"
 
 namespace sparsewire::train {
@@ -48,12 +47,10 @@ class Training {
   void average_state();
   void write_checkpoint();
 
-  double batch_gradient(std::uint64_t number, std::span<const float> weights);
   void follow_local_steps();
-  void clip();
   std::uint8_t flags() const;
   void compare_losses();
-  void check_weights() const;
+  void check_weights();
   void check_evaluation();
   [[noreturn]] void give_up(const std::string& why) const;
   double seconds() const;
@@ -65,20 +62,18 @@ class Training {
   const TrainConfig& config_;
   Problem& problem_;
   Transport& transport_;
-  std::unique_ptr<Optimiser> optimiser_;
+  std::unique_ptr<Replica> replica_;  // weights, gradient and optimiser
   Schedule schedule_;
   double weight_;  // of this worker
   Worker worker_;
   bool holds_lr_;  // the update contains the learning rate already
 
-  LongVector weights_;  // on a cache line, as libtorch wants it (model.h)
-  LongVector gradient_;
-  LongVector update_;
-  LongVector local_;              // this worker's weights during local steps
   std::uint64_t step_ = 0;        // steps done
   std::uint64_t number_ = 0;      // number of the current step, counted from 1
   std::uint64_t first_step_ = 0;  // steps done by the training that was resumed
   double lr_ = 0;
+  std::uint64_t ns_gradient_ = 0;  // until the gradient of the last step was there
+  std::uint64_t ns_apply_ = 0;     // until its update was applied, or queued on the device
   double batch_loss_ = std::numeric_limits<double>::quiet_NaN();  // on this rank
   Totals totals_;
   bool stopped_ = false;

@@ -179,3 +179,30 @@ def test_workers_do_not_leak_their_transport_or_gradient():
         worker.step(gradient)
         del worker
     assert (sys.getrefcount(group), sys.getrefcount(transport), sys.getrefcount(gradient)) == before
+
+
+@pytest.mark.parametrize("codec", ["golomb:values=bf16", "auto:values=int8", "auto", "bitmap:values=f16"])
+@pytest.mark.parametrize("downlink", [None, "topk:ratio=0.05"])
+def test_a_worker_alone_rounds_as_if_it_had_sent(codec, downlink, random):
+    """`sharded` makes no frames then, `server` does."""
+    workers = [
+        sparsewire.Worker(2000, sparsifier="topk:ratio=0.1", exchange=exchange, codec=codec, downlink=downlink)
+        for exchange in ("sharded", "server")
+    ]
+    for step in range(6):
+        gradient = random.standard_normal(2000).astype(numpy.float32)
+        for worker in workers:
+            worker.step(gradient)
+        if step == 3:
+            for worker in workers:
+                worker.take_back_step()
+        assert workers[0].update() == workers[1].update()
+        assert workers[0].memory().tobytes() == workers[1].memory().tobytes()
+        assert workers[0].stats()["server_memory_norm2"] == workers[1].stats()["server_memory_norm2"]
+
+
+def test_a_worker_alone_still_refuses_a_codec_that_cannot_be_used(random):
+    worker = sparsewire.Worker(100, sparsifier="topk:ratio=0.1", exchange="sharded", codec="seed")
+    for _ in range(2):
+        with pytest.raises(sparsewire.UsageError, match="not drawn by randomk"):
+            worker.step(random.standard_normal(100).astype(numpy.float32))

@@ -10,6 +10,7 @@ import torch
 
 import sparsewire
 
+from ._device import array
 from ._options import Options
 
 
@@ -46,22 +47,22 @@ class _Part:
     def pack(self, numbers: torch.Tensor) -> torch.Tensor:
         if self._is_in_place:
             return self._in_place(numbers)
-        if self._packed is None or self._packed.dtype != numbers.dtype:
-            self._packed = torch.empty(self.size, dtype=numbers.dtype)
+        if self._packed is None or (self._packed.dtype, self._packed.device) != (numbers.dtype, numbers.device):
+            self._packed = torch.empty(self.size, dtype=numbers.dtype, device=numbers.device)
         torch.cat([tensor.of(numbers) for tensor in self.tensors], out=self._packed)
         return self._packed
 
     def _in_place(self, numbers: torch.Tensor) -> torch.Tensor:
         start = self.tensors[0].start
-        return numbers[start : start + self.size]
+        return numbers if self.size == len(numbers) else numbers[start : start + self.size]
 
     def write_update(self, numbers: torch.Tensor, factor: float) -> None:
         assert self.worker is not None
         if self._is_in_place:
-            self.worker.write_update(self._in_place(numbers), factor)
+            self.worker.write_update(array(self._in_place(numbers)), factor)
             return
         assert self._packed is not None
-        self.worker.write_update(self._packed, factor)
+        self.worker.write_update(array(self._packed), factor)
         for tensor in self.tensors:
             start = self.starts[tensor.name]
             tensor.of(numbers).copy_(self._packed[start : start + tensor.size])
@@ -93,8 +94,9 @@ class Group:
         self._sparse = _Part([tensor for tensor in tensors if not tensor.is_dense])
         self._dense = _Part([tensor for tensor in tensors if tensor.is_dense])
         self._start = _Part(self.tensors)  # all of them densely
+        self._begun: list[_Part] = []  # whose step has begun, by begin()
         self._done: list[_Part] = []  # the steps of this pass, in order
-        self.host_buffer: Optional[torch.Tensor] = None
+        self._buffer: Optional[torch.Tensor] = None
 
     @property
     def layout(self) -> list[tuple[str, int, bool]]:
@@ -117,36 +119,67 @@ class Group:
             part.worker = sparsewire.Worker(part.layout, transport=self._transport, **options)
         return part.worker
 
-    def host(self, like: torch.Tensor) -> torch.Tensor:
-        """A buffer in host memory, for numbers that are elsewhere or in another order."""
-        if self.host_buffer is None or self.host_buffer.dtype != like.dtype:
-            self.host_buffer = torch.empty(self.dim, dtype=like.dtype, pin_memory=like.is_cuda)
-        return self.host_buffer
+    def buffer(self, like: torch.Tensor, on_host: bool) -> torch.Tensor:
+        """A buffer for numbers that are elsewhere or in another order: on their device, or in pinned memory of the host."""
+        device = torch.device("cpu") if on_host else like.device
+        if self._buffer is None or (self._buffer.dtype, self._buffer.device) != (like.dtype, device):
+            pinned = on_host and like.is_cuda
+            self._buffer = torch.empty(self.dim, dtype=like.dtype, device=device, pin_memory=pinned)
+        return self._buffer
+
+    def free_buffer(self) -> None:
+        self._buffer = None
+
+    def is_made(self, starting: bool) -> bool:
+        """Whether the Workers for the next step are there: making one takes messages."""
+        return all(part.worker is not None for part in self._parts(starting))
+
+    def _parts(self, starting: bool) -> list[_Part]:
+        if starting or self.is_all_dense:
+            return [self._start]
+        return [self._dense, self._sparse] if self._dense.tensors else [self._sparse]
 
     def step(self, numbers: torch.Tensor, unscale: float, number: int, starting: bool) -> None:
         """One step. ``numbers`` must stay as they are until answer() or take_back()."""
         self._done = []
-        if starting or self.is_all_dense:
-            parts = [self._start]
-        else:
-            parts = [self._dense, self._sparse] if self._dense.tensors else [self._sparse]
-        for part in parts:
-            worker = self._make(part, self.options.for_worker() if part is self._sparse else self.options.for_dense())
-            try:
-                worker.begin_step(part.pack(numbers), unscale=unscale)
-                worker.finish_step()
-            except sparsewire.BadGradient as error:
-                self.take_back()  # what this group has done before
-                raise sparsewire.BadGradient(
-                    f"[torch] the gradient of rank {error.rank} is not finite at {part.describe(error.index)} in step "
-                    f"{number}, or a sum with it is not; all ranks took the step back",
-                    error.rank,
-                    number,
-                    error.index,
-                ) from None
-            except (sparsewire.RankFailed, sparsewire.TransportError) as error:
-                raise _with_number(error, number) from error
-            self._done.append(part)
+        for part in self._parts(starting):
+            self._begin(part, numbers, unscale)
+            self._finish(part, number)
+        if not starting and not self.is_all_dense:
+            self._start.worker = None  # the dense start is over
+
+    def begin(self, numbers: torch.Tensor, unscale: float, starting: bool) -> None:
+        """The first half of a step, without messages. REQUIRES: is_made(). It cannot be taken back before finish()."""
+        self._done = []
+        self._begun = self._parts(starting)
+        for part in self._begun:
+            self._begin(part, numbers, unscale)
+
+    def finish(self, number: int) -> None:
+        """The second half; from any thread."""
+        for part in self._begun:
+            self._finish(part, number)
+
+    def _begin(self, part: _Part, numbers: torch.Tensor, unscale: float) -> None:
+        worker = self._make(part, self.options.for_worker() if part is self._sparse else self.options.for_dense())
+        worker.begin_step(array(part.pack(numbers)), unscale=unscale)
+
+    def _finish(self, part: _Part, number: int) -> None:
+        assert part.worker is not None
+        try:
+            part.worker.finish_step()
+        except sparsewire.BadGradient as error:
+            self.take_back()  # what this group has done before
+            raise sparsewire.BadGradient(
+                f"[torch] the gradient of rank {error.rank} is not finite at {part.describe(error.index)} in step "
+                f"{number}, or a sum with it is not; all ranks took the step back",
+                error.rank,
+                number,
+                error.index,
+            ) from None
+        except (sparsewire.RankFailed, sparsewire.TransportError) as error:
+            raise _with_number(error, number) from error
+        self._done.append(part)
 
     def take_back(self) -> None:
         for part in reversed(self._done):

@@ -15,7 +15,7 @@ class Job:
     def __init__(self, buffer: torch.Tensor, names: tuple[str, ...], sizes: tuple[int, ...]) -> None:
         self.buffer, self.names, self.sizes = buffer, names, sizes
         devices: Any = [buffer.device] if buffer.is_cuda else []
-        self._ended: torch.futures.Future[None] = torch.futures.Future(devices=devices)
+        self._ended: torch.futures.Future[Optional[torch.Tensor]] = torch.futures.Future(devices=devices)
         self._error: Optional[Exception] = None
         # Not set_exception(): DDP would try to use the exception as a tensor.
         self.future: torch.futures.Future[torch.Tensor] = self._ended.then(self._result)
@@ -34,12 +34,17 @@ class Job:
     def fail(self, error: Exception) -> None:
         if not self._ended.done():
             self._error = error
-            self._ended.set_result(None)
+            try:
+                self._ended.set_result(None)
+            except RuntimeError:  # another thread was faster
+                pass
 
     def complete(self) -> None:
+        """On the stream on which the answer was written: who waits for the Future waits for it."""
         if self.numbers is not self.buffer and self.buffer.is_cuda:
             with torch.cuda.device(self.buffer.device):
                 self.buffer.copy_(self.numbers, non_blocking=False)
-                self._ended.set_result(None)
+                self._ended.set_result(self.buffer)
         else:
-            self._ended.set_result(None)
+            # A Future looks for tensors in its result, and remembers the current stream if there is one on a GPU.
+            self._ended.set_result(self.buffer if self.buffer.is_cuda else None)

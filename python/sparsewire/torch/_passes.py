@@ -14,6 +14,7 @@ import sparsewire
 
 from . import _saved
 from ._connect import connect, give_up
+from ._device import Streams, can_work_on, describe
 from ._groups import Group, Tensor
 from ._job import Job
 from ._options import Options
@@ -22,6 +23,7 @@ from ._stats import Totals
 
 # After loading, buckets are regrouped once more (DDP does it after the first backward pass, or the second).
 _PASSES_UNTIL_REGROUPED = 3
+_UNTIL_BACKWARD_RETURNS = 0.0002  # seconds
 
 
 class Passes:
@@ -44,6 +46,8 @@ class Passes:
         self._ready: list[Job] = []  # their step is done
         self._held: list[Job] = []  # their parameters belong to groups that were saved, which differ
         self._is_bad = False
+        self._host_copies = 0  # of buckets, in this pass
+        self._streams = Streams()
         self._clock: Optional[float] = None  # when the totals were last brought up to date
 
     # --- connecting ---
@@ -111,10 +115,10 @@ class Passes:
             self._hold(job)
         else:
             job.group = self._group(job)
-            if job.event is not None:
-                job.event.synchronize()
-                job.numbers = job.group.host(job.buffer)
+            if self._must_copy(job):
+                job.numbers = job.group.buffer(job.buffer, on_host=True)
                 job.numbers.copy_(job.buffer)
+                self._host_copies += 1
             self._do_step(job)
             self._ready.append(job)
         if self._scaler is not None and not job.last:
@@ -126,15 +130,61 @@ class Passes:
             for one in self._held:
                 self._spread(one, gathered)
             answered = answered + self._held
-            self.end()  # before backward() returns, so that stats() and state_dict() know of it
         for one in answered:
             one.complete()
             self.waiting.remove(one)  # afterwards, so that a job that cannot be completed fails with the State
+        if job.last:
+            self._end_later(job)
+
+    # The same in three parts, each on a thread of its own: while one bucket is exchanged, the next one is sifted, and the
+    # one before it is answered. Not for everything: what has begun cannot be taken back without messages.
+
+    def can_begin(self, job: Job) -> bool:
+        """Whether begin(), exchange() and answer() can do what take() does."""
+        if self._scaler is not None or self.loaded is not None or self._passes_loaded > 0 or self._watches_unused():
+            return False
+        group = self.groups.get(job.names)
+        if group is None or not group.left or not group.is_made(self.is_starting):
+            return False
+        return job.event is None or can_work_on(job.buffer.device)
+
+    def begin(self, job: Job) -> None:
+        if job.first:
+            self._begin()
+        job.group = self.groups[job.names]
+        if job.event is not None:
+            self._streams.enter(job.buffer, job.event)
+        job.group.begin(job.numbers, 1.0 / job.scale, self.is_starting)
+
+    def exchange(self, job: Job) -> None:
+        assert job.group is not None
+        job.group.finish(self.steps_done + 1)
+        self.stepped.append(job.group)
+
+    def answer(self, job: Job) -> None:
+        if job.event is not None:
+            self._streams.enter(job.buffer, job.event)
+        self._answer([job])
+        job.complete()
+        self.waiting.remove(job)
+        if job.last:
+            self._end_later(job)
+
+    def _must_copy(self, job: Job) -> bool:
+        """Whether the bucket is on a GPU and must be copied to the host. Waits for it: the thread, or its stream."""
+        if job.event is None:
+            return False
+        if can_work_on(job.buffer.device):
+            self._streams.enter(job.buffer, job.event)
+            return False
+        job.event.synchronize()
+        return True
 
     def _begin(self) -> None:
         if self.loaded is not None:
             self.make_loaded_groups()
         self._is_bad = False
+        self._host_copies = 0
         self.stepped = []
         self._ready = []
         self._held = []
@@ -187,17 +237,25 @@ class Passes:
             -1,
         )
 
-    def end(self) -> None:
+    def _end_later(self, job: Job) -> None:
+        """backward() need not wait for the end, but it needs the GIL to return; stats() waits."""
+        time.sleep(_UNTIL_BACKWARD_RETURNS)
+        self.end(job.buffer.device)
+
+    def end(self, device: torch.device) -> None:
+        self.totals.device = describe(device)
         if self._is_bad:
             self.totals.skipped += 1
         else:
             self.steps_done += 1
             size = self.transport.size if self.transport is not None else 1
             self.totals.add([stats for group in self.stepped for stats in group.stats()], size)
-            self.totals.host_copies += sum(1 for group in self.stepped if group.host_buffer is not None)
+            self.totals.host_copies += self._host_copies
         self._passes_loaded = max(0, self._passes_loaded - 1)
-        if not self._held:  # DDP's buckets are the groups again
+        if not self._held and self._passes_loaded:  # DDP's buckets are the groups again
             self._passes_loaded = 0
+            for group in self.groups.values():
+                group.free_buffer()
         self.groups = {names: group for names, group in self.groups.items() if group.left}
         rank = self.transport.rank if self.transport is not None else 0
         self.record({"skipped": self._is_bad, **self.totals.last}, rank)
@@ -223,12 +281,16 @@ class Passes:
             start += size
         return Group(tensors, self.options, self.transport)
 
+    def _watches_unused(self) -> bool:
+        model = self._parameters.model()
+        return model is not None and bool(model.find_unused_parameters or model.static_graph)
+
     def _find_unused(self, group: Group, numbers: torch.Tensor) -> list[Tensor]:
         """The tensors of which no rank has a gradient: DDP would not apply an update of them."""
-        model = self._parameters.model()
-        if model is None or not (model.find_unused_parameters or model.static_graph):
+        if not self._watches_unused():
             return []
-        used = bytes(bool(tensor.of(numbers).any()) for tensor in group.tensors)
+        any_used = torch.stack([tensor.of(numbers).any() for tensor in group.tensors])
+        used = bytes(any_used.tolist())  # together: a GPU is waited for once
         everyones = [used] if self.transport is None else self.transport.all_gather(used)
         return [tensor for i, tensor in enumerate(group.tensors) if not any(flags[i] for flags in everyones)]
 
@@ -270,12 +332,13 @@ class Passes:
                 continue  # a bucket is this group
             like = at[group.names[0]][0]
             gathered = Job(torch.empty(0, dtype=like.buffer.dtype), group.names, tuple(t.size for t in group.tensors))
-            gathered.group, gathered.scale, gathered.numbers = group, like.scale, group.host(like.buffer)
+            must_copy = any([self._must_copy(at[tensor.name][0]) for tensor in group.tensors])
+            self._host_copies += must_copy
+            gathered.group, gathered.scale = group, like.scale
+            gathered.numbers = group.buffer(like.buffer, on_host=must_copy)
             for tensor in group.tensors:
                 job, i = at[tensor.name]
                 start = sum(job.sizes[:i])
-                if job.event is not None:
-                    job.event.synchronize()
                 tensor.of(gathered.numbers).copy_(job.buffer[start : start + tensor.size])
             made.append(gathered)
         for gathered in made:

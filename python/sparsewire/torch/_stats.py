@@ -20,6 +20,7 @@ class Totals:
     bytes_dense: int = 0  # what an all-reduce of f32 would have sent and received
     seconds: float = 0.0  # since the ranks were connected, with those before a state was loaded
     host_copies: int = 0  # buckets of a GPU that were copied to the host
+    device: str = "host"  # where the last pass was worked on
     last: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def add(self, stats: list[dict[str, Any]], ranks: int) -> None:
@@ -44,7 +45,6 @@ class Totals:
         moved = self.bytes_up + self.bytes_down + self.bytes_served
         totals = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         totals["factor_against_dense"] = self.bytes_dense / moved if moved else 1.0
-        totals["device"] = "host" if not self.host_copies else "host: buckets of a GPU are copied to the host and back"
         return totals
 
     def so_far(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import torch.distributed as dist
 
 import sparsewire
 
+from ._device import can_work_on
 from ._groups import Group, Tensor
 from .state import State
 
@@ -98,10 +99,18 @@ class _Hook:
         if state.error is not None:
             raise state._as_runtime_error(state.error)
         try:
-            state._call(lambda: self._step(gradient))
+            if gradient.is_cuda:
+                stream = torch.cuda.current_stream(gradient.device)  # the one that FSDP2 reduces on
+                state._call(lambda: self._step_on(stream, gradient))
+            else:
+                state._call(lambda: self._step(gradient))
         except Exception as error:
             state._fail(error)
             raise state._as_runtime_error(error) from error
+
+    def _step_on(self, stream: torch.cuda.Stream, gradient: torch.Tensor) -> None:
+        with torch.cuda.stream(stream):
+            self._step(gradient)
 
     def _step(self, gradient: torch.Tensor) -> None:
         passes = self._state._passes
@@ -120,20 +129,21 @@ class _Hook:
             raise sparsewire.UsageError(
                 f"[torch] module {self._name}: {cause}. With FSDP2 every parameter needs a gradient in every backward pass"
             )
-        if gradient.is_cuda:
-            numbers = group.host(gradient)
+        numbers = gradient.detach()
+        must_copy = gradient.is_cuda and not can_work_on(gradient.device)
+        if must_copy:
+            numbers = group.buffer(gradient, on_host=True)
             numbers.copy_(gradient)
-        else:
-            numbers = gradient.detach()
+            passes.totals.host_copies += 1
         group.step(numbers, 1.0, passes.steps_done + 1, passes.is_starting)
         found = group.find_overflow(numbers.dtype, 1.0)
         if found is not None:
             group.take_back()
             raise passes.too_large(found, numbers.dtype)
         group.answer(numbers, 1.0, [])
-        if gradient.is_cuda:
+        if must_copy:
             gradient.copy_(numbers)
         passes.stepped.append(group)
         if len(passes.stepped) == self._modules:
-            passes.end()
+            passes.end(gradient.device)
             passes.stepped = []

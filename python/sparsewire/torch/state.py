@@ -9,7 +9,7 @@ import os
 import queue
 import threading
 import weakref
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 import torch
 import torch.distributed as dist
@@ -18,6 +18,7 @@ import sparsewire
 
 from . import _saved
 from ._job import Job
+from ._line import Line
 from ._options import Exclude, Options
 from ._parameters import Parameters
 from ._passes import Passes
@@ -81,8 +82,10 @@ class State:
         self.error: Optional[Exception] = None
         self._pid = os.getpid()
         self._closed = False
-        self._jobs: queue.Queue[Any] = queue.Queue()
-        self._thread: Optional[threading.Thread] = None
+        self._jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._begun = Line()  # buckets that are sifted
+        self._exchanged = Line()  # those that wait for their answer
+        self._threads: list[threading.Thread] = []
         self._parameters = Parameters(self.exclude, options.min_compress_size)
         self._seen: set[str] = set()  # in this backward pass, by the hook
         self._passes = Passes(options, self._parameters, self.scaler, self.metrics)  # belongs to the thread
@@ -114,8 +117,8 @@ class State:
             failed.fail(self._as_runtime_error(self.error))
             if self._passes.transport is not None:
                 self._passes.transport.fail(str(self.error))
-            if self._thread is not None:  # earlier buckets of this pass may be waiting for this one
-                self._jobs.put((lambda: self._fail(error), queue.Queue()))
+            if self._threads:  # earlier buckets of this pass may be waiting for this one
+                self._jobs.put((lambda: self._fail(error), queue.SimpleQueue()))
             return failed.future
         self._start()
         self._jobs.put(job)
@@ -174,13 +177,26 @@ class State:
         made.__cause__ = error
         return made
 
-    # --- the thread ---
+    # --- the threads: the first one does everything, or hands buckets on to the others ---
 
     def _start(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=_run, args=(weakref.ref(self), self._jobs), daemon=True)
-            self._thread.name = "sparsewire"
-            self._thread.start()
+        if self._threads:
+            return
+        this = weakref.ref(self)
+        todo: dict[str, tuple[Any, ...]] = {
+            "sparsewire": (_run, this, self._jobs, self._begun),
+            "sparsewire exchange": (_run_stage, this, State._exchange, self._begun, self._exchanged),
+            "sparsewire answer": (_run_stage, this, State._answer, self._exchanged, None),
+        }
+        for name, (function, *arguments) in todo.items():
+            thread = threading.Thread(target=function, args=arguments, daemon=True, name=name)
+            self._threads.append(thread)
+            thread.start()
+
+    def _drain(self) -> None:
+        """On the first thread: waits until the others are idle."""
+        self._begun.wait_until_idle()
+        self._exchanged.wait_until_idle()
 
     def _call(self, function: Any) -> Any:
         """Runs ``function`` on the thread, after all buckets; between backward passes."""
@@ -191,7 +207,7 @@ class State:
         if os.getpid() != self._pid:
             raise RuntimeError("[torch] this State belongs to the process that made it, not to one that was forked")
         self._start()
-        answer: queue.Queue[Any] = queue.Queue()
+        answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._jobs.put((function, answer))
         result, error = answer.get()
         if error is not None:
@@ -204,12 +220,50 @@ class State:
     def _work(self, job: Job) -> None:
         try:
             self._passes.waiting.append(job)
-            if self.error is not None:
-                raise self.error
+            if job.first:
+                self._drain()  # the end of the last pass
+            self._check_error()
             self._connect()
+            # Alone there are no messages to wait for, and handing over takes longer than it saves.
+            if self._passes.transport is not None and self._passes.can_begin(job):
+                self._passes.begin(job)
+                if job.last and self._begun.is_idle:  # nothing is left to do beside it
+                    self._exchange(job)
+                else:
+                    self._begun.put(job)
+                return
+            self._drain()
+            self._check_error()
             self._passes.take(job)
         except BaseException as error:  # also SystemExit: backward() must not wait for ever
-            self._fail(error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}"))
+            self._fail_with(job, error)
+
+    def _exchange(self, job: Job) -> None:
+        try:
+            self._check_error()
+            self._passes.exchange(job)
+            if job.last and self._exchanged.is_idle:
+                self._answer(job)
+            else:
+                self._exchanged.put(job)
+        except BaseException as error:
+            self._fail_with(job, error)
+
+    def _answer(self, job: Job) -> None:
+        try:
+            self._check_error()
+            self._passes.answer(job)
+        except BaseException as error:
+            self._fail_with(job, error)
+
+    def _check_error(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+    def _fail_with(self, job: Job, error: BaseException) -> None:
+        self._fail(error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}"))
+        assert self.error is not None
+        job.fail(self._as_runtime_error(self.error))  # it may have come after the others had failed
 
     def _fail(self, error: Exception) -> None:
         if self.error is None:
@@ -218,7 +272,7 @@ class State:
             if transport is not None and not isinstance(error, (sparsewire.TransportError, sparsewire.BadGradient)):
                 transport.fail(f"{type(error).__name__}: {error}")
         shown = self._as_runtime_error(self.error)
-        for job in self._passes.waiting:
+        for job in list(self._passes.waiting):
             job.fail(shown)
         self._passes.waiting = []
 
@@ -227,6 +281,14 @@ class State:
     def _check_between_passes(self) -> None:
         if self._seen:
             raise RuntimeError("[torch] a backward pass is under way, or was broken off: call this between two of them")
+
+    def _settle(self) -> None:
+        """Waits until the threads have done what they were given."""
+        is_own = threading.current_thread() in self._threads
+        if self._threads and not is_own and not self._closed and os.getpid() == self._pid:
+            answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
+            self._jobs.put((lambda: None, answer))
+            answer.get()
 
     def retune(self, sparsifier: Optional[str] = None, **options: Any) -> None:
         """Other options from the next step on; memories are kept. Collective: all ranks must give the same.
@@ -251,10 +313,12 @@ class State:
 
     def stats(self) -> dict[str, Any]:
         """Bytes, density, norms and times: of the last backward pass, and in total."""
+        self._settle()
         return self._passes.totals.as_dict()
 
     def write_scalars(self, writer: Any, step: Optional[int] = None) -> None:
         """Writes the numbers of the last backward pass to a ``torch.utils.tensorboard.SummaryWriter``."""
+        self._settle()
         for name, value in self._passes.totals.last.items():
             if isinstance(value, (int, float)):
                 writer.add_scalar(f"sparsewire/{name}", value, self._passes.steps_done if step is None else step)
@@ -265,6 +329,7 @@ class State:
         Call it between backward passes: the line has the number of steps done. The names ``loss``, ``train_loss``,
         ``test_loss``, ``test_accuracy`` and the like come first in reports. Does nothing without ``metrics=``.
         """
+        self._settle()
         taken = {"step", "rank", "skipped", *self._passes.totals.so_far(), *self._passes.totals.last} & numbers.keys()
         if taken:
             raise sparsewire.UsageError(f"[torch] the metrics have a {min(taken)} already: give it another name")
@@ -349,12 +414,14 @@ class State:
         if self._closed or os.getpid() != self._pid:
             return
         self._closed = True
-        if self._thread is not None and self._thread is not threading.current_thread():
+        if self._threads and threading.current_thread() not in self._threads:
             self._jobs.put(None)
-            self._thread.join(0.5)
-            if self._thread.is_alive() and self._passes.transport is not None:
+            for thread in self._threads:
+                thread.join(0.5)
+            if any(thread.is_alive() for thread in self._threads) and self._passes.transport is not None:
                 self._passes.transport.fail("the process closes its State")
-                self._thread.join(5)
+                for thread in self._threads:
+                    thread.join(5)
         self._passes.groups = {}
         self._passes.stepped = []
         self._passes.transport = None
@@ -379,24 +446,47 @@ class State:
             self.load_state_dict(torch.load(io.BytesIO(base64.b64decode(state))))
 
 
-def _run(state_of: weakref.ref[State], jobs: queue.Queue[Any]) -> None:
+def _run(state_of: weakref.ref[State], jobs: queue.SimpleQueue[Any], begun: Line) -> None:
+    """The first thread."""
     while True:
         job = jobs.get()
-        if job is None:
-            return
         state = state_of()
-        if state is None:
+        if job is None or state is None:
             if isinstance(job, Job):
                 job.fail(RuntimeError("sparsewire: the State is gone"))
+            begun.put(None)
             return
         if isinstance(job, Job):
             state._work(job)
         else:
-            _answer(*job)
+            state._drain()
+            _reply(*job)
         del state, job  # so that the State can be freed
 
 
-def _answer(function: Any, answer: queue.Queue[Any]) -> None:
+def _run_stage(
+    state_of: weakref.ref[State],
+    work: Callable[[State, Job], None],
+    jobs: Line,
+    later: Optional[Line],
+) -> None:
+    """The other threads."""
+    while True:
+        job = jobs.get()
+        if job is None:
+            if later is not None:
+                later.put(None)
+            return
+        state = state_of()
+        if state is None:
+            job.fail(RuntimeError("sparsewire: the State is gone"))
+        else:
+            work(state, job)
+        del state, job
+        jobs.done()
+
+
+def _reply(function: Any, answer: queue.SimpleQueue[Any]) -> None:
     try:
         answer.put((function(), None))
     except BaseException as error:

@@ -6,6 +6,8 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <optional>
+#include <stdexcept>
 #include <utility>
 
 #include "train/torch/torch_model.h"
@@ -68,13 +70,23 @@ class HostModel final : public NetworkModel {
     return loss;
   }
 
-  ModelScore score(const ModelBatch& batch, std::span<const float> weights, std::span<const float> state) override {
+  void* stream_of(int /*worker*/) override { return nullptr; }
+  double gradient_on_device(const ModelBatch& /*batch*/, const float* /*weights*/, std::span<float> /*state*/,
+                            float* /*gradient*/) override {
+    throw std::logic_error("a model on the processor has no arrays on a device");
+  }
+
+  void set_scored(std::span<const float> weights, std::span<const float> state) override {
+    scored_.emplace(weights);
+    scored_state_ = const_cast<float*>(state.data());  // nothing writes to it
+  }
+
+  ModelScore score(const ModelBatch& batch) override {
     ModelScore score;
     run_pass(runners_, [&] {
       const c10::AutoGradMode without_gradients(false);
-      const AlignedInput at(weights);
       const AlignedInput pixels(batch.pixels);
-      Pass pass = make_pass(batch, at.data(), const_cast<float*>(state.data()), /*is_training=*/false);
+      Pass pass = make_pass(batch, scored_->data(), scored_state_, /*is_training=*/false);
       const at::Tensor logits = network().forward(pass, inputs_of(network(), batch, pixels.data()));
       const at::Tensor targets = targets_of(batch);
       score.loss = at::cross_entropy_loss(logits.to(at::kDouble), targets, {}, at::Reduction::Sum).item<double>();
@@ -91,6 +103,8 @@ class HostModel final : public NetworkModel {
             .dropout = Draws(batch.seed, Use::dropout, batch.worker, batch.step)};
   }
 
+  std::optional<AlignedInput> scored_;  // the weights
+  float* scored_state_ = nullptr;
   Runners runners_;
 };
 

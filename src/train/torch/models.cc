@@ -42,13 +42,14 @@ const char* missing(const char* device) {
   return nullptr;
 }
 
-std::unique_ptr<Model> place(std::unique_ptr<Network> network, std::string_view device) {
-  return device == "cpu" ? make_host_model(std::move(network)) : make_device_model(std::move(network), at::kCUDA);
+std::unique_ptr<Model> put(std::unique_ptr<Network> network, const ModelPlace& place) {
+  if (std::string_view(place.device) == "cpu") return make_host_model(std::move(network));
+  return make_device_model(std::move(network), at::Device(at::kCUDA, 0), place);
 }
 
-Model* make(const char* name, const ModelSizes& sizes, const char* device) {
+Model* make(const char* name, const ModelSizes& sizes, const ModelPlace& place) {
 #define NETWORK(known) \
-  if (std::string_view(name) == #known) return place(make_##known(sizes), device).release();
+  if (std::string_view(name) == #known) return put(make_##known(sizes), place).release();
 #include "train/torch/networks.def"
 #undef NETWORK
   return nullptr;

@@ -2,6 +2,7 @@
 
 #ifdef SPARSEWIRE_TORCH_CUDA
 #include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDAStream.h>
 #endif
 
 namespace sparsewire::train::torch {
@@ -33,7 +34,11 @@ std::unique_ptr<PassGraph> record_pass(const std::function<void()>& work) {
   recorded->graph.capture_end();
   return recorded;
 }
+
+void* native_stream(const c10::Stream& stream) { return c10::cuda::CUDAStream(stream).stream(); }
 #else
+void* native_stream(const c10::Stream&) { return nullptr; }
+
 std::unique_ptr<PassGraph> record_pass(const std::function<void()>&) { return nullptr; }
 #endif
 

@@ -32,8 +32,7 @@ class NetworkModel : public Model {
 };
 
 std::unique_ptr<Model> make_host_model(std::unique_ptr<Network> network);
-// Copies weights to the device and gradients back.
-std::unique_ptr<Model> make_device_model(std::unique_ptr<Network> network, at::Device device);
+std::unique_ptr<Model> make_device_model(std::unique_ptr<Network> network, at::Device device, const ModelPlace& place);
 
 // Tensors over the numbers of a batch, which are borrowed and not written to. `pixels`: those of the batch, or a copy.
 at::Tensor inputs_of(const Network& network, const ModelBatch& batch, const float* pixels);

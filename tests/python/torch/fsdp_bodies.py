@@ -187,5 +187,35 @@ def missing(what):
     return ["no error", ""]
 
 
+class Given(torch.nn.Module):
+    """Parameters whose gradients are what it is given."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = (torch.nn.Parameter(torch.zeros(size)) for size in (700, 4000))
+
+    def forward(self, one, other):
+        return (self.first * one).sum() + (self.second * other).sum()
+
+
+def on_gpu(devices, options, steps):
+    """One shard in each replica, on two devices: where gradients and memories differ, and what the statistics say."""
+    found, said = [], []
+    for device in devices:
+        mesh = init_device_mesh(device, (dist.get_world_size(), 1), mesh_dim_names=("replicate", "shard"))
+        model = fully_shard(Given().to(device), mesh=mesh["shard"])
+        state = register(model, mesh, **options)
+        bits = []
+        for step in range(steps):
+            model.zero_grad()
+            generator = torch.Generator().manual_seed(10 * step + dist.get_rank())
+            model(*(torch.randn(size, generator=generator).to(device) for size in (700, 4000))).backward()
+            bits += [p.grad.to_local().cpu() for p in model.parameters()]
+        found.append(bits + list(state.memory().values()))
+        said.append(state.stats()["device"])
+        state.close()
+    return [[i for i, (a, b) in enumerate(zip(*found)) if not torch.equal(a, b)], len(found[0]), said]
+
+
 if __name__ == "__main__":
     obey(globals())

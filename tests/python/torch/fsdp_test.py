@@ -9,6 +9,8 @@ fsdp = pytest.importorskip("torch.distributed.fsdp")
 if not hasattr(getattr(fsdp, "FSDPModule", None), "set_all_reduce_hook"):
     pytest.skip("FSDP2 with set_all_reduce_hook needs torch 2.7 or later", allow_module_level=True)
 
+import sparsewire  # noqa: E402
+
 import ranks  # noqa: E402
 
 BODIES = Path(__file__).parent / "fsdp_bodies.py"
@@ -83,3 +85,17 @@ def test_missing_gradients_are_refused(what):
     for message, kind in run("missing", what=what):
         assert "every parameter needs a gradient" in message, message
         assert kind in ("UsageError", "TransportError")
+
+
+SPARSE = {"sparsifier": "topk:ratio=0.1", "downlink": "topk:ratio=0.1", "codec": "golomb:values=bf16", "start_step": 1}
+
+
+@pytest.mark.timeout(90)
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+def test_a_gpu_gives_the_bits_of_the_processor(monkeypatch):
+    # One rank: NCCL cannot connect two that share a GPU.
+    monkeypatch.setenv("SPARSEWIRE_TEST_BACKEND", "cpu:gloo,cuda:nccl")
+    with ranks.Ranks(1, BODIES) as one:
+        for differing, compared, said in one.ask("on_gpu", 60, devices=["cpu", "cuda"], options=SPARSE, steps=5):
+            assert (differing, compared, said[0]) == ([], 11, "host")
+            assert said[1].startswith("cuda:0" if sparsewire.has_cuda() else "host: buckets")

@@ -6,6 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+import sparsewire  # noqa: E402
 from ranks import Ranks, assert_said, run  # noqa: E402
 
 LONG = "SPARSEWIRE_LONG_TESTS" in os.environ
@@ -339,3 +340,21 @@ def test_a_state_that_does_not_fit_is_refused_when_it_is_loaded():
 @pytest.mark.timeout(120)
 def test_a_state_of_the_beginning_can_be_loaded():
     assert run(2, "before_the_first_pass") == [2, 2]
+
+
+@pytest.mark.timeout(120)
+def test_the_next_bucket_is_sifted_while_one_is_exchanged():
+    assert run(2, "sifts_ahead", seconds=100) == [5, 5]
+
+
+def test_says_where_gradients_are_worked_on():
+    assert run(2, "where") == [["host", 0]] * 2
+
+
+@pytest.mark.skipif(sparsewire.has_cuda(), reason="this build has CUDA")
+def test_a_build_without_cuda_says_that_it_copies():
+    from sparsewire.torch import _device
+
+    gpu = torch.device("cuda", 0)
+    assert not _device.can_work_on(gpu)
+    assert "copied to the host and back, because this build of sparsewire has no code for cuda:0" in _device.describe(gpu)

@@ -333,27 +333,50 @@ def own_sparsifier():
         return digest(model)
 
 
-def cuda(steps):
-    """The same training on a GPU, all ranks on the first one: digests, with a GradScaler, and what the statistics say."""
-    found = {}
-    device = torch.device("cuda", 0)
-    torch.cuda.set_device(device)
-    for name, scaler in (("plain", None), ("scaled", torch.amp.GradScaler("cuda", init_scale=2.0**8))):
-        model = small_buckets(network().to(device))
-        state = sw.register(model, "topk:ratio=0.1", downlink="topk:ratio=0.1", scaler=scaler)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-        for step in range(steps):
-            optimizer.zero_grad()
-            x, y = (part.to(device) for part in batch(step))
-            loss = torch.nn.functional.mse_loss(model(x), y)
-            if scaler is None:
-                loss.backward()
-                optimizer.step()
-            else:
-                scaler.scale(loss).backward()
-                scaler.step(optimizer)
-                scaler.update()
-        found[name] = digest(model.cpu())
-        found[name + " copies"] = state.stats()["host_copies"] > 0 and "GPU" in state.stats()["device"]
+def sifts_ahead():
+    """Rank 1 sifts its first bucket only when rank 0 has sifted its second, which so must not wait for the exchange of the
+    first: the number of passes that did."""
+    store = dist.distributed_c10d._get_default_store()
+    passes = 0
+
+    class Meeting(sparsewire.Sparsifier):
+        def choose(self, accumulated):
+            if self.step >= 2:  # the groups are there, and have their Workers
+                if rank() == 0 and len(accumulated) == TwoBuckets.SECOND:
+                    store.set(f"second bucket {passes}", "sifted")
+                elif rank() == 1 and len(accumulated) == TwoBuckets.FIRST:
+                    store.wait([f"second bucket {passes}"])
+            return range(3)
+
+    with sparsewire.register_sparsifier("meeting", Meeting):
+        model = small_buckets(TwoBuckets())
+        state = sw.register(model, "meeting", deadline=20)
+        for _ in range(5):
+            model(torch.ones(1)).backward()
+            passes += 1
         state.close()
-    return found
+    return passes
+
+
+class TwoBuckets(torch.nn.Module):
+    """DDP asks for the bucket of FIRST entries first."""
+
+    FIRST, SECOND = 400, 500
+
+    def __init__(self):
+        super().__init__()
+        self.one = torch.nn.Parameter(torch.ones(self.FIRST))
+        self.other = torch.nn.Parameter(torch.ones(self.SECOND))
+
+    def forward(self, x):
+        return self.other.sum() * self.one.sum() * x.sum()
+
+
+def where():
+    """What the statistics say of gradients on the host."""
+    model = DDP(Constant(10))
+    state = sw.register(model, "topk:k=1")
+    model(torch.ones(10)).backward()
+    found = state.stats()
+    state.close()
+    return [found["device"], found["host_copies"]]

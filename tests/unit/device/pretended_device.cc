@@ -9,6 +9,8 @@
 #include "kernels/norm.h"
 #include "sparsewire/errors.h"
 #include "sparsify/device_memory.h"
+#include "train/optimiser.h"
+#include "train/replica_arrays.h"
 #include "unit/device/arrays.h"
 
 namespace sparsewire {
@@ -212,6 +214,39 @@ class PretendedMemory final : public DeviceMemory {
   std::vector<float> values_;
 };
 
+class PretendedReplicaArrays final : public train::ReplicaArrays {
+ public:
+  explicit PretendedReplicaArrays(std::size_t size) : size_(size) {}
+
+  float* allocate() override {
+    arrays_.push_back(std::make_unique<float[]>(size_));
+    return other_side(arrays_.back().get());
+  }
+  void write(std::span<const float> from, float* to) override { std::copy(from.begin(), from.end(), other_side(to)); }
+  void read(const float* from, std::span<float> to) override { std::copy_n(other_side(from), to.size(), to.begin()); }
+  void copy(const float* from, float* to) override { std::copy_n(other_side(from), size_, other_side(to)); }
+  void subtract(const float* a, const float* b, float* to) override {
+    for (std::size_t i = 0; i < size_; ++i) other_side(to)[i] = other_side(a)[i] - other_side(b)[i];
+  }
+  void apply(const train::OptimiserStep& step, const float* update, float* weights, float* first,
+             float* second) override {
+    train::with_kind(step.kind, [&]<train::OptimiserStep::Kind kKind>() {
+      for (std::size_t i = 0; i < size_; ++i) {
+        train::apply_step<kKind>(step, other_side(update)[i], other_side(weights)[i],
+                                 first == nullptr ? nullptr : other_side(first) + i,
+                                 second == nullptr ? nullptr : other_side(second) + i);
+      }
+    });
+  }
+  void apply_sparse(const train::OptimiserStep& step, const SparseVector& update, float* weights) override {
+    train::apply_sparse(step, update, {other_side(weights), size_});
+  }
+
+ private:
+  std::size_t size_;
+  std::vector<std::unique_ptr<float[]>> arrays_;
+};
+
 class PretendedArrays final : public DeviceArrays {
  public:
   void write(const SparseVector& entries, float factor, const WritableNumbers& to) override {
@@ -245,6 +280,11 @@ std::unique_ptr<DeviceMemory> make_device_memory(Device device, std::size_t size
   return std::make_unique<PretendedMemory>(size);
 }
 std::unique_ptr<DeviceArrays> make_device_arrays(Device) { return std::make_unique<PretendedArrays>(); }
+
+std::unique_ptr<train::ReplicaArrays> train::make_replica_arrays(Device /*device*/, void* /*stream*/,
+                                                                 std::size_t size) {
+  return std::make_unique<PretendedReplicaArrays>(size);
+}
 
 namespace device_test {
 

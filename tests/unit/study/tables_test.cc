@@ -57,14 +57,14 @@ TEST(RunsCsv, HasTheColumnsOfThePage) {
   ASSERT_EQ(lines.size(), 1u + 2 * 3 * 2 + 2 * 3);
   EXPECT_EQ(
       lines[0],
-      "id,phase,method,ratio,own,seed,problem,device,validation,split,workers,worker_weights,sparsifier,feedback,"
+      "id,phase,method,ratio,own,seed,problem,device,tf32,validation,split,workers,worker_weights,sparsifier,feedback,"
       "exchange,"
       "downlink,codec,downlink_codec,downlink_feedback,scope,optimiser,lr,schedule,clip,local_steps,eval_every,"
       "eval_train,measure_every,k,status,diverged_at,steps,initial_train_loss,train_loss,val_loss,test_loss,metric,"
       "bytes_up,"
       "bytes_down,bytes_served,paper_bits_up,paper_bits_down,reached,bytes_to_target,steps_to_target,censored_at,"
       "worker_error,server_error,peak_memory_norm2,weights_crc32c");
-  EXPECT_THAT(lines[1], HasSubstr(",tune,dense,,,1000,\"logreg:samples=50,held_back=20\",cpu,0.2,"));
+  EXPECT_THAT(lines[1], HasSubstr(",tune,dense,,,1000,\"logreg:samples=50,held_back=20\",cpu,on,0.2,"));
   EXPECT_THAT(lines.back(), HasSubstr(",judge,topk,0.1,,2,"));
 }
 

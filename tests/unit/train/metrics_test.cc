@@ -32,10 +32,10 @@ TEST(Metrics, HaveEveryFieldOfAStep) {
                           "entries_total", "density",    "dense_bytes",  "bytes_up",    "bytes_down",
                           "bytes_served",  "sent_norm2", "memory_norm2", "total_error", "server_memory_norm2",
                           "server_error",  "flags",      "went_dense",   "ns_sift",     "ns_encode",
-                          "ns_exchange",   "ns_decode",  "ns_merge",     "ns_apply"}) {
+                          "ns_exchange",   "ns_decode",  "ns_merge",     "ns_apply",    "ns_gradient"}) {
     EXPECT_TRUE(plain.contains(key)) << key;
   }
-  EXPECT_EQ(plain.size(), 24U);
+  EXPECT_EQ(plain.size(), 25U);
   EXPECT_EQ(plain["bytes_up"], 7);
   EXPECT_EQ(plain["went_dense"], true);
   report.evaluation = Evaluation{{{"test_loss", 2}, {"test_accuracy", 0.75}}};
@@ -48,7 +48,7 @@ TEST(Metrics, HaveEveryFieldOfAStep) {
   EXPECT_EQ(evaluated["total_bytes_served"], 3);
   EXPECT_EQ(evaluated["paper_bits_up"], 4);
   EXPECT_EQ(evaluated["paper_bits_down"], 5);
-  EXPECT_EQ(evaluated.size(), 32U);
+  EXPECT_EQ(evaluated.size(), 33U);
   report.loss = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(Json::parse(step_json(report).dump())["loss"], nullptr);  // JSON has no NaN
 }

@@ -111,6 +111,26 @@ TEST(Optimiser, ThatIsPlainTakesAnUpdateThatHoldsTheLearningRate) {
   }
 }
 
+TEST(Optimiser, AppliesASparseUpdateWithTheBitsOfTheDenseOne) {
+  SparseVector update;
+  update.dim = 5;
+  update.indices = {1, 4};
+  update.values = {0.1F, -3.3F};
+  const Numbers dense = {0, 0.1F, 0, 0, -3.3F};
+  for (const bool holds_lr : {false, true}) {
+    const Applied how{.lr = 0.3, .holds_lr = holds_lr};
+    Numbers one = {0.7F, -0.0F, 1e-40F, -5, 0.11F};
+    Numbers other = one;
+    const auto optimiser = make_optimiser("sgd", 5);
+    optimiser->apply(dense, how, one);
+    apply_sparse(optimiser->begin_step(how), update, other);
+    EXPECT_EQ(one, other);
+  }
+  for (const char* spec : {"sgd:weight_decay=0.1", "sgd:momentum=0.5", "adam"}) {
+    EXPECT_FALSE(make_optimiser(spec, 5)->begin_step({}).is_sparse()) << spec;
+  }
+}
+
 TEST(Optimiser, ThatIsNotPlainRefusesIt) {
   for (const char* spec : {"sgd:momentum=0.9", "adam", "adamw"}) {
     SCOPED_TRACE(spec);

@@ -1,0 +1,118 @@
+#include <utility>
+
+#include "core/environment.h"
+#include "core/pages.h"
+#include "train/replica.h"
+#include "train/replica_arrays.h"
+
+namespace sparsewire::train {
+namespace {
+
+class DeviceReplica final : public Replica {
+ public:
+  DeviceReplica(const ReplicaPlan& plan, const DevicePlace& place, std::unique_ptr<ReplicaArrays> arrays)
+      : problem_(plan.problem),
+        worker_(plan.worker),
+        place_(place),
+        optimiser_(make_optimiser(plan.optimiser, problem_.layout().dim())),
+        arrays_(std::move(arrays)),
+        weights_(arrays_->allocate()),
+        gradient_(arrays_->allocate()),
+        on_host_(problem_.layout().dim()) {
+    for (std::size_t i = 0; i < optimiser_->arrays().size(); ++i) kept_[i] = arrays_->allocate();
+  }
+
+  void set_weights(std::span<const float> weights) override {
+    arrays_->write(weights, weights_);
+    is_on_host_ = false;
+  }
+  std::span<const float> weights() override {
+    if (!is_on_host_) arrays_->read(weights_, on_host_);
+    is_on_host_ = true;
+    return on_host_;
+  }
+
+  double find_gradient(std::uint64_t step) override {
+    return problem_.gradient_on_device(worker_, step, is_local_ ? local_ : weights_, gradient_);
+  }
+  void begin_local_steps() override {
+    is_local_ = true;
+    if (local_ == nullptr) local_ = arrays_->allocate();
+    arrays_->copy(weights_, local_);
+  }
+  void local_step(double lr) override {
+    arrays_->apply(optimiser_->begin_step({.lr = lr}), gradient_, local_, kept_[0], kept_[1]);
+  }
+  void end_local_steps() override {
+    is_local_ = false;
+    arrays_->subtract(weights_, local_, gradient_);
+  }
+
+  Gradient gradient() const override {
+    Gradient gradient(gradient_, NumberType::f32, on_host_.size());
+    gradient.device = place_.device;
+    gradient.stream = place_.stream;
+    return gradient;
+  }
+
+  void apply_update(const Worker& worker, const Applied& how) override {
+    is_on_host_ = false;
+    const OptimiserStep step = optimiser_->begin_step(how);
+    if (step.is_sparse()) return arrays_->apply_sparse(step, worker.update(), weights_);
+    worker.write_update(numbers(gradient_));
+    arrays_->apply(step, gradient_, weights_, kept_[0], kept_[1]);
+  }
+  void subtract_update(const Worker& worker) override {
+    is_on_host_ = false;
+    worker.apply_update(numbers(weights_), 1);
+  }
+
+  // The optimiser's own arrays are on the host. They are used here only.
+  std::vector<std::byte> save_optimiser() override {
+    const std::vector<std::span<float>> kept = optimiser_->arrays();
+    for (std::size_t i = 0; i < kept.size(); ++i) arrays_->read(kept_[i], kept[i]);
+    State state;
+    optimiser_->serialize(state);
+    return std::move(state).bytes();
+  }
+  void load_optimiser(std::span<const std::byte> bytes) override {
+    State state(bytes);
+    optimiser_->serialize(state);
+    state.finish();
+    const std::vector<std::span<float>> kept = optimiser_->arrays();
+    for (std::size_t i = 0; i < kept.size(); ++i) arrays_->write(kept[i], kept_[i]);
+  }
+
+ private:
+  WritableNumbers numbers(float* array) const {
+    WritableNumbers numbers(array, NumberType::f32, on_host_.size());
+    numbers.device = place_.device;
+    numbers.stream = place_.stream;
+    return numbers;
+  }
+
+  Problem& problem_;
+  int worker_;
+  DevicePlace place_;
+  std::unique_ptr<Optimiser> optimiser_;
+  std::unique_ptr<ReplicaArrays> arrays_;
+  float* weights_;  // on the device; so are the next three
+  float* gradient_;
+  float* local_ = nullptr;
+  float* kept_[2] = {nullptr, nullptr};  // by the optimiser
+  bool is_local_ = false;
+  bool is_on_host_ = false;
+  LongVector on_host_;  // the weights
+};
+
+}  // namespace
+
+std::unique_ptr<Replica> make_device_replica(const ReplicaPlan& plan) {
+  const std::optional<DevicePlace> place = plan.problem.device_of(plan.worker);
+  if (!place || plan.clip != 0 || environment::sifts_on_host()) return nullptr;
+  auto arrays = make_replica_arrays(place->device, place->stream, plan.problem.layout().dim());
+  if (!arrays) return nullptr;
+  return std::make_unique<DeviceReplica>(plan, *place, std::move(arrays));
+}
+
+}  // namespace sparsewire::train
