@@ -67,7 +67,8 @@ sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sani
 if [[ -n $sanitizer && ${#start[@]} == 0 ]]; then
   few='OnTheGpu.ABad*:OnTheGpu.AGuess*:*ByLayer*/topk_ratio_0_01:*ByLayer*/regtopk_ratio_0_05_q__1_dense_below_100'
   few=$few:'*TakesABad*/topk_k_3_chunk_64:*TakesABad*/topk_ratio_0_02_dense_below_100:*FeedbackTypeAndScope/topk_k_3_chunk_64'
-  few=$few:'*SparseSums*:WorkerOnADevice.*'
+  few=$few:'*TakesABad*/topk_ratio_0_05_chunk_4096:*TakesABad*/rtopk_ratio_0_02_r_3:*TakesABad*/regtopk_ratio_0_02_mu_2'
+  few=$few:'*SumOfVelocities*:*SparseSums*:WorkerOnADevice.*'
   for tool in memcheck racecheck initcheck; do
     for ((shard = 0; shard < 5; ++shard)); do
       GTEST_TOTAL_SHARDS=5 GTEST_SHARD_INDEX=$shard run "$tool$shard" 60 "$sanitizer" --tool $tool ./cuda_tests \
@@ -77,7 +78,9 @@ if [[ -n $sanitizer && ${#start[@]} == 0 ]]; then
   wait
   for tool in memcheck racecheck initcheck; do
     grep -E 'SUMMARY|^\[  (PASSED|FAILED)' out.$tool*.txt | cut -c1-160
-    grep -h -A6 -E '========= (Invalid|Error|Race|Warning|Uninit|Program hit)' out.$tool*.txt | cut -c1-200 | head -25
+    # With two threads of the host racecheck may lose track of a launch, and counts that as a hazard.
+    grep -h -A6 -E '========= (Invalid|Error|Race|Warning|Uninit|Internal|Program hit)' out.$tool*.txt | cut -c1-200 |
+      head -25
   done
 fi
 RUN

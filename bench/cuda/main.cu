@@ -9,45 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "cuda/common.cuh"
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/unit_memory.h"
 
 namespace sparsewire::cuda {
 namespace {
-
-__global__ void add(float4* memory, const float4* gradient, std::size_t n) {
-  const std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i >= n) return;
-  float4 m = memory[i];
-  const float4 g = gradient[i];
-  m.x += g.x;
-  m.y += g.y;
-  m.z += g.z;
-  m.w += g.w;
-  memory[i] = m;
-}
-
-__device__ std::uint32_t mix(std::uint32_t x) {
-  x = (x ^ x >> 16U) * 0x7FEB352DU;
-  x = (x ^ x >> 15U) * 0x846CA68BU;
-  return x ^ x >> 16U;
-}
-
-// N(0, 1)
-__global__ void draw(float* gradient, std::size_t n, std::uint32_t seed, float scale) {
-  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n;
-       i += std::size_t{gridDim.x} * blockDim.x) {
-    const std::uint32_t a = mix(static_cast<std::uint32_t>(i) ^ mix(seed));
-    const std::uint32_t b = mix(a + 0x9E3779B9U);
-    const float radius = sqrtf(-2 * __logf((static_cast<float>(a >> 8U) + 0.5F) * 0x1p-24F));
-    gradient[i] = scale * radius * __cosf(6.2831853F * static_cast<float>(b >> 8U) * 0x1p-24F);
-  }
-}
-
-double median(std::vector<double> all) {
-  std::nth_element(all.begin(), all.begin() + static_cast<long>(all.size() / 2), all.end());
-  return all[all.size() / 2];
-}
 
 class Bench {
  public:
@@ -68,6 +35,10 @@ class Bench {
   void fresh(float scale = 1) {
     draw<<<132 * 16, 256>>>(gradient_, n_, ++seed_, scale);
     SPARSEWIRE_CUDA_CHECK(cudaMemsetAsync(cold_, static_cast<int>(seed_), kCold));
+  }
+  void fresh_and_equal() {
+    fill<<<132 * 16, 256>>>(gradient_, n_, 0.25F);
+    SPARSEWIRE_CUDA_CHECK(cudaMemsetAsync(cold_, static_cast<int>(++seed_), kCold));
   }
   template <class Step>
   double time(Step step) {
@@ -179,9 +150,16 @@ void run(std::size_t entries) {
       }
       bench.fresh(100);
       jumped.push_back(bench.time([&] { memory.top(bench.gradient(), k); }));
-      UnitMemory again(entries, k);
     }
     std::printf("  scale jumps 100-fold   %9.1f %9.1f %7.3f\n", median(jumped), floor, median(jumped) / floor);
+    UnitMemory flat(entries, k);
+    std::vector<double> equals;
+    for (int i = 0; i < 6; ++i) {
+      bench.fresh_and_equal();
+      const double us = bench.time([&] { flat.top(bench.gradient(), k); });
+      if (i > 0) equals.push_back(us);
+    }
+    std::printf("  all values equal       %9.1f %9.1f %7.3f\n", median(equals), floor, median(equals) / floor);
   }
 }
 

@@ -145,18 +145,4 @@ double portable_cos_of_turns(double x) noexcept {
   return is_negative ? -value : value;
 }
 
-double portable_tanh(double x) noexcept {
-  if (!(x < 20.0)) return 1.0;
-  // expm1(2x) = 2^n * expm1(r) + (2^n - 1) with 2x = n*ln2 + r, |r| <= ln2/2; ln2 in two parts keeps r exact.
-  const double y = 2.0 * x;
-  const auto n = static_cast<int>(y * 1.4426950408889634 + 0.5);
-  const double r = (y - n * kLn2High) - n * kLn2Low;
-  double series = 0.0;  // Taylor series of expm1(r)/r: the 14th term is below 2^-53 of the first
-  for (int term = 14; term >= 1; --term) series = (1.0 + series) * r / (term + 1.0);
-  const double small = (1.0 + series) * r;
-  const double power = std::bit_cast<double>(static_cast<std::uint64_t>(1023 + n) << 52);
-  const double e = power * small + (power - 1.0);
-  return e / (e + 2.0);
-}
-
 }  // namespace sparsewire

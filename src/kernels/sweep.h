@@ -18,6 +18,8 @@ namespace sparsewire::kernels {
 struct ScaledGradient : Gradient {
   float scale = 1.0F;
   float decay = 1.0F;
+  // On a device only: the numbers are those of another memory, to which this is to be added first.
+  const ScaledGradient* first_add = nullptr;
 
   ScaledGradient() = default;
   // NOLINTNEXTLINE(google-explicit-constructor): a gradient as it is.

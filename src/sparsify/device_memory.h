@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/second_choice.h"
 #include "kernels/sweep.h"
 #include "sparsewire/gradient.h"
 #include "sparsewire/sparse_vector.h"
@@ -36,6 +37,7 @@ struct TakenEntries {
   std::vector<double> sent_norm2;         // ||values||^2; empty if the device has not computed it
   // If one unit has a k: the key of its k-th entry, or 0 if there were fewer.
   std::uint32_t kth = 0;
+  bool chosen_twice = false;  // the entries are those of the second choice
 };
 
 // Where a null gradient stands for none. THREADS: one caller at a time. Work is queued on the stream of the gradient,
@@ -47,11 +49,13 @@ class DeviceMemory {
 
   // Adds the gradient, and takes entries out of each unit. Larger numbers |factor * sum| are chosen first, as floats;
   // of equal ones that with the lower index. Returns the lowest index at which a sum is not finite; then every entry
-  // has made a round trip (kernels/sweep.h). REQUIRES: a choice for each unit; 0 <= factor <= 1; the same `units`, at
-  // the same address, in every call with so many.
+  // has made a round trip (kernels/sweep.h). If there is a second choice, the device may take the entries of that
+  // instead: TakenEntries::chosen_twice. What is to be added to the gradient first (ScaledGradient::first_add) is added
+  // also if it throws. REQUIRES: that gives finite numbers; a choice for each unit; 0 <= factor <= 1; the same `units`,
+  // at the same address, in every call with so many; one unit if there is a second choice.
   virtual std::optional<std::size_t> take(std::span<const Unit> units, std::span<const UnitChoice> choices,
-                                          float factor, const kernels::ScaledGradient* gradient,
-                                          TakenEntries& taken) = 0;
+                                          float factor, const kernels::SecondChoice* second,
+                                          const kernels::ScaledGradient* gradient, TakenEntries& taken) = 0;
 
   // Takes the accumulation back: kernels::restore() for all entries.
   virtual void restore(const kernels::ScaledGradient& gradient) = 0;

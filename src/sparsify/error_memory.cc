@@ -27,7 +27,7 @@ void ErrorMemory::begin_units() noexcept {
 std::optional<std::size_t> ErrorMemory::accumulate(const kernels::ScaledGradient* gradient) {
   if (is_on_device()) {
     const UnitChoice nothing;
-    const auto bad = device_->take({&whole_, 1}, {&nothing, 1}, 1, gradient, taken_);
+    const auto bad = device_->take({&whole_, 1}, {&nothing, 1}, 1, nullptr, gradient, taken_);
     norm2_ = taken_.accumulated_norm2[0];
     return bad;
   }

@@ -44,9 +44,9 @@ class ErrorMemory {
 
   // On a device: adds the gradient, and takes entries out of all units at once. As DeviceMemory::take().
   std::optional<std::size_t> take_from_units(std::span<const Unit> units, std::span<const UnitChoice> choices,
-                                             float factor, const kernels::ScaledGradient* gradient,
-                                             TakenEntries& taken) {
-    return device_->take(units, choices, factor, gradient, taken);
+                                             float factor, const kernels::SecondChoice* second,
+                                             const kernels::ScaledGradient* gradient, TakenEntries& taken) {
+    return device_->take(units, choices, factor, second, gradient, taken);
   }
 
   // On the host only: what takes entries out, unit by unit. together() is for a unit that all threads share, alone(t)

@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/portable_math.h"
 #include "core/slices.h"
 #include "core/valid.h"
+#include "kernels/second_choice.h"
 #include "kernels/sweep.h"
 #include "sparsewire/errors.h"
 #include "sparsify/budget.h"
@@ -29,12 +29,7 @@
 namespace sparsewire {
 namespace {
 
-// One entry in the last round: what was sent, and the update of all workers.
-struct LastRound {
-  std::uint32_t index;
-  float sent;
-  float update;
-};
+using kernels::LastRound;
 
 void sort_by_index(std::vector<LastRound>& round) {
   std::sort(round.begin(), round.end(), [](const LastRound& a, const LastRound& b) { return a.index < b.index; });
@@ -47,9 +42,9 @@ auto first_from(const std::vector<LastRound>& round, std::size_t index) {
 
 class Regularised final : public Score {
  public:
-  Regularised(double weight, double mu, double q, bool form_b)
-      : weight_(weight), mu_(mu), form_b_(form_b), factor_if_not_sent_(factor(1 + q)) {}
+  Regularised(const kernels::Regularisation& by, double q) : by_(by), factor_if_not_sent_(by.factor(1 + q)) {}
 
+  const kernels::Regularisation& regularisation() const noexcept { return by_; }
   float factor_if_not_sent() const noexcept { return factor_if_not_sent_; }
 
   std::vector<LastRound> last_round;  // by index; empty before the first observe()
@@ -63,22 +58,12 @@ class Regularised final : public Score {
     for (std::size_t i = 0; i < n && last != last_round.end(); ++i) {
       while (last != last_round.end() && last->index < indices[i]) ++last;
       if (last == last_round.end() || last->index != indices[i]) continue;
-      keys[i] = kernels::key_of(factor_at(*last, values[i]) * std::abs(values[i]));
+      keys[i] = kernels::key_of(by_.factor_at(*last, values[i]) * std::abs(values[i]));
     }
   }
 
  private:
-  float factor(double one_plus_delta) const noexcept {
-    return static_cast<float>(portable_tanh(std::abs(one_plus_delta) / mu_));
-  }
-  float factor_at(const LastRound& last, float a) const noexcept {
-    const double sent = weight_ * last.sent;
-    return factor(1 + (last.update - sent) / (form_b_ ? weight_ * a : sent));
-  }
-
-  double weight_;
-  double mu_;
-  bool form_b_;
+  kernels::Regularisation by_;
   float factor_if_not_sent_;
 };
 
@@ -157,7 +142,7 @@ class RegTopK final : public UnitSparsifier {
     const double q = spec.number("q", {}).value_or(1e30);
     const bool form_b = spec.choice("form", {"a", "b"}) == "b";
     const double weight = spec.number("weight", kRatioRange).value_or(context().weight);
-    return {weight, mu, q, form_b};
+    return {{weight, mu, form_b}, q};
   }
 
   void begin(float /*scale*/, SparseVector& /*out*/) override {
@@ -179,6 +164,11 @@ class RegTopK final : public UnitSparsifier {
     return {.k = std::min(k, unit.size)};
   }
   float factor() const override { return score_.factor_if_not_sent(); }
+  std::optional<kernels::SecondChoice> second_choice(const Unit& unit) const override {
+    if (score_.last_round.empty()) return std::nullopt;  // the largest are sent
+    return kernels::SecondChoice{
+        .k = budget_.k(step(), unit.size), .regularisation = &score_.regularisation(), .last_round = score_.last_round};
+  }
   void list_more(std::vector<std::uint32_t>& indices) override {
     for (const LastRound& last : score_.last_round) indices.push_back(last.index);
   }

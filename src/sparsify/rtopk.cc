@@ -54,16 +54,21 @@ class RTopK final : public UnitSparsifier {
     return std::nullopt;
   }
   UnitChoice choice(const Unit& unit) const override { return {.k = r_of(budget_.k(step(), unit.size), unit.size)}; }
+  std::optional<kernels::SecondChoice> second_choice(const Unit& unit) const override {
+    drawn_from_ = stream();
+    return kernels::SecondChoice{.k = budget_.k(step(), unit.size), .draw = &drawn_from_};
+  }
   bool narrows() const override { return true; }
   void narrow(const Unit& unit, Candidates& chosen) override {
     chosen.rank(score());
     chosen.keep_best(budget_.k(step(), unit.size));
   }
 
-  RandomScore score() const {
-    return RandomScore(Stream(context().seed, static_cast<std::uint32_t>(context().role),
-                              static_cast<std::uint32_t>(context().rank), step()));
+  Stream stream() const {
+    return {context().seed, static_cast<std::uint32_t>(context().role), static_cast<std::uint32_t>(context().rank),
+            step()};
   }
+  RandomScore score() const { return RandomScore(stream()); }
 
   std::size_t r_of(std::size_t k, std::size_t n) const noexcept {
     if (r_ratio_ > 0) return std::max(k, count_of(r_ratio_, n));
@@ -77,6 +82,7 @@ class RTopK final : public UnitSparsifier {
   double r_ = 0;
   double r_ratio_ = 0;
   TopSelector top_;
+  mutable Stream drawn_from_{0, 0, 0, 0};  // of second_choice()
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "core/number_types.h"
@@ -105,20 +106,34 @@ kernels::ScaledGradient Sifter::Parts::clipped(const Gradient& gradient, float u
   kernels::ScaledGradient result = scaled(gradient, 1.0F, unscale);
   result.decay = feedback.momentum;
   if (feedback.clip == 0) return result;
-  const double norm = std::sqrt(velocity.norm2(gradient)) * std::abs(static_cast<double>(unscale));
+  gradient_norm = std::sqrt(velocity.norm2(gradient));
+  const double norm = gradient_norm * std::abs(static_cast<double>(unscale));
   const double limit = feedback.clip / std::sqrt(static_cast<double>(context.ranks));
   const double factor = limit / norm;
   if (factor < 1) result.scale *= static_cast<float>(factor);  // not if the norm is NaN: sift then refuses the gradient
   return result;
 }
 
+// Whether the velocity will be finite with this addend, whatever it is now: then no gradient can be bad. No number is
+// larger than the norm.
+bool Sifter::Parts::stays_finite(const kernels::ScaledGradient& addend) const noexcept {
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  const double added = std::abs(static_cast<double>(addend.scale)) * gradient_norm;
+  return feedback.clip != 0 && (addend.decay * kLargest + added) * (1 + 1e-6) < kLargest;
+}
+
 // A step of DGC: velocity <- m*velocity + gradient; the velocity is sifted, and cleared where an entry is sent.
 SiftNorms Sifter::Parts::sift_velocity(const Gradient& gradient, SparseVector& sent, float unscale) {
   const kernels::ScaledGradient addend = clipped(gradient, unscale);
-  if (const auto bad = velocity.accumulate(&addend)) {
-    throw_bad_gradient(name, context, stats.step, addend, velocity, *bad);
+  // On a device the pass over the memory adds it, too: so the velocity is read once.
+  const bool adds_later = velocity.is_on_device() && stays_finite(addend);
+  if (!adds_later) {
+    if (const auto bad = velocity.accumulate(&addend)) {
+      throw_bad_gradient(name, context, stats.step, addend, velocity, *bad);
+    }
   }
-  const kernels::ScaledGradient total = velocity.as_gradient();
+  kernels::ScaledGradient total = velocity.as_gradient();
+  if (adds_later) total.first_add = &addend;
   SiftNorms sifted;
   bool taken = false;
   try {

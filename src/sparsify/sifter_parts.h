@@ -38,6 +38,7 @@ struct Sifter::Parts {
   // Momentum (DGC) only.
   ErrorMemory velocity;
   std::vector<float> cleared;  // velocities that were cleared in the last step, for undo
+  double gradient_norm = 0;    // of the last gradient, if it is clipped
 
   bool has_velocity() const noexcept { return feedback.kind == Feedback::Kind::momentum; }
   void check_gradient(const Gradient& gradient) const;
@@ -50,6 +51,7 @@ struct Sifter::Parts {
   void remember_memory();
   kernels::ScaledGradient scaled(const Gradient& gradient, float lr, float unscale) const;
   kernels::ScaledGradient clipped(const Gradient& gradient, float unscale);
+  bool stays_finite(const kernels::ScaledGradient& addend) const noexcept;
   void begin_undo(const SparseVector& sent);
   void check(const SparseVector& entries, const char* what) const;
   double rounding_loss2(const SparseVector& sent, std::span<const float> received);

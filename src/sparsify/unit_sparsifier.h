@@ -47,7 +47,10 @@ class UnitSparsifier : public FusedSparsifier {
   // that are zero.
   virtual void list_more(std::vector<std::uint32_t>& /*indices*/) {}
   virtual bool sends_zeros() const { return false; }
-  // If narrows(): keeps those entries of a unit that are sent, by Candidates::keep_best().
+  // For a sparsifier of one unit, if not all that choice() gives are sent and the device may decide it.
+  virtual std::optional<kernels::SecondChoice> second_choice(const Unit& /*unit*/) const { return std::nullopt; }
+  // If narrows(), and the device has not decided it: keeps those entries of a unit that are sent, by
+  // Candidates::keep_best().
   virtual bool narrows() const { return false; }
   virtual void narrow(const Unit& /*unit*/, Candidates& /*chosen*/) {}
   // For a sparsifier of one unit: its k-th key, or 0 if it had fewer than k entries.

@@ -14,14 +14,16 @@ SiftNorms UnitSparsifier::sift_on_device(const kernels::ScaledGradient* gradient
   for (std::size_t u = 0; u < units_.size(); ++u) {
     choices_[u] = units_[u].dense ? UnitChoice{.threshold = kernels::kLowestKey} : choice(units_[u]);
   }
-  more_indices_.clear();
-  list_more(more_indices_);
-  more_values_.assign(more_indices_.size(), 0.0F);
-  if (const auto bad = memory.take_from_units(units_, choices_, factor(), gradient, taken_)) {
+  const auto second = units_.size() == 1 && !units_[0].dense ? second_choice(units_[0]) : std::nullopt;
+  if (const auto bad =
+          memory.take_from_units(units_, choices_, factor(), second ? &*second : nullptr, gradient, taken_)) {
     throw_bad_gradient(name_, context_, step_, *gradient, memory, *bad);
   }
   bool has_more = false;
   try {
+    more_indices_.clear();
+    if (!taken_.chosen_twice) list_more(more_indices_);
+    more_values_.assign(more_indices_.size(), 0.0F);
     if (!more_indices_.empty()) memory.take_numbers(more_indices_, sends_zeros(), more_values_.data());
     has_more = true;
     const SiftNorms sifted = collect(memory, out);
@@ -42,7 +44,7 @@ SiftNorms UnitSparsifier::collect(ErrorMemory& memory, SparseVector& out) {
   SiftNorms sifted;
   lost_.clear(out.dim);
   set_kth(taken_.kth);
-  const bool all_are_sent = !narrows() && more_indices_.empty();
+  const bool all_are_sent = taken_.chosen_twice || (!narrows() && more_indices_.empty());
   const bool has_norms = all_are_sent && !taken_.sent_norm2.empty();
   std::size_t begin = 0;
   std::size_t more = 0;
@@ -94,7 +96,7 @@ std::size_t UnitSparsifier::take_unit(const Unit& unit, std::size_t begin, std::
   }
   if (more_.size() > 0) chosen_.merge(more_);
 
-  if (!narrows()) return others;
+  if (!narrows() || taken_.chosen_twice) return others;
   narrow(unit, chosen_);
   make_room(lost_, chosen_.lost_count());
   append(lost_, chosen_.lost_indices(), chosen_.lost_values(), chosen_.lost_count());

@@ -35,6 +35,13 @@ __global__ void add_sum_entries(float* memory, const std::uint32_t* indices, std
   });
 }
 
+// Adds a gradient to all entries. REQUIRES: that gives finite numbers.
+template <class T>
+__global__ void accumulate_entries(float* memory, const void* gradient, std::size_t n, Factors by) {
+  for_each_entry(
+      n, [=](std::size_t i) { memory[i] = accumulated(memory[i], number(static_cast<const T*>(gradient), i), by); });
+}
+
 // Takes an accumulation back, for all entries.
 template <class T>
 __global__ void restore_entries(float* memory, const void* gradient, std::size_t n, Factors by) {

@@ -3,12 +3,17 @@
 
 #include "kernels/cuda/scratch.cuh"
 #include "kernels/cuda/tile.cuh"
+#include "kernels/second_choice.h"
 
 namespace sparsewire::cuda {
 
 inline constexpr unsigned kFinishThreads = 512;
 inline constexpr unsigned kFinishWarps = kFinishThreads / 32;
-inline constexpr std::uint32_t kListRoom = 6144;  // candidates in shared memory; a tile has 4096 at most
+// By what the entries that are sent are chosen: see kernels/second_choice.h.
+enum class By { magnitude, draw, score };
+template <By kBy>
+inline constexpr std::uint32_t kListRoom =
+    kBy == By::score ? 4096 : 6144;               // candidates in shared memory; a tile has 4096 at most
 inline constexpr std::uint32_t kTileRoom = 2048;  // tiles of a part
 inline constexpr std::uint32_t kAllWin = ~std::uint32_t{0};
 
@@ -34,27 +39,37 @@ struct FinishArguments {
   float* out_values;
   std::uint64_t epoch;
   StepResult* result;
+  // Of the second choice.
+  std::uint32_t k_drawn = 0;
+  Stream draw{0, 0, 0, 0};
+  kernels::Regularisation regularisation = {};
+  const kernels::LastRound* last_round = nullptr;
+  std::uint32_t last_round_size = 0;
 };
 
 // In dynamic shared memory.
-struct FinishShared {
+struct BlockShared {
+  std::uint32_t warps[kFinishWarps][2];
+  std::uint32_t found[3];
+  std::uint32_t is_last;
+  double slices[2][kSlices];
+};
+template <By kBy>
+struct FinishShared : BlockShared {
   std::uint32_t begin[kTileRoom + 1];  // of each tile's candidates, among those of the part
   std::uint32_t offset[kTileRoom];     // in the arenas
-  std::uint32_t index[kListRoom];
-  float value[kListRoom];
-  std::uint8_t wins[kListRoom];
+  std::uint32_t index[kListRoom<kBy>];
+  float value[kListRoom<kBy>];
+  std::uint32_t score[kBy == By::score ? kListRoom<kBy> : 1];  // key
+  std::uint8_t wins[kListRoom<kBy>];
   union {
     std::uint32_t bins[kBins];
     double squares[kFinishWarps][kSlices * 32];  // of a tile, by slice and lane
   };
-  std::uint32_t warps[kFinishWarps][2];
-  std::uint32_t found[2];
-  std::uint32_t is_last;
-  double slices[2][kSlices];
 };
 
 // The sum of two numbers of each thread, over the block; all threads get it.
-__device__ inline uint2 block_sum(std::uint32_t a, std::uint32_t b, FinishShared& s) {
+__device__ inline uint2 block_sum(std::uint32_t a, std::uint32_t b, BlockShared& s) {
   a = __reduce_add_sync(kAllLanes, a);
   b = __reduce_add_sync(kAllLanes, b);
   __syncthreads();
@@ -72,7 +87,7 @@ __device__ inline uint2 block_sum(std::uint32_t a, std::uint32_t b, FinishShared
 }
 
 // The sum of a number over the threads up to this one.
-__device__ inline std::uint32_t block_scan(std::uint32_t sum, FinishShared& s) {
+__device__ inline std::uint32_t block_scan(std::uint32_t sum, BlockShared& s) {
   for (unsigned step = 1; step < 32; step *= 2) {
     const std::uint32_t left = __shfl_up_sync(kAllLanes, sum, step);
     if (threadIdx.x % 32 >= step) sum += left;
@@ -87,7 +102,7 @@ __device__ inline std::uint32_t block_scan(std::uint32_t sum, FinishShared& s) {
 // The sums of two times 4096 numbers by the tree of kernels/norm.h; missing ones are 0. Each half of the threads adds
 // one. Thread 0 gets both.
 __device__ inline double2 add_groups_of_two(const double* first, const double* second, std::size_t count,
-                                            FinishShared& s) {
+                                            BlockShared& s) {
   const unsigned half = threadIdx.x / kTileThreads;
   const unsigned thread = threadIdx.x % kTileThreads;
   const double* numbers = half == 0 ? first : second;

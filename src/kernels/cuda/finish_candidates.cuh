@@ -15,9 +15,10 @@ struct Part {
   std::uint32_t count = 0;
 };
 
+template <By kBy>
 class BlockCandidates {
  public:
-  __device__ BlockCandidates(const FinishArguments& a, FinishShared& s) : a_(a), s_(s) {
+  __device__ BlockCandidates(const FinishArguments& a, FinishShared<kBy>& s) : a_(a), s_(s) {
     first_tile_ = std::size_t{blockIdx.x} * a.tiles_per_block;
     if (first_tile_ < a.tiles_count) {
       tiles_ = static_cast<std::uint32_t>(min(a.tiles_count - first_tile_, std::size_t{a.tiles_per_block}));
@@ -36,6 +37,12 @@ class BlockCandidates {
       f(part);
       tile = part.end;
     }
+  }
+
+  // By what candidate number i of the part is compared first: its magnitude, or its score.
+  __device__ std::uint32_t rank(std::uint32_t i) const {
+    if constexpr (kBy == By::score) return s_.score[i];
+    return key(s_.value[i]);
   }
 
   // If all candidates of the block fit, they are gathered once.
@@ -70,7 +77,7 @@ class BlockCandidates {
     std::uint32_t high = part.end - tile + 1;
     while (high - low > 1) {
       const std::uint32_t middle = (low + high) / 2;
-      (s_.begin[middle] <= kListRoom ? low : high) = middle;
+      (s_.begin[middle] <= kListRoom<kBy> ? low : high) = middle;
     }
     part.end = tile + low;
     part.count = s_.begin[low];
@@ -90,13 +97,30 @@ class BlockCandidates {
       const std::uint32_t from = s_.offset[low] + (i - s_.begin[low]);
       s_.index[i] = a_.indices[from];
       s_.value[i] = a_.values[from];
+      if constexpr (kBy == By::score) s_.score[i] = score(s_.index[i], s_.value[i]);
     }
     __syncthreads();
     return part;
   }
 
+  // The key of an entry's score.
+  __device__ std::uint32_t score(std::uint32_t index, float value) const {
+    std::uint32_t low = 0;
+    std::uint32_t high = a_.last_round_size;
+    while (low < high) {
+      const std::uint32_t middle = (low + high) / 2;
+      if (a_.last_round[middle].index < index) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    if (low == a_.last_round_size || a_.last_round[low].index != index) return key(value);
+    return key(__fmul_rn(a_.regularisation.factor_at(a_.last_round[low], value), value));
+  }
+
   const FinishArguments& a_;
-  FinishShared& s_;
+  FinishShared<kBy>& s_;
   std::size_t first_tile_ = 0;
   std::uint32_t tiles_ = 0;
   Part all_;

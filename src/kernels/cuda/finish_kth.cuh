@@ -12,7 +12,8 @@ namespace sparsewire::cuda {
 struct Kth {
   std::uint32_t key = 0;
   std::uint32_t quota = 0;
-  int rounds = 0;  // of bins that the search has used
+  std::uint32_t ties = 0;  // how many have this one
+  int rounds = 0;          // of bins that the search has used
 };
 
 // How many bins of the pass a block adds up, and one of them.
@@ -24,9 +25,9 @@ __device__ inline std::uint32_t fine_bin(const FinishArguments& a, unsigned bloc
   return at < a.window ? __ldcg(a.fine + at) : 0;
 }
 
-// The bin in which entry number `rank` from the top is, and how many are in those above.
+// The bin in which entry number `rank` from the top is, how many are in those above, and in this one.
 template <class Bin>
-__device__ inline uint2 find_bin(Bin bin, std::uint32_t rank, FinishShared& s) {
+__device__ inline uint3 find_bin(Bin bin, std::uint32_t rank, BlockShared& s) {
   constexpr unsigned kEach = kBins / kFinishThreads;
   std::uint32_t mine[kEach];  // thread 0 has the highest
   std::uint32_t sum = 0;
@@ -38,28 +39,34 @@ __device__ inline uint2 find_bin(Bin bin, std::uint32_t rank, FinishShared& s) {
       if (rank <= before + mine[i]) {
         s.found[0] = kBins - 1 - (threadIdx.x * kEach + i);
         s.found[1] = before;
+        s.found[2] = mine[i];
         break;
       }
       before += mine[i];
     }
   }
   __syncthreads();
-  return {s.found[0], s.found[1]};
+  return {s.found[0], s.found[1], s.found[2]};
 }
 
-// Among the candidates with keys in [low, high). Each round divides them into bins, the last of which has everything
-// above.
-__device__ inline Kth search_kth(const FinishArguments& a, FinishShared& s, BlockCandidates& candidates,
-                                 GridBarrier& barrier, std::uint32_t low, std::uint32_t high, std::uint32_t rank) {
+// Among the candidates with keys in [low, high). Each round divides them into bins of 2^shift keys, the last of which
+// has everything above. begin(part) is called first; key_of(i): of candidate i of the part; counts(i): whether it takes
+// part in the search. `used`: rounds of bins that other searches of this step have used.
+template <By kBy, class Begin, class Key, class Counts>
+__device__ inline Kth search_kth(const FinishArguments& a, FinishShared<kBy>& s, BlockCandidates<kBy>& candidates,
+                                 GridBarrier& barrier, std::uint64_t low, std::uint64_t high, std::uint32_t rank,
+                                 std::uint32_t shift, int used, Begin begin, Key key_of, Counts counts) {
   Kth kth;
-  std::uint32_t shift = 12;
-  for (int round = 0; round < kMostRounds; ++round) {
+  for (int round = used; round < kMostRounds; ++round) {
     for (unsigned i = threadIdx.x; i < kBins; i += kFinishThreads) s.bins[i] = 0;
     __syncthreads();
     candidates.for_each_part([&](const Part& part) {
+      begin(part);
       for (std::uint32_t i = threadIdx.x; i < part.count; i += kFinishThreads) {
-        const std::uint32_t one = key(s.value[i]);
-        if (one >= low && one < high) atomicAdd(&s.bins[min((one - low) >> shift, kBins - 1U)], 1);
+        const std::uint64_t one = key_of(i);
+        if (one >= low && one < high && counts(i)) {
+          atomicAdd(&s.bins[min(static_cast<std::uint32_t>((one - low) >> shift), kBins - 1U)], 1);
+        }
       }
     });
     __syncthreads();
@@ -69,26 +76,28 @@ __device__ inline Kth search_kth(const FinishArguments& a, FinishShared& s, Bloc
     }
     barrier.arrive();
     barrier.wait();
-    const uint2 found = find_bin([&](std::uint32_t i) { return __ldcg(all + i); }, rank, s);
+    const uint3 found = find_bin([&](std::uint32_t i) { return __ldcg(all + i); }, rank, s);
     kth.rounds = round + 1;
+    kth.ties = found.z;
     rank -= found.y;
     if (found.x == kBins - 1 && high - low > (std::uint64_t{kBins} << shift)) {
-      low += (kBins - 1U) << shift;
+      low += std::uint64_t{kBins - 1U} << shift;
       shift = min(shift + 8, 20U);
       continue;
     }
-    low += found.x << shift;
-    high = static_cast<std::uint32_t>(min(std::uint64_t{high}, std::uint64_t{low} + (std::uint64_t{1} << shift)));
+    low += std::uint64_t{found.x} << shift;
+    high = min(high, low + (std::uint64_t{1} << shift));
     if (shift == 0) break;
     shift = shift > 11 ? shift - 11 : 0;
   }
-  kth.key = low;
+  kth.key = static_cast<std::uint32_t>(low);
   kth.quota = rank;
   return kth;
 }
 
 // The k-th largest key, and how many of the candidates that have it win: those with the lowest indices.
-__device__ inline Kth find_kth(const FinishArguments& a, FinishShared& s, BlockCandidates& candidates,
+template <By kBy>
+__device__ inline Kth find_kth(const FinishArguments& a, FinishShared<kBy>& s, BlockCandidates<kBy>& candidates,
                                GridBarrier& barrier, std::uint32_t threshold, std::uint32_t found_in_all) {
   auto rank = static_cast<std::uint32_t>(a.k);
   // Thread t has the sum of block number gridDim - 1 - t: from the top.
@@ -103,7 +112,11 @@ __device__ inline Kth find_kth(const FinishArguments& a, FinishShared& s, BlockC
   __syncthreads();
   const std::uint32_t above_window = found_in_all - s.found[0];
   __syncthreads();
-  if (above_window >= rank) return search_kth(a, s, candidates, barrier, threshold + a.window, kInfinityKey, rank);
+  if (above_window >= rank) {
+    return search_kth(
+        a, s, candidates, barrier, threshold + a.window, kInfinityKey, rank, 12, 0, [](const Part&) {},
+        [&](std::uint32_t i) { return candidates.rank(i); }, [](std::uint32_t) { return true; });
+  }
   rank -= above_window;
   const std::uint32_t before = through - mine[0] - mine[1];
   if (before < rank && rank <= through) {
@@ -114,9 +127,9 @@ __device__ inline Kth find_kth(const FinishArguments& a, FinishShared& s, BlockC
   __syncthreads();
   const std::uint32_t block = s.found[0];
   rank -= s.found[1];
-  const uint2 found =
+  const uint3 found =
       find_bin([&](std::uint32_t i) { return i < fine_per_block(a) ? fine_bin(a, block, i) : 0; }, rank, s);
-  return {threshold + block * fine_per_block(a) + found.x, rank - found.y, 0};
+  return {threshold + block * fine_per_block(a) + found.x, rank - found.y, found.z, 0};
 }
 
 }  // namespace sparsewire::cuda

@@ -1,10 +1,11 @@
-// The pass over the error memory: one block for each tile.
+// The pass over the error memory: one block for each tile. Of a model that is one unit here, of others in
+// unit_pass.cuh.
 #pragma once
 
 #include <type_traits>
 
+#include "kernels/cuda/block.cuh"
 #include "kernels/cuda/scratch.cuh"
-#include "kernels/cuda/tile.cuh"
 
 namespace sparsewire::cuda {
 
@@ -12,27 +13,82 @@ inline constexpr unsigned kPassThreads = 512;
 inline constexpr unsigned kPassWarps = kPassThreads / 32;
 inline constexpr unsigned kPassBlocks = 3;  // in a multiprocessor; with 2 or 4 it takes longer
 
+// A type of gradients: a velocity in the memory of the device, to which numbers of type T are added first.
+template <class T>
+struct Velocity {};
+template <class T>
+inline constexpr bool kIsVelocity = false;
+template <class T>
+inline constexpr bool kIsVelocity<Velocity<T>> = true;
+
 struct PassArguments {
   float* memory;
   const void* gradient;
-  std::size_t size;
   Factors by;
-  std::uint32_t threshold;  // key; 0: control->threshold
-  std::uint32_t window;     // keys from the threshold on that are counted in `fine`
+  const void* first_add;  // to a velocity
+  Factors first_by;
   Control* control;
   TileList* tiles;
   double* tile_norms;  // sums of the squares of all sums
   std::uint32_t* indices;
   float* values;
   std::uint32_t arena_size;
-  std::uint32_t* fine;
 };
 
-// Adds the gradient (T; void: none) to a tile of the memory, and moves what is at or above the threshold into an arena.
-// A tile that finds no room leaves its sums in the memory; one with a sum that is not finite brings its entries back to
-// where kernels::make_round_trip() brings them. Two warps share a slice: the first has its first eight rows.
-template <class T, bool kWhole>
-__device__ inline void pass_tile(const PassArguments& a) {
+// A tile of a model that is one unit, and the entries of a thread in it. Beyond the end, the last entry is read and not
+// used: a branch would part the lanes.
+template <bool kWhole>
+struct PassTile {
+  std::size_t first;  // entry of the thread
+  std::size_t size;   // of the unit
+  std::uint32_t threshold;
+  std::uint32_t window;
+  std::uint32_t* fine;
+
+  __device__ bool inside(int row) const { return kWhole || first + static_cast<unsigned>(row) * 32 < size; }
+  __device__ std::size_t at(int row) const {
+    return kWhole ? first + static_cast<unsigned>(row) * 32 : min(first + static_cast<unsigned>(row) * 32, size - 1);
+  }
+  __device__ bool takes(float sum) const { return key(sum) >= threshold; }
+  // Keys slightly above the threshold are counted one by one, to find the k-th.
+  __device__ void took(float sum) const {
+    const std::uint32_t above = key(sum) - threshold;
+    if (above < window) atomicAdd(fine + above, 1);
+  }
+};
+
+// The first entry of a thread in its tile: two warps share a slice, and the first has its first eight rows.
+__device__ inline std::uint32_t first_of_thread() {
+  return threadIdx.x / 32 * static_cast<std::uint32_t>(kSlice / 2) + threadIdx.x % 32;
+}
+
+// What is added to this thread's entries of a tile.
+template <class T, class Tile, int kCount>
+__device__ __forceinline__ void load_gradient(const PassArguments& a, const Tile& tile, float (&added)[kCount], T*) {
+#pragma unroll
+  for (int row = 0; row < kCount; ++row) added[row] = number(static_cast<const T*>(a.gradient), tile.at(row));
+}
+template <class T, class Tile, int kCount>
+__device__ __forceinline__ void load_gradient(const PassArguments& a, const Tile& tile, float (&added)[kCount],
+                                              Velocity<T>*) {
+  auto* const velocity = static_cast<float*>(const_cast<void*>(a.gradient));
+  float first[kCount];
+#pragma unroll
+  for (int row = 0; row < kCount; ++row) added[row] = velocity[tile.at(row)];
+#pragma unroll
+  for (int row = 0; row < kCount; ++row) first[row] = number(static_cast<const T*>(a.first_add), tile.at(row));
+#pragma unroll
+  for (int row = 0; row < kCount; ++row) {
+    added[row] = accumulated(added[row], first[row], a.first_by);
+    if (tile.inside(row)) velocity[tile.at(row)] = added[row];
+  }
+}
+
+// Adds the gradient (T; void: none) to a tile of the memory, and moves what the tile takes into an arena. A tile that
+// finds no room leaves its sums in the memory; one with a sum that is not finite brings its entries back to where
+// kernels::make_round_trip() brings them.
+template <class T, class Tile>
+__device__ __forceinline__ void pass_tile(const PassArguments& a, const Tile& tile) {
   constexpr bool kHasGradient = !std::is_void_v<T>;
   constexpr int kHalf = kRows / 2;
   __shared__ double first_half[kSlices][32];
@@ -41,37 +97,25 @@ __device__ inline void pass_tile(const PassArguments& a) {
   __shared__ std::uint32_t place;
   const unsigned lane = threadIdx.x % 32;
   const unsigned warp = threadIdx.x / 32;
-  const std::size_t first = std::size_t{blockIdx.x} * kTile + warp * (kSlice / 2) + lane;
-  const auto inside = [&](int row) { return kWhole || first + static_cast<unsigned>(row) * 32 < a.size; };
-  // Beyond the end, the last entry is read and not used: a branch would part the lanes.
-  const auto place_of = [&](int row) {
-    return kWhole ? first + static_cast<unsigned>(row) * 32 : min(first + static_cast<unsigned>(row) * 32, a.size - 1);
-  };
-  float* const memory = a.memory + first;
 
   float sum[kHalf];
 #pragma unroll
-  for (int row = 0; row < kHalf; ++row) sum[row] = a.memory[place_of(row)];
+  for (int row = 0; row < kHalf; ++row) sum[row] = a.memory[tile.at(row)];
   if constexpr (kHasGradient) {
-    const T* gradient = static_cast<const T*>(a.gradient);
     float added[kHalf];
-#pragma unroll
-    for (int row = 0; row < kHalf; ++row) added[row] = number(gradient, place_of(row));
+    load_gradient(a, tile, added, static_cast<T*>(nullptr));
 #pragma unroll
     for (int row = 0; row < kHalf; ++row) sum[row] = accumulated(sum[row], added[row], a.by);
   }
-  if constexpr (!kWhole) {
 #pragma unroll
-    for (int row = 0; row < kHalf; ++row) sum[row] = inside(row) ? sum[row] : 0;
-  }
+  for (int row = 0; row < kHalf; ++row) sum[row] = tile.inside(row) ? sum[row] : 0;
 
-  const std::uint32_t threshold = a.threshold != 0 ? a.threshold : a.control->threshold;
   std::uint32_t largest = 0;
   std::uint32_t taken = 0;  // rows of the lane
 #pragma unroll
   for (int row = 0; row < kHalf; ++row) {
     largest = max(largest, key(sum[row]));
-    taken |= (key(sum[row]) >= threshold ? 1U : 0U) << static_cast<unsigned>(row);
+    taken |= (tile.takes(sum[row]) ? 1U : 0U) << static_cast<unsigned>(row);
   }
   const auto add_squares = [&](double lane_sum) {
 #pragma unroll
@@ -102,11 +146,11 @@ __device__ inline void pass_tile(const PassArguments& a) {
     place = blockIdx.x % kArenas * a.arena_size + at_arena;
     const bool fits = at_arena + total <= a.arena_size && at_arena + total >= total;
     if (!fits) {
-      atomicOr(&a.control->outcome, kNoRoom);
+      atomicOr(&a.control->failure.outcome, kNoRoom);
       place = ~0U;
     }
     a.tiles[blockIdx.x] = {is_bad ? ~0U : fits ? place : 0, fits ? total : 0};
-    if (is_bad) atomicOr(&a.control->outcome, kNotFinite);
+    if (is_bad) atomicOr(&a.control->failure.outcome, kNotFinite);
   }
   __syncthreads();
   if (warp == 0) {
@@ -116,16 +160,17 @@ __device__ inline void pass_tile(const PassArguments& a) {
   if (is_bad) {
 #pragma unroll
     for (int row = 0; row < kHalf; ++row) {
+      if (!tile.inside(row)) continue;
       if (key(sum[row]) >= kInfinityKey) {
-        atomicMin(&a.control->bad, static_cast<unsigned long long>(first + static_cast<unsigned>(row) * 32));
+        atomicMin(&a.control->failure.bad, static_cast<unsigned long long>(tile.at(row)));
       } else if constexpr (kHasGradient) {
-        if (inside(row))
-          memory[row * 32] = restored(sum[row], number(static_cast<const T*>(a.gradient) + first, row * 32), a.by);
+        using Number = std::conditional_t<kIsVelocity<T>, float, T>;  // which this thread has written
+        const Number* const gradient = static_cast<const Number*>(a.gradient);
+        a.memory[tile.at(row)] = restored(sum[row], number(gradient, tile.at(row)), a.by);
       }
     }
     return;
   }
-  if (place == ~0U) taken = 0;
   if (in_warp > 0 && place != ~0U) {
     std::uint32_t at = place + before;
 #pragma unroll
@@ -133,11 +178,10 @@ __device__ inline void pass_tile(const PassArguments& a) {
       const bool is_taken = (taken >> static_cast<unsigned>(row) & 1U) != 0;
       const unsigned lanes = __ballot_sync(kAllLanes, is_taken);
       if (is_taken) {
-        const std::uint32_t mine = at + static_cast<std::uint32_t>(__popc(lanes & ((1U << lane) - 1)));
-        a.indices[mine] = static_cast<std::uint32_t>(first) + static_cast<unsigned>(row) * 32;
+        const std::uint32_t mine = at + count_before(lanes);
+        a.indices[mine] = static_cast<std::uint32_t>(tile.at(row));
         a.values[mine] = sum[row];
-        const std::uint32_t above = key(sum[row]) - threshold;
-        if (above < a.window) atomicAdd(a.fine + above, 1);
+        tile.took(sum[row]);
         sum[row] = 0;
       }
       at += static_cast<std::uint32_t>(__popc(lanes));
@@ -145,23 +189,51 @@ __device__ inline void pass_tile(const PassArguments& a) {
   }
 #pragma unroll
   for (int row = 0; row < kHalf; ++row) {
-    if (inside(row)) memory[row * 32] = sum[row];
+    if (tile.inside(row)) a.memory[tile.at(row)] = sum[row];
   }
+}
+
+// The pass over a model that is one unit.
+struct UnitPassArguments {
+  PassArguments pass;
+  std::size_t size;
+  std::uint32_t threshold;  // key; 0: control->threshold
+  std::uint32_t window;     // keys from the threshold on that are counted in `fine`
+  std::uint32_t* fine;
+};
+
+// The last tile. Not inlined: it needs more registers, and they would be missing elsewhere.
+template <class T>
+__device__ __noinline__ void pass_part_of_tile(const PassArguments& a, const PassTile<false>& tile) {
+  pass_tile<T>(a, tile);
 }
 
 template <class T>
-__global__ void __launch_bounds__(kPassThreads, std::is_void_v<T> ? 2 : kPassBlocks) pass(PassArguments a) {
-  if (blockIdx.x == 0 && threadIdx.x == 0) a.control->arrived = 0;  // for the barriers of the kernel that follows
+__global__ void __launch_bounds__(kPassThreads, std::is_void_v<T> || kIsVelocity<T> ? 2 : kPassBlocks)
+    pass(const __grid_constant__ UnitPassArguments a) {
+  if (blockIdx.x == 0 && threadIdx.x == 0) {  // for finish.cuh
+    a.pass.control->arrived = a.pass.control->fell = a.pass.control->listed = 0;
+  }
+  const std::uint32_t threshold = a.threshold != 0 ? a.threshold : a.pass.control->threshold;
+  const std::size_t first = std::size_t{blockIdx.x} * kTile + first_of_thread();
   if ((std::size_t{blockIdx.x} + 1) * kTile <= a.size) {
-    pass_tile<T, true>(a);
+    pass_tile<T>(a.pass, PassTile<true>{first, a.size, threshold, a.window, a.fine});
   } else {
-    pass_tile<T, false>(a);
+    pass_part_of_tile<T>(a.pass, {first, a.size, threshold, a.window, a.fine});
   }
 }
 
+// Before a pass: no arena is used, and nothing has failed. As many threads as there are arenas.
+static __global__ void begin_anew(Control* control) {
+  control->used[threadIdx.x].value = 0;
+  if (threadIdx.x != 0) return;
+  control->failure = {~0ULL, kDone};
+  control->gathered = control->units_done = 0;
+}
+
 // Puts all candidates back. One warp for each tile.
-__global__ void put_back(float* memory, const TileList* tiles, std::size_t n, const std::uint32_t* indices,
-                         const float* values) {
+static __global__ void put_back(float* memory, const TileList* tiles, std::size_t n, const std::uint32_t* indices,
+                                const float* values) {
   const std::size_t tile = (std::size_t{blockIdx.x} * blockDim.x + threadIdx.x) / 32;
   if (tile >= n) return;
   const TileList list = tiles[tile];

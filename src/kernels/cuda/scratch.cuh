@@ -7,7 +7,7 @@
 namespace sparsewire::cuda {
 
 inline constexpr int kArenas = 64;
-inline constexpr int kMostRounds = 8;     // of the search for the k-th key
+inline constexpr int kMostRounds = 12;    // of the search for k-th keys
 inline constexpr int kBins = 2048;        // of one round
 inline constexpr int kMostBlocks = 1024;  // of the kernel that finishes a step
 
@@ -45,18 +45,36 @@ struct alignas(128) Counter {
   std::uint32_t value = 0;
 };
 
+struct Failure {
+  unsigned long long bad = ~0ULL;  // lowest index with a sum that is not finite
+  std::uint32_t outcome = kDone;
+};
+
+// A candidate near the k-th hash of a draw.
+struct Listed {
+  std::uint32_t key = 0;
+  std::uint32_t index = 0;
+  std::uint32_t block = 0;
+};
+inline constexpr std::uint32_t kListed = 1024;
+
 struct Control {
   Counter used[kArenas];                     // candidates in each arena; more than its size if some found no room
   alignas(128) std::uint32_t threshold = 0;  // key; 0: there is no guess
   float margin = 0.01F;                      // of the guess below the last k-th magnitude
   alignas(128) std::uint32_t arrived = 0;    // at barriers
-  alignas(128) unsigned long long bad = 0;   // lowest index with a sum that is not finite
-  std::uint32_t outcome = 0;
+  std::uint32_t fell = 0;                    // candidates whose score is below the threshold
+  std::uint32_t gathered = 0;                // candidates of units that have been gathered
+  std::uint32_t listed = 0;                  // in `list`
+  std::uint32_t units_done = 0;
+  alignas(128) Failure failure;
+  Failure last_failure;                       // of the last step of many units
   std::uint32_t groups_done = 0;              // groups of tiles whose sent norm is there
   std::uint32_t fine_sums[kMostBlocks] = {};  // of the fine bins of each block
   std::uint32_t bins[kMostRounds][kBins] = {};
   std::uint32_t above[kMostBlocks] = {};  // winners of each block, but ties
   std::uint32_t ties[kMostBlocks] = {};
+  Listed list[kListed] = {};
 };
 
 }  // namespace sparsewire::cuda

@@ -2,64 +2,65 @@
 // (many equal numbers), the exact k-th key of all sums, by counting them.
 #pragma once
 
+#include "kernels/cuda/block.cuh"
+#include "kernels/cuda/groups.cuh"
 #include "kernels/cuda/scratch.cuh"
-#include "kernels/cuda/tile.cuh"
 
 namespace sparsewire::cuda {
 
-inline constexpr int kSampleThreads = 1024;
-inline constexpr int kSampleBlocks = 16;
-inline constexpr std::uint32_t kSample = 8U * kSampleThreads * kSampleBlocks;
+inline constexpr unsigned kSampleThreads = 1024;
+inline constexpr unsigned kSampleBlocks = 128;
+inline constexpr std::uint32_t kSample = kSampleThreads * kSampleBlocks;
+// Keys of a sample are counted by their first bits: a threshold within 1 % is good enough.
+inline constexpr unsigned kSampleShift = 15;
+inline constexpr std::uint32_t kSampleBins = 1U << (31 - kSampleShift);
 
-// The keys of entries that are spread over the unit, about evenly.
+// Counts the keys of entries that are spread over the unit, about evenly. `bins` are 0 before.
 template <class T>
 __global__ void __launch_bounds__(kSampleThreads)
-    sample(const float* memory, const void* gradient, std::size_t size, Factors by, std::uint32_t* keys) {
-  for (std::uint32_t i = blockIdx.x * kSampleThreads + threadIdx.x; i < kSample; i += kSampleBlocks * kSampleThreads) {
-    // Somewhere in the i-th of kSample equal parts.
-    std::uint32_t hash = i * 0x9E3779B1U;
-    hash = (hash ^ hash >> 15U) * 0x85EBCA77U;
-    const double part = static_cast<double>(size) / kSample;
-    const auto at = min(static_cast<std::size_t>((i + (hash ^ hash >> 13U) * 0x1p-32) * part), size - 1);
-    float sum = memory[at];
-    if constexpr (!std::is_void_v<T>) sum = accumulated(sum, number(static_cast<const T*>(gradient), at), by);
-    keys[i] = key(sum);
-  }
+    sample(const float* memory, const void* gradient, std::size_t size, Factors by, std::uint32_t* bins) {
+  // Somewhere in the i-th of kSample equal parts.
+  const std::uint32_t i = blockIdx.x * kSampleThreads + threadIdx.x;
+  std::uint32_t hash = i * 0x9E3779B1U;
+  hash = (hash ^ hash >> 15U) * 0x85EBCA77U;
+  const double part = static_cast<double>(size) / kSample;
+  const auto at = min(static_cast<std::size_t>((i + (hash ^ hash >> 13U) * 0x1p-32) * part), size - 1);
+  float sum = memory[at];
+  if constexpr (!std::is_void_v<T>) sum = accumulated(sum, number(static_cast<const T*>(gradient), at), by);
+  count_in_bin(bins, key(sum) >> kSampleShift, true);
 }
 
-// The threshold becomes the key of that rank in the sample, at least the lowest there is. One block.
-__global__ void __launch_bounds__(kSampleThreads)
-    choose_threshold(const std::uint32_t* keys, std::uint32_t rank, Control* control) {
-  __shared__ std::uint32_t bins[256];
-  __shared__ std::uint32_t found[2];
-  std::uint32_t prefix = 0;
-  for (int shift = 24; shift >= 0; shift -= 8) {
-    if (threadIdx.x < 256) bins[threadIdx.x] = 0;
-    __syncthreads();
-    for (std::uint32_t i = threadIdx.x; i < kSample; i += kSampleThreads) {
-      const std::uint32_t one = keys[i];
-      if (shift == 24 || one >> (shift + 8) == prefix) {
-        const std::uint32_t bin = one >> shift & 255U;
-        // Many are equal in their first digits: one adds for all lanes that have the same.
-        const unsigned active = __activemask();
-        const unsigned same = __match_any_sync(active, bin);
-        if ((same & ((1U << threadIdx.x % 32) - 1)) == 0)
-          atomicAdd(bins + bin, static_cast<std::uint32_t>(__popc(same)));
-      }
-    }
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      std::uint32_t bin = 255;
-      while (bin > 0 && rank > bins[bin]) rank -= bins[bin--];
-      found[0] = bin;
-      found[1] = rank;
-    }
-    __syncthreads();
-    prefix = prefix << 8U | found[0];
-    rank = found[1];
-    __syncthreads();
+// The threshold becomes about the key of that rank in the sample, at least the lowest there is. Leaves all bins 0. One
+// block.
+static __global__ void __launch_bounds__(kSampleThreads)
+    choose_threshold(std::uint32_t* bins, std::uint32_t rank, Control* control) {
+  constexpr unsigned kEach = kSampleBins / kSampleThreads;
+  __shared__ std::uint32_t warps[kSampleThreads / 32];
+  // Thread 0 has the highest bins.
+  std::uint32_t* const mine = bins + (kSampleThreads - 1 - threadIdx.x) * kEach;
+  std::uint32_t sum = 0;
+#pragma unroll 4
+  for (unsigned i = 0; i < kEach; i += 4) {
+    const uint4 four = *reinterpret_cast<const uint4*>(mine + i);
+    sum += four.x + four.y + four.z + four.w;
   }
-  if (threadIdx.x == 0) control->threshold = min(max(prefix, kLowestKey), kInfinityKey - 1);
+  std::uint32_t through = sum;
+  for (unsigned step = 1; step < 32; step *= 2) {
+    const std::uint32_t left = __shfl_up_sync(kAllLanes, through, step);
+    if (threadIdx.x % 32 >= step) through += left;
+  }
+  if (threadIdx.x % 32 == 31) warps[threadIdx.x / 32] = through;
+  __syncthreads();
+  for (unsigned w = 0; w < threadIdx.x / 32; ++w) through += warps[w];
+  std::uint32_t before = through - sum;
+  if (before < rank && rank <= through) {
+    unsigned bin = kEach;
+    do before += mine[--bin];
+    while (before < rank);
+    const std::uint32_t lowest = (static_cast<std::uint32_t>(mine - bins) + bin) << kSampleShift;
+    control->threshold = min(max(lowest, kLowestKey), kInfinityKey - 1);
+  }
+  for (unsigned i = 0; i < kEach; i += 4) *reinterpret_cast<uint4*>(mine + i) = uint4{0, 0, 0, 0};
 }
 
 // How many keys of the memory have each value of some bits, among those with the same bits above. First the 11 highest,
@@ -76,10 +77,7 @@ __global__ void __launch_bounds__(kTileThreads)
       const std::size_t at = tile * kTile + i;
       const std::uint32_t one = at < size ? key(memory[at]) : 0;
       const bool counts = at < size && (above >= 31 || one >> above == prefix);
-      const std::uint32_t bin = counts ? one >> shift & ((1U << (above - shift)) - 1) : kBins;
-      const unsigned same = __match_any_sync(kAllLanes, bin);
-      if (counts && (same & ((1U << threadIdx.x % 32) - 1)) == 0)
-        atomicAdd(mine + bin, static_cast<std::uint32_t>(__popc(same)));
+      count_in_bin(mine, one >> shift & ((1U << (above - shift)) - 1), counts);
     }
   }
   __syncthreads();
@@ -98,84 +96,40 @@ __global__ void __launch_bounds__(kTileThreads)
     counts += one > kth ? 1U << 16U : one == kth ? 1U : 0U;
   }
   __shared__ std::uint32_t total;
-  if (threadIdx.x == 0) total = 0;
-  __syncthreads();
-  counts = __reduce_add_sync(kAllLanes, counts);
-  if (threadIdx.x % 32 == 0) atomicAdd(&total, counts);
-  __syncthreads();
+  counts = add_block(counts, total);
   if (threadIdx.x == 0) {
-    above[blockIdx.x] = total >> 16U;
-    ties[blockIdx.x] = total & 0xFFFFU;
+    above[blockIdx.x] = counts >> 16U;
+    ties[blockIdx.x] = counts & 0xFFFFU;
   }
 }
 
-// Takes the winners out of the memory: those above the k-th key, and `quota` of those equal to it. The numbers of both
-// before each tile are given. Writes the sum of their squares for each tile.
+// Takes the winners out of the memory: those above the k-th key, and `quota` of those equal to it; 0 if the k-th is
+// zero. The numbers of both before each tile are given. Writes the sum of their squares for each tile.
 __global__ void __launch_bounds__(kTileThreads)
     take_winners(float* memory, std::size_t size, std::uint32_t kth, std::uint32_t quota,
                  const std::uint32_t* above_before, const std::uint32_t* ties_before, std::uint32_t* indices,
                  float* values, double* sent_norms) {
   __shared__ std::uint32_t counts[kSlices][2];
   __shared__ double slices[kSlices];
-  const unsigned lane = threadIdx.x % 32;
-  const unsigned warp = threadIdx.x / 32;
-  const std::size_t first = std::size_t{blockIdx.x} * kTile + warp * kSlice + lane;
+  const std::size_t first = std::size_t{blockIdx.x} * kTile + threadIdx.x / 32 * kSlice + threadIdx.x % 32;
   float sum[kRows];
-  std::uint32_t aboves = 0;
-  std::uint32_t equals = 0;
+  std::uint32_t keys[kRows];
   for (int row = 0; row < kRows; ++row) {
     const std::size_t at = first + static_cast<std::size_t>(row) * 32;
     sum[row] = at < size ? memory[at] : 0;
-    aboves += key(sum[row]) > kth ? 1 : 0;
-    equals += at < size && key(sum[row]) == kth ? 1 : 0;
+    keys[row] = key(sum[row]);
   }
-  aboves = __reduce_add_sync(kAllLanes, aboves);
-  equals = __reduce_add_sync(kAllLanes, equals);
-  if (lane == 0) {
-    counts[warp][0] = aboves;
-    counts[warp][1] = equals;
-  }
-  __syncthreads();
-  std::uint32_t above = above_before[blockIdx.x];
-  std::uint32_t ties = ties_before[blockIdx.x];
-  for (unsigned w = 0; w < warp; ++w) {
-    above += counts[w][0];
-    ties += counts[w][1];
-  }
+  const std::uint32_t start = above_before[blockIdx.x] + min(ties_before[blockIdx.x], quota);
   double lane_sum = 0;
-  const unsigned lower = (1U << lane) - 1;
-  for (int row = 0; row < kRows; ++row) {
+  for_each_winner(keys, kth, quota, ties_before[blockIdx.x], counts, [&](int row, std::uint32_t number) {
     const std::size_t at = first + static_cast<std::size_t>(row) * 32;
-    const bool is_above = key(sum[row]) > kth;
-    const bool is_tie = at < size && key(sum[row]) == kth;
-    const unsigned row_above = __ballot_sync(kAllLanes, is_above);
-    const unsigned row_ties = __ballot_sync(kAllLanes, is_tie);
-    const std::uint32_t mine = ties + static_cast<std::uint32_t>(__popc(row_ties & lower));
-    if (is_above || (is_tie && mine < quota)) {
-      const std::uint32_t to = above + static_cast<std::uint32_t>(__popc(row_above & lower)) + min(mine, quota);
-      indices[to] = static_cast<std::uint32_t>(at);
-      values[to] = sum[row];
-      memory[at] = 0;
-      lane_sum += static_cast<double>(sum[row]) * static_cast<double>(sum[row]);
-    }
-    above += static_cast<std::uint32_t>(__popc(row_above));
-    ties += static_cast<std::uint32_t>(__popc(row_ties));
-  }
+    indices[start + number] = static_cast<std::uint32_t>(at);
+    values[start + number] = sum[row];
+    memory[at] = 0;
+    lane_sum += static_cast<double>(sum[row]) * static_cast<double>(sum[row]);
+  });
   const double norm = add_tile(lane_sum, slices);
   if (threadIdx.x == 0) sent_norms[blockIdx.x] = norm;
-}
-
-// The sum of each 4096 numbers, by the tree of kernels/norm.h.
-__global__ void __launch_bounds__(kTileThreads) add_groups(const double* numbers, std::size_t count, double* sums) {
-  __shared__ double slices[kSlices];
-  const std::size_t first = std::size_t{blockIdx.x} * kTile + threadIdx.x / 32 * kSlice + threadIdx.x % 32;
-  double lane_sum = 0;
-  for (int row = 0; row < kRows; ++row) {
-    const std::size_t i = first + static_cast<std::size_t>(row) * 32;
-    lane_sum += i < count ? numbers[i] : 0;
-  }
-  const double sum = add_tile(lane_sum, slices);
-  if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 
 }  // namespace sparsewire::cuda

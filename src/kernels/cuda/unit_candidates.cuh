@@ -1,8 +1,8 @@
 // The k largest entries of each of many units, in one pass and a look at few entries: as on the processor, the k-th
 // entry of a unit is hardly another one than in the step before. So each unit has a *floor*, slightly below the last
-// k-th rank. What reaches it is gathered, and chosen from.
+// k-th rank. What reaches it is moved to the arenas by the pass, and chosen from; the others go back.
 //
-// If there are too few or too many, nothing has been taken out, and unit_select.cuh does it.
+// If there are too few or too many, all have to be put back, and unit_select.cuh does it.
 #pragma once
 
 #include "kernels/cuda/unit_select.cuh"
@@ -11,64 +11,29 @@ namespace sparsewire::cuda {
 
 struct CandidateArguments {
   float* memory;
+  Control* control;
+  const TileList* lists;  // in the arenas
+  const std::uint32_t* arena_indices;
+  const float* arena_values;
   const UnitTile* tiles;
-  std::uint32_t tile_count;
   const Piece* pieces;
   const UnitTiles* units;
   const std::uint32_t* ks;     // 0: all candidates of the unit win
   const std::uint32_t* slots;  // where the winners of each unit are written
   Bar* bars;
-  std::uint32_t* floors;        // ranks
-  float* margins;               // of the floors below the last k-th
-  const std::uint32_t* before;  // candidates before those of each tile, and all
+  std::uint32_t* floors;  // ranks
+  float* margins;         // of the floors below the last k-th
+  std::uint32_t* before;  // candidates of the unit before those of each tile
   std::uint32_t room;
   std::uint32_t* indices;  // of the candidates
   float* values;
   std::uint16_t* offsets;  // in their tiles
   std::uint8_t* wins;
   std::uint32_t* counts;  // winners of each unit
-  std::uint32_t* failed;  // becomes an Outcome
-  const unsigned long long* bad;
   std::uint32_t* out_indices;
   float* out_values;
   double* sent_norms;  // of each tile
 };
-
-// Writes the candidates, tile after tile. One block for each tile.
-__global__ void __launch_bounds__(kTileThreads) gather_candidates(CandidateArguments a) {
-  __shared__ std::uint32_t counts[kSlices];
-  std::uint32_t to = a.before[blockIdx.x];
-  const std::uint32_t end = a.before[blockIdx.x + 1];
-  if (to == end || end > a.room) return;
-  const UnitTile tile = a.tiles[blockIdx.x];
-  const std::uint32_t least = a.floors[tile.unit];
-  const float factor = a.bars[tile.unit].factor;
-  const unsigned lane = threadIdx.x % 32;
-  float number[kRows];
-  std::uint32_t is_candidate = 0;  // rows
-#pragma unroll
-  for (int row = 0; row < kRows; ++row) {
-    number[row] = offset_of(row) < tile.size ? a.memory[index_in(tile, a.pieces, offset_of(row))] : 0;
-    is_candidate |= (rank_of(number[row], factor) >= least ? 1U : 0U) << static_cast<unsigned>(row);
-  }
-  const std::uint32_t count = __reduce_add_sync(kAllLanes, static_cast<unsigned>(__popc(is_candidate)));
-  if (lane == 0) counts[threadIdx.x / 32] = count;
-  __syncthreads();
-  if (count == 0) return;
-  for (unsigned w = 0; w < threadIdx.x / 32; ++w) to += counts[w];
-#pragma unroll
-  for (int row = 0; row < kRows; ++row) {
-    const bool mine = (is_candidate >> static_cast<unsigned>(row) & 1U) != 0;
-    const unsigned lanes = __ballot_sync(kAllLanes, mine);
-    if (mine) {
-      const std::uint32_t at = to + static_cast<std::uint32_t>(__popc(lanes & ((1U << lane) - 1)));
-      a.indices[at] = static_cast<std::uint32_t>(index_in(tile, a.pieces, offset_of(row)));
-      a.values[at] = number[row];
-      a.offsets[at] = static_cast<std::uint16_t>(offset_of(row));
-    }
-    to += static_cast<std::uint32_t>(__popc(lanes));
-  }
-}
 
 // The k-th rank of a unit's candidates. By all threads of the block. REQUIRES: more than k.
 __device__ inline Bar find_bar_of(const float* values, std::uint32_t n, std::uint32_t k, float factor,
@@ -84,11 +49,7 @@ __device__ inline Bar find_bar_of(const float* values, std::uint32_t n, std::uin
       const bool is_there = at + threadIdx.x < n;
       const std::uint32_t rank = is_there ? rank_of(values[at + threadIdx.x], factor) : 0;
       const bool counts = is_there && (round == 0 || rank >> above == prefix);
-      const std::uint32_t bin = counts ? rank >> shift & ((1U << (above - shift)) - 1) : kBins;
-      const unsigned same = __match_any_sync(kAllLanes, bin);
-      if (counts && (same & ((1U << threadIdx.x % 32) - 1)) == 0) {
-        atomicAdd(s.bins + bin, static_cast<std::uint32_t>(__popc(same)));
-      }
+      count_in_bin(s.bins, rank >> shift & ((1U << (above - shift)) - 1), counts);
     }
     __syncthreads();
     const uint2 found = find_bin_from_top(s.bins, place, s);
@@ -98,113 +59,159 @@ __device__ inline Bar find_bar_of(const float* values, std::uint32_t n, std::uin
   return {prefix, place, factor};
 }
 
-// The floor of the next step. It affects the speed only. One unit with too few candidates costs all of them a search,
-// so more are wanted than on the processor, and the margin changes slowly.
-__device__ inline void lower_floor(std::uint32_t n, std::uint32_t k, std::uint32_t kth, std::uint32_t& floor,
-                                   float& margin) {
-  const auto few = static_cast<float>(k);
-  const float wanted = fmaxf(0.2F * few, 6 * sqrtf(few) + 12);  // beyond k
-  const float by = n > k ? sqrtf(wanted / static_cast<float>(n - k)) : 2.0F;
-  margin = fminf(fmaxf(margin * fminf(fmaxf(by, 0.7F), 2.0F), 1e-4F), 0.5F);
-  const std::uint32_t last = n > k ? kth : floor;
-  floor = last <= 1 ? 1 : key(__uint_as_float(last - 1) * (1 - margin)) + 1;
-}
+inline constexpr std::uint32_t kTilesInShared = 1024;
 
-// Chooses the winners of each unit and writes them to its slots; takes nothing out yet. One block for each unit.
-__global__ void __launch_bounds__(kSelectThreads) choose_candidates(CandidateArguments a) {
-  __shared__ SelectShared s;
-  const std::uint32_t unit = blockIdx.x;
-  const UnitTiles range = a.units[unit];
-  if (a.before[a.tile_count] > a.room) {
-    if (unit == 0 && threadIdx.x == 0) atomicOr(a.failed, kNoRoom);
-    return;
+struct ChooseShared {
+  union {
+    SelectShared select;
+    double squares[kSelectThreads / 32][kSlices * 32];
+  };
+  std::uint32_t before[kTilesInShared];
+  std::uint32_t begin;  // where the candidates of the unit are gathered
+  std::uint32_t is_last;
+};
+
+// The candidates of a unit, one tile after the other.
+class UnitCandidates {
+ public:
+  __device__ UnitCandidates(const CandidateArguments& a, ChooseShared& s)
+      : a_(a), s_(s), range_(a.units[blockIdx.x]), k_(a.ks[blockIdx.x]), factor_(a.bars[blockIdx.x].factor) {
+    before_ = range_.count <= kTilesInShared ? s.before : a.before + range_.first;
   }
-  const std::uint32_t begin = a.before[range.first];
-  const std::uint32_t n = a.before[range.first + range.count] - begin;
-  const std::uint32_t k = a.ks[unit];
-  const float factor = a.bars[unit].factor;
-  std::uint32_t floor = a.floors[unit];
-  if (n < k && floor > 1) {
-    if (threadIdx.x == 0) atomicOr(a.failed, kTooFew);
-    return;
+
+  __device__ void choose() {
+    count();
+    const std::uint32_t floor = a_.floors[blockIdx.x];
+    if (n_ < k_ && floor > 1) return fail(kTooFew);
+    if (threadIdx.x == 0) s_.begin = atomicAdd(&a_.control->gathered, n_);
+    __syncthreads();
+    begin_ = s_.begin;
+    if (begin_ + n_ > a_.room) return fail(kNoRoom);
+    gather();
+    Bar bar{0, 0, factor_};
+    if (k_ > 0 && n_ > k_) bar = find_bar_of(a_.values + begin_, n_, k_, factor_, s_.select);
+    const std::uint32_t sent = settle(bar);
+    add_norms();
+    if (threadIdx.x != 0) return;
+    a_.counts[blockIdx.x] = sent;
+    if (k_ == 0) return;
+    a_.bars[blockIdx.x] = bar;
+    if (range_.count == 1) return;  // its floor stays
+    a_.margins[blockIdx.x] = next_margin(a_.margins[blockIdx.x], n_, k_);
+    a_.floors[blockIdx.x] = floor_below(n_ > k_ ? bar.rank : floor, a_.margins[blockIdx.x]);
   }
-  Bar bar{0, 0, factor};
-  if (k > 0 && n > k) bar = find_bar_of(a.values + begin, n, k, factor, s);
-  std::uint32_t above = 0;
-  std::uint32_t ties = 0;
-  const std::uint32_t slot = a.slots[unit];
-  for (std::uint32_t at = 0; at < n; at += kSelectThreads) {
-    const std::uint32_t i = begin + at + threadIdx.x;
-    const bool is_there = at + threadIdx.x < n;
-    const float value = is_there ? a.values[i] : 0;
-    const std::uint32_t rank = rank_of(value, factor);
-    const bool is_above = is_there && rank > bar.rank;
-    const bool is_tie = is_there && rank == bar.rank && bar.quota > 0;
-    // Ties in the upper half.
-    std::uint32_t lower = 0;
-    std::uint32_t all = 0;
-    SelectScan(s.scan).ExclusiveSum((is_above ? 1U : 0U) + (is_tie ? 1U << 16U : 0U), lower, all);
-    const std::uint32_t tie = ties + (lower >> 16U);
-    const bool wins = is_above || (is_tie && tie < bar.quota);
-    if (wins) {
-      const std::uint32_t to = slot + above + (lower & 0xFFFFU) + min(tie, bar.quota);
-      a.out_indices[to] = a.indices[i];
-      a.out_values[to] = value;
+
+ private:
+  __device__ void fail(Outcome outcome) {
+    if (threadIdx.x == 0) atomicOr(&a_.control->failure.outcome, outcome);
+  }
+
+  // How many there are, and how many come before those of each tile.
+  __device__ void count() {
+    for (std::uint32_t first = 0; first < range_.count; first += kSelectThreads) {
+      const std::uint32_t t = first + threadIdx.x;
+      const std::uint32_t mine = t < range_.count ? a_.lists[range_.first + t].count : 0;
+      std::uint32_t lower = 0;
+      std::uint32_t all = 0;
+      SelectScan(s_.select.scan).ExclusiveSum(mine, lower, all);
+      if (t < range_.count) before_[t] = n_ + lower;
+      n_ += all;
+      __syncthreads();
     }
-    if (is_there) a.wins[i] = wins ? 1 : 0;
-    above += all & 0xFFFFU;
-    ties += all >> 16U;
+  }
+
+  __device__ void gather() {
+    for (std::uint32_t i = threadIdx.x; i < n_; i += kSelectThreads) {
+      std::uint32_t low = 0;
+      std::uint32_t high = range_.count;
+      while (high - low > 1) {
+        const std::uint32_t middle = (low + high) / 2;
+        (before_[middle] <= i ? low : high) = middle;
+      }
+      const std::uint32_t from = a_.lists[range_.first + low].offset + (i - before_[low]);
+      const std::uint32_t index = a_.arena_indices[from];
+      a_.indices[begin_ + i] = index;
+      a_.values[begin_ + i] = a_.arena_values[from];
+      a_.offsets[begin_ + i] = static_cast<std::uint16_t>(offset_in(a_.tiles[range_.first + low], a_.pieces, index));
+    }
     __syncthreads();
   }
-  if (threadIdx.x != 0) return;
-  a.counts[unit] = above + min(ties, bar.quota);
-  if (k == 0) return;
-  a.bars[unit] = bar;
-  if (range.count == 1) return;  // its floor stays
-  float margin = a.margins[unit];
-  lower_floor(n, k, bar.rank, floor, margin);
-  a.floors[unit] = floor;
-  a.margins[unit] = margin;
-}
 
-// Takes the winners out of the memory, and adds up their squares. One warp for each tile: each square at its slice and
-// lane, those of one lane in ascending order.
-__global__ void __launch_bounds__(kTileThreads) take_candidates(CandidateArguments a) {
-  __shared__ double all_squares[kTileThreads / 32][kSlices * 32];
-  if (*a.failed != 0 || *a.bad != ~0ULL) return;
-  const unsigned lane = threadIdx.x % 32;
-  double* const squares = all_squares[threadIdx.x / 32];
-  const std::uint32_t tile = blockIdx.x * (kTileThreads / 32) + threadIdx.x / 32;
-  if (tile >= a.tile_count) return;
-  const std::uint32_t end = a.before[tile + 1];
-  std::uint32_t at = a.before[tile];
-  double sum[kSlices] = {};
-  if (at < end) {
-#pragma unroll
-    for (unsigned i = 0; i < kSlices; ++i) squares[i * 32 + lane] = 0;
-    __syncwarp();
-    for (; at < end; at += 32) {
-      const std::uint32_t i = at + lane;
-      const bool wins = i < end && a.wins[i] != 0;
-      const unsigned offset = wins ? a.offsets[i] : 0;
-      const double value = wins ? static_cast<double>(a.values[i]) : 0;
-      if (wins) a.memory[a.indices[i]] = 0;
-      const unsigned place = wins ? offset / static_cast<unsigned>(kSlice) * 32 + offset % 32 : ~lane;
-      const unsigned same = __match_any_sync(kAllLanes, place);
-      const int turn = __popc(same & ((1U << lane) - 1));
-      for (int t = 0; __any_sync(kAllLanes, wins && t <= turn); ++t) {
-        if (wins && t == turn) squares[place] += value * value;
-        __syncwarp();
+  // Writes the winners to the slots of the unit and puts the others back. Returns how many are sent.
+  __device__ std::uint32_t settle(const Bar& bar) {
+    const std::uint32_t slot = a_.slots[blockIdx.x];
+    std::uint32_t above = 0;
+    std::uint32_t ties = 0;
+    for (std::uint32_t at = 0; at < n_; at += kSelectThreads) {
+      const std::uint32_t i = begin_ + at + threadIdx.x;
+      const bool is_there = at + threadIdx.x < n_;
+      const float value = is_there ? a_.values[i] : 0;
+      const std::uint32_t rank = rank_of(value, factor_);
+      const bool is_above = is_there && rank > bar.rank;
+      const bool is_tie = is_there && rank == bar.rank && bar.quota > 0;
+      // Ties in the upper half.
+      std::uint32_t lower = 0;
+      std::uint32_t all = 0;
+      SelectScan(s_.select.scan).ExclusiveSum((is_above ? 1U : 0U) + (is_tie ? 1U << 16U : 0U), lower, all);
+      const std::uint32_t tie = ties + (lower >> 16U);
+      const bool wins = is_above || (is_tie && tie < bar.quota);
+      if (wins) {
+        const std::uint32_t to = slot + above + (lower & 0xFFFFU) + min(tie, bar.quota);
+        a_.out_indices[to] = a_.indices[i];
+        a_.out_values[to] = value;
+      } else if (is_there) {
+        a_.memory[a_.indices[i]] = value;
       }
+      if (is_there) a_.wins[i] = wins ? 1 : 0;
+      above += all & 0xFFFFU;
+      ties += all >> 16U;
+      __syncthreads();
     }
-#pragma unroll
-    for (unsigned i = 0; i < kSlices; ++i) sum[i] = squares[i * 32 + lane];
-#pragma unroll
-    for (unsigned i = 0; i < kSlices; ++i) sum[i] = add_lanes<32>(sum[i]);
+    return above + min(ties, bar.quota);
   }
-  if (lane == 0) {
-    a.sent_norms[tile] = ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]));
+
+  // The squares of the winners of each tile, by one warp.
+  __device__ void add_norms() {
+    for (std::uint32_t t = threadIdx.x / 32; t < range_.count; t += kSelectThreads / 32) {
+      const std::uint32_t end = t + 1 < range_.count ? before_[t + 1] : n_;
+      const double sum = square_few(begin_ + before_[t], begin_ + end, s_.squares[threadIdx.x / 32],
+                                    [&](std::uint32_t i) -> MaybeSent {
+                                      return {a_.wins[i] != 0, a_.offsets[i], a_.values[i]};
+                                    });
+      if (threadIdx.x % 32 == 0) a_.sent_norms[range_.first + t] = sum;
+    }
   }
+
+  const CandidateArguments& a_;
+  ChooseShared& s_;
+  UnitTiles range_;
+  std::uint32_t k_;
+  float factor_;
+  std::uint32_t* before_;  // of the tiles of the unit
+  std::uint32_t n_ = 0;
+  std::uint32_t begin_ = 0;
+};
+
+// Chooses among the candidates of each unit: writes the winners to its slots, puts the others back, and adds up the
+// squares. One block for each unit. If the candidates of a unit do not suffice, those of all have to be put back.
+__global__ void __launch_bounds__(kSelectThreads) choose_candidates(const __grid_constant__ CandidateArguments a) {
+  __shared__ ChooseShared s;
+  UnitCandidates(a, s).choose();
+  // The last block prepares the next step.
+  Control& control = *a.control;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    __threadfence();
+    s.is_last = atomicAdd(&control.units_done, 1) + 1 == gridDim.x ? 1 : 0;
+    __threadfence();
+  }
+  __syncthreads();
+  if (s.is_last == 0) return;
+  if (threadIdx.x < kArenas) control.used[threadIdx.x].value = 0;
+  if (threadIdx.x != 0) return;
+  control.last_failure = {atomicAdd(&control.failure.bad, 0ULL), atomicAdd(&control.failure.outcome, 0U)};
+  control.failure = {~0ULL, kDone};
+  control.gathered = control.units_done = 0;
 }
 
 // After unit_select.cuh has found the bars: where the floors of the next step are.
@@ -216,8 +223,7 @@ __global__ void set_floors(const Bar* bars, const std::uint32_t* ks, const UnitT
       return;
     }
     margins[u] = 0.02F;
-    const std::uint32_t kth = units[u].count == 1 ? 0 : bars[u].rank;  // a small unit: all are candidates
-    floors[u] = kth <= 1 ? 1 : key(__uint_as_float(kth - 1) * (1 - margins[u])) + 1;
+    floors[u] = floor_below(units[u].count == 1 ? 0 : bars[u].rank, margins[u]);  // a small unit: all are candidates
   });
 }
 

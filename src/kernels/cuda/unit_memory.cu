@@ -3,13 +3,14 @@
 #include <atomic>
 #include <cmath>
 #include <cub/device/device_scan.cuh>
-#include <new>
+#include <memory>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "kernels/cuda/arrays.h"
 #include "kernels/cuda/finish.cuh"
+#include "kernels/cuda/marks.h"
 #include "kernels/cuda/pass.cuh"
 #include "kernels/cuda/scratch.cuh"
 #include "kernels/cuda/search.cuh"
@@ -27,19 +28,32 @@ std::size_t wanted(std::size_t k) {
   return static_cast<std::size_t>(count + std::max(0.12 * count, 4 * std::sqrt(count) + 8));
 }
 
-__global__ void begin_anew(Control* control) {
-  control->used[threadIdx.x].value = 0;
-  if (threadIdx.x != 0) return;
-  control->outcome = kDone;
-  control->bad = ~0ULL;
-}
-
 __global__ void set_threshold(Control* control, std::uint32_t key) {
   control->threshold = key;
   control->margin = 0.01F;
 }
 
 }  // namespace
+
+// What a search by counting needs.
+struct Counting {
+  explicit Counting(std::size_t tiles)
+      : bins(kBins), above(tiles), ties(tiles), above_before(tiles), ties_before(tiles) {
+    host_bins.reserve(kBins);
+    host_norms.reserve(2);
+    norms.resize(2);
+    std::size_t bytes = 0;
+    SPARSEWIRE_CUDA_CHECK(cub::DeviceScan::ExclusiveSum(nullptr, bytes, above.data(), above_before.data(),
+                                                        static_cast<std::int64_t>(tiles), nullptr));
+    scan.resize(bytes);
+  }
+
+  DeviceArray<std::uint32_t> bins, above, ties, above_before, ties_before;
+  PinnedArray<std::uint32_t> host_bins;
+  DeviceArray<double> norms;
+  PinnedArray<double> host_norms;
+  DeviceArray<char> scan;
+};
 
 struct UnitMemory::Parts {
   Parts(float* numbers, std::size_t entries, std::size_t most_entries)
@@ -79,16 +93,14 @@ struct UnitMemory::Parts {
     out_values.resize(indices.size());
   }
 
+  // What `finish` has to know: the same number of blocks for all of its variants.
   void configure() {
-    SPARSEWIRE_CUDA_CHECK(
-        cudaFuncSetAttribute(finish, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(FinishShared)));
     int device = 0;
     int processors = 0;
-    int in_each = 0;
     SPARSEWIRE_CUDA_CHECK(cudaGetDevice(&device));
     SPARSEWIRE_CUDA_CHECK(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device));
-    SPARSEWIRE_CUDA_CHECK(
-        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&in_each, finish, kFinishThreads, sizeof(FinishShared)));
+    const int in_each =
+        std::min({configure_finish<By::magnitude>(), configure_finish<By::draw>(), configure_finish<By::score>()});
     const std::size_t fit =
         std::min<std::size_t>(static_cast<std::size_t>(processors) * static_cast<std::size_t>(in_each), kMostBlocks);
     const std::size_t useful = std::max<std::size_t>(1, (tile_count + 15) / 16);
@@ -97,23 +109,47 @@ struct UnitMemory::Parts {
     tiles_per_block = static_cast<std::uint32_t>((tile_count + blocks - 1) / blocks);
   }
 
+  // Returns how many blocks a multiprocessor has room for.
+  template <By kBy>
+  static int configure_finish() {
+    int in_each = 0;
+    SPARSEWIRE_CUDA_CHECK(
+        cudaFuncSetAttribute(finish<kBy>, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(FinishShared<kBy>)));
+    SPARSEWIRE_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&in_each, finish<kBy>, kFinishThreads,
+                                                                        sizeof(FinishShared<kBy>)));
+    return in_each;
+  }
+
   // `threshold` is 0 where the guess counts.
-  void queue(const ScaledGradient* gradient, std::size_t k, std::uint32_t threshold) {
-    const PassArguments pass_arguments{.memory = memory,
-                                       .gradient = gradient == nullptr ? nullptr : gradient->data,
-                                       .size = size,
-                                       .by = factors(gradient),
-                                       .threshold = threshold,
-                                       .window = k == 0 ? 0 : window,
-                                       .control = control.data(),
-                                       .tiles = tiles.data(),
-                                       .tile_norms = tile_norms.data(),
-                                       .indices = indices.data(),
-                                       .values = values.data(),
-                                       .arena_size = arena_size,
-                                       .fine = fine.data()};
-    with_type(gradient, [&]<class T>(T*) { pass<T><<<grid_of_tiles(), kPassThreads, 0, stream>>>(pass_arguments); });
+  void queue(const ScaledGradient* gradient, std::size_t k, std::uint32_t threshold,
+             const kernels::SecondChoice* second = nullptr) {
+    const ScaledGradient* const first = gradient == nullptr ? nullptr : gradient->first_add;
+    const UnitPassArguments pass_arguments{.pass = {.memory = memory,
+                                                    .gradient = gradient == nullptr ? nullptr : gradient->data,
+                                                    .by = factors(gradient),
+                                                    .first_add = first == nullptr ? nullptr : first->data,
+                                                    .first_by = factors(first),
+                                                    .control = control.data(),
+                                                    .tiles = tiles.data(),
+                                                    .tile_norms = tile_norms.data(),
+                                                    .indices = indices.data(),
+                                                    .values = values.data(),
+                                                    .arena_size = arena_size},
+                                           .size = size,
+                                           .threshold = threshold,
+                                           .window = k == 0 ? 0 : window,
+                                           .fine = fine.data()};
+    if (first == nullptr) {
+      with_type(gradient, [&]<class T>(T*) { pass<T><<<grid_of_tiles(), kPassThreads, 0, stream>>>(pass_arguments); });
+    } else {
+      with_type(first, [&]<class T>(T*) {
+        if constexpr (!std::is_void_v<T>) {
+          pass<Velocity<T>><<<grid_of_tiles(), kPassThreads, 0, stream>>>(pass_arguments);
+        }
+      });
+    }
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    has_added = true;
     FinishArguments arguments{.memory = memory,
                               .tiles_count = tile_count,
                               .tiles_per_block = tiles_per_block,
@@ -135,6 +171,24 @@ struct UnitMemory::Parts {
                               .out_values = out_values.data(),
                               .epoch = ++epoch,
                               .result = result_on_device};
+    if (second == nullptr) {
+      queue_finish<By::magnitude>(arguments);
+    } else if (second->draw != nullptr) {
+      arguments.k_drawn = static_cast<std::uint32_t>(second->k);
+      arguments.draw = *second->draw;
+      queue_finish<By::draw>(arguments);
+    } else {
+      upload(second->last_round);
+      arguments.regularisation = *second->regularisation;
+      arguments.last_round = last_round.data();
+      arguments.last_round_size = static_cast<std::uint32_t>(second->last_round.size());
+      queue_finish<By::score>(arguments);
+    }
+    mark_on_device(stream);
+  }
+
+  template <By kBy>
+  void queue_finish(const FinishArguments& arguments) {
     cudaLaunchAttribute attributes[2];
     attributes[0].id = cudaLaunchAttributeCooperative;
     attributes[0].val.cooperative = 1;  // barriers of all blocks need all blocks to run
@@ -143,11 +197,27 @@ struct UnitMemory::Parts {
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(blocks);
     config.blockDim = dim3(kFinishThreads);
-    config.dynamicSmemBytes = sizeof(FinishShared);
+    config.dynamicSmemBytes = sizeof(FinishShared<kBy>);
     config.stream = stream;
     config.attrs = attributes;
     config.numAttrs = 2;
-    SPARSEWIRE_CUDA_CHECK(cudaLaunchKernelEx(&config, finish, arguments));
+    SPARSEWIRE_CUDA_CHECK(cudaLaunchKernelEx(&config, finish<kBy>, arguments));
+  }
+
+  // REQUIRES: nothing is queued that uses the last round.
+  void reserve_last_round(std::size_t count) {
+    if (side == nullptr) side = std::make_unique<StreamOrder>();
+    side->wait();
+    last_round.reserve(count);
+    host_last_round.reserve(count);
+  }
+  // The last round goes to the device while the pass is running; `finish` waits for it. REQUIRES: room.
+  void upload(std::span<const kernels::LastRound> round) {
+    std::copy(round.begin(), round.end(), host_last_round.data());
+    SPARSEWIRE_CUDA_CHECK(cudaMemcpyAsync(last_round.data(), host_last_round.data(), round.size_bytes(),
+                                          cudaMemcpyHostToDevice, side->own()));
+    side->end(side->own());
+    side->begin(stream);
   }
 
   // Reads the result as soon as it is there, without a call.
@@ -160,6 +230,7 @@ struct UnitMemory::Parts {
       }
     }
     std::atomic_thread_fence(std::memory_order_acquire);
+    mark_counted();
     return *result;
   }
 
@@ -194,8 +265,20 @@ struct UnitMemory::Parts {
     return {.bad = from.bad};
   }
 
+  // Makes room for `room` entries, and sees to it that there is a guess of the k-th.
+  void begin_top(const ScaledGradient* gradient, std::size_t k, std::size_t room, void* on) {
+    stream = static_cast<cudaStream_t>(on);
+    has_added = false;
+    if (room > most) {
+      SPARSEWIRE_CUDA_CHECK(cudaStreamSynchronize(stream));
+      reserve(room);
+    }
+    if (!has_guess) estimate_threshold(gradient, k);
+    has_guess = true;
+  }
+
   void estimate_threshold(const ScaledGradient* gradient, std::size_t k) {
-    if (sampled.size() == 0) sampled.resize(kSample);
+    if (sampled.size() == 0) sampled.resize(kSampleBins);
     with_type(gradient, [&]<class T>(T*) {
       sample<T><<<kSampleBlocks, kSampleThreads, 0, stream>>>(memory, gradient == nullptr ? nullptr : gradient->data,
                                                               size, factors(gradient), sampled.data());
@@ -209,69 +292,56 @@ struct UnitMemory::Parts {
 
   // The k largest of the sums in the memory, by counting. For any numbers, in five passes.
   Sent count_and_take(std::size_t k) {
-    DeviceArray<std::uint32_t> bins(kBins);
-    std::vector<std::uint32_t> host(kBins);
+    if (counting == nullptr) counting = std::make_unique<Counting>(tile_count);
+    Counting& c = *counting;
     std::uint32_t prefix = 0;
     std::size_t rank = k;
     for (const auto [above, shift] : {std::pair{31, 20}, {20, 10}, {10, 0}}) {
-      SPARSEWIRE_CUDA_CHECK(cudaMemsetAsync(bins.data(), 0, kBins * sizeof(std::uint32_t), stream));
-      count_keys<<<1056, kTileThreads, 0, stream>>>(memory, size, prefix, shift, above, bins.data());
+      SPARSEWIRE_CUDA_CHECK(cudaMemsetAsync(c.bins.data(), 0, kBins * sizeof(std::uint32_t), stream));
+      count_keys<<<1056, kTileThreads, 0, stream>>>(memory, size, prefix, shift, above, c.bins.data());
       SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
-      SPARSEWIRE_CUDA_CHECK(
-          cudaMemcpyAsync(host.data(), bins.data(), kBins * sizeof(std::uint32_t), cudaMemcpyDeviceToHost, stream));
+      SPARSEWIRE_CUDA_CHECK(cudaMemcpyAsync(c.host_bins.data(), c.bins.data(), kBins * sizeof(std::uint32_t),
+                                            cudaMemcpyDeviceToHost, stream));
       SPARSEWIRE_CUDA_CHECK(cudaStreamSynchronize(stream));
       std::uint32_t bin = (1U << static_cast<unsigned>(above - shift)) - 1;
-      while (bin > 0 && rank > host[bin]) rank -= host[bin--];
+      while (bin > 0 && rank > c.host_bins[bin]) rank -= c.host_bins[bin--];
       prefix = prefix << static_cast<unsigned>(above - shift) | bin;
     }
-    std::uint32_t kth = prefix;
-    auto quota = static_cast<std::uint32_t>(rank);
-    if (kth == 0) quota = 0;  // zeros are not sent
-    DeviceArray<std::uint32_t> above(tile_count);
-    DeviceArray<std::uint32_t> ties(tile_count);
-    DeviceArray<std::uint32_t> above_before(tile_count);
-    DeviceArray<std::uint32_t> ties_before(tile_count);
-    cuda::count_winners<<<grid_of_tiles(), kTileThreads, 0, stream>>>(memory, size, kth, above.data(), ties.data());
+    const std::uint32_t kth = prefix;
+    const auto quota = kth == 0 ? 0 : static_cast<std::uint32_t>(rank);  // zeros are not sent
+    cuda::count_winners<<<grid_of_tiles(), kTileThreads, 0, stream>>>(memory, size, kth, c.above.data(), c.ties.data());
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
-    add_up(above, above_before);
-    add_up(ties, ties_before);
-    take_winners<<<grid_of_tiles(), kTileThreads, 0, stream>>>(memory, size, kth, quota, above_before.data(),
-                                                               ties_before.data(), out_indices.data(),
+    add_up(c.above, c.above_before);
+    add_up(c.ties, c.ties_before);
+    take_winners<<<grid_of_tiles(), kTileThreads, 0, stream>>>(memory, size, kth, quota, c.above_before.data(),
+                                                               c.ties_before.data(), out_indices.data(),
                                                                out_values.data(), sent_norms.data());
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
-    Sent sent{.indices = out_indices.data(), .values = out_values.data()};
-    std::uint32_t last[2];
+    mark_on_device(stream);
+    queue_sum(tile_norms.data(), tile_count, group_norms.data(), c.norms.data(), stream);
+    queue_sum(sent_norms.data(), tile_count, sent_group_norms.data(), c.norms.data() + 1, stream);
     const std::size_t end = tile_count - 1;
-    SPARSEWIRE_CUDA_CHECK(cudaMemcpyAsync(last, above_before.data() + end, 4, cudaMemcpyDeviceToHost, stream));
-    SPARSEWIRE_CUDA_CHECK(cudaMemcpyAsync(last + 1, above.data() + end, 4, cudaMemcpyDeviceToHost, stream));
-    sent.accumulated_norm2 = norm(tile_norms, group_norms);
-    sent.sent_norm2 = norm(sent_norms, sent_group_norms);
-    sent.count = std::size_t{last[0]} + last[1] + quota;
-    sent.kth = kth;
+    SPARSEWIRE_CUDA_CHECK(
+        cudaMemcpyAsync(c.host_bins.data(), c.above_before.data() + end, 4, cudaMemcpyDeviceToHost, stream));
+    SPARSEWIRE_CUDA_CHECK(
+        cudaMemcpyAsync(c.host_bins.data() + 1, c.above.data() + end, 4, cudaMemcpyDeviceToHost, stream));
+    SPARSEWIRE_CUDA_CHECK(
+        cudaMemcpyAsync(c.host_norms.data(), c.norms.data(), 2 * sizeof(double), cudaMemcpyDeviceToHost, stream));
     set_guess(kth);
-    return sent;
+    SPARSEWIRE_CUDA_CHECK(cudaStreamSynchronize(stream));
+    mark_counted();
+    return {.indices = out_indices.data(),
+            .values = out_values.data(),
+            .count = std::size_t{c.host_bins[0]} + c.host_bins[1] + quota,
+            .kth = kth,
+            .accumulated_norm2 = c.host_norms[0],
+            .sent_norm2 = c.host_norms[1]};
   }
 
   void add_up(const DeviceArray<std::uint32_t>& numbers, DeviceArray<std::uint32_t>& before) {
-    std::size_t bytes = 0;
-    SPARSEWIRE_CUDA_CHECK(
-        cub::DeviceScan::ExclusiveSum(nullptr, bytes, numbers.data(), before.data(), numbers.size(), stream));
-    DeviceArray<char> room(bytes);
-    SPARSEWIRE_CUDA_CHECK(
-        cub::DeviceScan::ExclusiveSum(room.data(), bytes, numbers.data(), before.data(), numbers.size(), stream));
-    SPARSEWIRE_CUDA_CHECK(cudaStreamSynchronize(stream));
-  }
-
-  double norm(const DeviceArray<double>& of_tiles, DeviceArray<double>& of_groups) {
-    const std::size_t groups = (tile_count + kTile - 1) / kTile;
-    add_groups<<<grid(groups), kTileThreads, 0, stream>>>(of_tiles.data(), tile_count, of_groups.data());
-    DeviceArray<double> sum(1);
-    add_groups<<<1, kTileThreads, 0, stream>>>(of_groups.data(), groups, sum.data());
-    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
-    double value = 0;
-    SPARSEWIRE_CUDA_CHECK(cudaMemcpyAsync(&value, sum.data(), sizeof value, cudaMemcpyDeviceToHost, stream));
-    SPARSEWIRE_CUDA_CHECK(cudaStreamSynchronize(stream));
-    return value;
+    std::size_t bytes = counting->scan.size();
+    SPARSEWIRE_CUDA_CHECK(cub::DeviceScan::ExclusiveSum(counting->scan.data(), bytes, numbers.data(), before.data(),
+                                                        static_cast<std::int64_t>(numbers.size()), stream));
   }
 
   // The k-th key of this step is where the next one begins to guess.
@@ -297,6 +367,7 @@ struct UnitMemory::Parts {
   cudaStream_t stream = nullptr;
   std::uint64_t epoch = 0;
   bool has_guess = false;
+  bool has_added = false;        // the pass of the last step is queued
   StepResult* result = nullptr;  // on the host
   StepResult* result_on_device = nullptr;
   DeviceArray<float> owned;
@@ -307,6 +378,10 @@ struct UnitMemory::Parts {
   DeviceArray<double> tile_norms, group_norms, sent_norms, sent_group_norms;
   DeviceArray<std::uint32_t> group_counts;
   DeviceArray<std::uint32_t> indices, out_indices, sampled;
+  std::unique_ptr<Counting> counting;
+  std::unique_ptr<StreamOrder> side;  // for uploads
+  DeviceArray<kernels::LastRound> last_round;
+  PinnedArray<kernels::LastRound> host_last_round;
   DeviceArray<float> values, out_values;
 };
 
@@ -317,18 +392,29 @@ UnitMemory::~UnitMemory() = default;
 
 void UnitMemory::queue_top(const ScaledGradient* gradient, std::size_t k, void* stream) {
   Parts& p = *parts_;
-  p.stream = static_cast<cudaStream_t>(stream);
-  if (k > p.most) {
-    SPARSEWIRE_CUDA_CHECK(cudaStreamSynchronize(p.stream));
-    p.reserve(k);
-  }
-  if (!p.has_guess) p.estimate_threshold(gradient, k);
-  p.has_guess = true;
+  p.begin_top(gradient, k, k, stream);
   p.queue(gradient, k, 0);
+}
+
+std::optional<Sent> UnitMemory::top(const ScaledGradient* gradient, std::size_t k, const kernels::SecondChoice& second,
+                                    void* stream) {
+  Parts& p = *parts_;
+  // Of those that are chosen by scores the first choice has more, and a guess of its own.
+  const std::size_t guessed = second.draw != nullptr ? k : second.k;
+  p.begin_top(gradient, guessed, k, stream);
+  if (second.draw == nullptr) p.reserve_last_round(second.last_round.size());
+  p.queue(gradient, guessed, 0, &second);
+  const StepResult result = p.wait();
+  if (result.outcome == kDone) return p.sent(result);
+  if ((result.outcome & kNotFinite) != 0) return p.fail(*gradient, result);
+  p.put_all_back();
+  p.has_guess = false;
+  return std::nullopt;
 }
 
 void UnitMemory::queue_above(const ScaledGradient* gradient, std::uint32_t threshold, void* stream) {
   parts_->stream = static_cast<cudaStream_t>(stream);
+  parts_->has_added = false;
   parts_->queue(gradient, 0, threshold);
 }
 
@@ -369,6 +455,7 @@ Sent UnitMemory::above(const ScaledGradient* gradient, std::uint32_t threshold, 
   return p.sent(result);
 }
 
+bool UnitMemory::has_added() const noexcept { return parts_->has_added; }
 void UnitMemory::forget_guess() { parts_->has_guess = false; }
 float* UnitMemory::data() noexcept { return parts_->memory; }
 std::size_t UnitMemory::size() const noexcept { return parts_->size; }

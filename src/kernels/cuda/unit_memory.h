@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "kernels/second_choice.h"
 #include "kernels/sweep.h"
 
 namespace sparsewire::cuda {
@@ -37,6 +38,10 @@ class UnitMemory {
   // The gradient is in device memory; null: there is none. Takes the k largest by magnitude; of equal ones those with
   // the lower index; none that is zero. Where there is not enough room, it allocates more. REQUIRES: 1 <= k <= size.
   Sent top(const kernels::ScaledGradient* gradient, std::size_t k, void* stream);
+  // The same by a second choice: of the k largest, or of all. Returns nothing if that is not possible here: then it has
+  // added the gradient, and taken nothing. REQUIRES: second.k <= k.
+  std::optional<Sent> top(const kernels::ScaledGradient* gradient, std::size_t k, const kernels::SecondChoice& second,
+                          void* stream);
   // Takes all whose key is at least `threshold`.
   Sent above(const kernels::ScaledGradient* gradient, std::uint32_t threshold, void* stream);
 
@@ -55,6 +60,9 @@ class UnitMemory {
     queue_above(&gradient, threshold, gradient.stream);
   }
   std::optional<Sent> wait();
+
+  // Whether the last step, if it threw, had added its gradient.
+  bool has_added() const noexcept;
 
   // The next top() has no guess to begin with.
   void forget_guess();

@@ -3,6 +3,7 @@
 
 #include <cub/block/block_scan.cuh>
 
+#include "kernels/cuda/block.cuh"
 #include "kernels/cuda/scratch.cuh"
 #include "kernels/cuda/unit_tiles.cuh"
 
@@ -24,12 +25,7 @@ __device__ inline void count_ranks(const float* memory, const UnitTile& tile, co
     const bool is_inside = offset < tile.size;
     const std::uint32_t rank = is_inside ? rank_of(memory[index_in(tile, pieces, offset)], factor) : 0;
     const bool counts = is_inside && (round == 0 || rank >> above == prefix);
-    const std::uint32_t bin = counts ? rank >> shift & ((1U << (above - shift)) - 1) : kBins;
-    // Many are equal in their first bits: one adds for all lanes that have the same.
-    const unsigned same = __match_any_sync(kAllLanes, bin);
-    if (counts && (same & ((1U << threadIdx.x % 32) - 1)) == 0) {
-      atomicAdd(bins + bin, static_cast<std::uint32_t>(__popc(same)));
-    }
+    count_in_bin(bins, rank >> shift & ((1U << (above - shift)) - 1), counts);
   }
 }
 
@@ -64,6 +60,18 @@ __device__ inline uint2 find_bin_from_top(const std::uint32_t* bins, std::uint32
   const uint2 found{s.found[0], s.found[1]};
   __syncthreads();
   return found;
+}
+
+// Where the floor of the next step is, and how far below the k-th: see unit_candidates.cuh. They affect the speed only.
+// A unit with too few candidates costs much, so more are wanted than on the processor, and the margin changes slowly.
+__device__ inline float next_margin(float margin, std::uint32_t candidates, std::uint32_t k) {
+  const auto few = static_cast<float>(k);
+  const float wanted = fmaxf(0.2F * few, 6 * sqrtf(few) + 12);  // beyond k
+  const float by = candidates > k ? sqrtf(wanted / static_cast<float>(candidates - k)) : 2.0F;
+  return fminf(fmaxf(margin * fminf(fmaxf(by, 0.7F), 2.0F), 1e-4F), 0.5F);
+}
+__device__ inline std::uint32_t floor_below(std::uint32_t rank, float margin) {
+  return rank <= 1 ? 1 : key(__uint_as_float(rank - 1) * (1 - margin)) + 1;
 }
 
 // Finds the k-th rank of units, one block for each: of those that `which` lists.
@@ -153,14 +161,10 @@ __global__ void __launch_bounds__(kTileThreads)
     const std::uint32_t rank = rank_of(memory[index_in(tile, pieces, offset)], bar.factor);
     counts += rank > bar.rank ? 1U << 16U : rank == bar.rank && bar.quota > 0 ? 1U : 0U;
   }
-  if (threadIdx.x == 0) total = 0;
-  __syncthreads();
-  counts = __reduce_add_sync(kAllLanes, counts);
-  if (threadIdx.x % 32 == 0) atomicAdd(&total, counts);
-  __syncthreads();
+  counts = add_block(counts, total);
   if (threadIdx.x == 0) {
-    above[blockIdx.x] = total >> 16U;
-    ties[blockIdx.x] = total & 0xFFFFU;
+    above[blockIdx.x] = counts >> 16U;
+    ties[blockIdx.x] = counts & 0xFFFFU;
   }
 }
 
@@ -200,56 +204,24 @@ __global__ void __launch_bounds__(kTileThreads)
   }
   const UnitTile tile = tiles[blockIdx.x];
   const Bar bar = bars[tile.unit];
-  const unsigned lane = threadIdx.x % 32;
-  const unsigned warp = threadIdx.x / 32;
   std::uint32_t ranks[kRows];
-  std::uint32_t aboves = 0;
-  std::uint32_t equals = 0;
 #pragma unroll
   for (int row = 0; row < kRows; ++row) {
     const std::uint32_t offset = offset_of(row);
     ranks[row] = offset < tile.size ? rank_of(memory[index_in(tile, pieces, offset)], bar.factor) : 0;
-    aboves += ranks[row] > bar.rank ? 1 : 0;
-    equals += ranks[row] == bar.rank && bar.quota > 0 ? 1 : 0;
   }
-  aboves = __reduce_add_sync(kAllLanes, aboves);
-  equals = __reduce_add_sync(kAllLanes, equals);
-  if (lane == 0) {
-    counts[warp][0] = aboves;
-    counts[warp][1] = equals;
-  }
-  __syncthreads();
   // Ties are numbered within the unit.
   const std::uint32_t first_tie = ties_before[blockIdx.x] - ties_before[units[tile.unit].first];
-  std::uint32_t above = 0;
-  std::uint32_t ties = first_tie;
-  for (unsigned w = 0; w < warp; ++w) {
-    above += counts[w][0];
-    ties += counts[w][1];
-  }
-  const unsigned lower = (1U << lane) - 1;
   const std::uint32_t start = sent_before[blockIdx.x];
   double lane_sum = 0;
-#pragma unroll
-  for (int row = 0; row < kRows; ++row) {
-    const bool is_above = ranks[row] > bar.rank;
-    const bool is_tie = ranks[row] == bar.rank && bar.quota > 0;
-    const unsigned row_above = __ballot_sync(kAllLanes, is_above);
-    const unsigned row_ties = __ballot_sync(kAllLanes, is_tie);
-    const std::uint32_t tie = ties + static_cast<std::uint32_t>(__popc(row_ties & lower));
-    if (is_above || (is_tie && tie < bar.quota)) {
-      const std::uint32_t to = start + above + static_cast<std::uint32_t>(__popc(row_above & lower)) +
-                               ties_sent(tie - first_tie, first_tie, bar.quota);
-      const std::size_t at = index_in(tile, pieces, offset_of(row));
-      const float value = memory[at];
-      indices[to] = static_cast<std::uint32_t>(at);
-      values[to] = value;
-      memory[at] = 0;
-      lane_sum += static_cast<double>(value) * static_cast<double>(value);
-    }
-    above += static_cast<std::uint32_t>(__popc(row_above));
-    ties += static_cast<std::uint32_t>(__popc(row_ties));
-  }
+  for_each_winner(ranks, bar.rank, bar.quota, first_tie, counts, [&](int row, std::uint32_t number) {
+    const std::size_t at = index_in(tile, pieces, offset_of(row));
+    const float value = memory[at];
+    indices[start + number] = static_cast<std::uint32_t>(at);
+    values[start + number] = value;
+    memory[at] = 0;
+    lane_sum += static_cast<double>(value) * static_cast<double>(value);
+  });
   const double norm = add_tile(lane_sum, slices);
   if (threadIdx.x == 0) sent_norms[blockIdx.x] = norm;
 }

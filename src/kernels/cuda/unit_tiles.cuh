@@ -3,9 +3,7 @@
 // A unit is cut into tiles from its start (kernels/norm.h). A unit that has gaps has tiles of several pieces.
 #pragma once
 
-#include <type_traits>
-
-#include "kernels/cuda/tile.cuh"
+#include "kernels/cuda/pass.cuh"
 
 namespace sparsewire::cuda {
 
@@ -39,6 +37,18 @@ __device__ inline std::size_t index_in(const UnitTile& tile, const Piece* pieces
   return pieces[low].begin + (offset - pieces[low].offset);
 }
 
+// The other way round.
+__device__ inline std::uint32_t offset_in(const UnitTile& tile, const Piece* pieces, std::size_t index) {
+  if (tile.pieces == 1) return static_cast<std::uint32_t>(index - tile.begin);
+  std::uint32_t low = tile.piece;
+  std::uint32_t high = tile.piece + tile.pieces;
+  while (high - low > 1) {
+    const std::uint32_t middle = (low + high) / 2;
+    (pieces[middle].begin <= index ? low : high) = middle;
+  }
+  return pieces[low].offset + static_cast<std::uint32_t>(index - pieces[low].begin);
+}
+
 // Entries are compared by *ranks*: the key of |factor * x|, plus 1; 0 for an entry that is zero and therefore not sent.
 __device__ inline std::uint32_t rank_of(float x, float factor) {
   return key(x) == 0 ? 0 : key(__fmul_rn(factor, x)) + 1;
@@ -57,68 +67,51 @@ __device__ inline std::uint32_t offset_of(int row) {
          static_cast<std::uint32_t>(row) * 32;
 }
 
-// Adds the gradient (T; void: none) to the memory, and writes the sum of the squares of each tile. A tile with a sum
-// that is not finite brings its entries to where kernels::make_round_trip() brings them, and says so in `is_bad`; `bad`
-// becomes the lowest index. If there are floors, counts the entries of each tile whose rank reaches that of its unit.
-// One block for each tile.
+// Such a tile in a pass: takes what reaches the floor of its unit.
+template <bool kWhole>
+struct UnitPassTile {
+  UnitTile tile;
+  const Piece* pieces;
+  float factor;
+  std::uint32_t floor;  // rank
+
+  __device__ bool inside(int row) const {
+    return kWhole || first_of_thread() + static_cast<unsigned>(row) * 32 < tile.size;
+  }
+  __device__ std::size_t at(int row) const {
+    const std::uint32_t offset = first_of_thread() + static_cast<unsigned>(row) * 32;
+    return kWhole ? tile.begin + offset : index_in(tile, pieces, min(offset, tile.size - 1));
+  }
+  __device__ bool takes(float sum) const { return rank_of(sum, factor) >= floor; }
+  __device__ void took(float /*sum*/) const {}
+};
+
+struct UnitsPassArguments {
+  PassArguments pass;
+  const UnitTile* tiles;
+  const Piece* pieces;
+  const Bar* bars;              // for the factors
+  const std::uint32_t* floors;  // of units; null: nothing is taken
+};
+
+// Not inlined: it needs more registers, and they would be missing elsewhere.
 template <class T>
-__global__ void __launch_bounds__(kTileThreads)
-    accumulate_tiles(float* memory, const void* gradient, Factors by, const UnitTile* tiles, const Piece* pieces,
-                     double* norms, std::uint8_t* is_bad, unsigned long long* bad, const std::uint32_t* floors,
-                     const Bar* bars, std::uint32_t* candidates) {
-  constexpr bool kHasGradient = !std::is_void_v<T>;
-  __shared__ double slices[kSlices];
-  __shared__ std::uint32_t counts[kSlices];
-  const UnitTile tile = tiles[blockIdx.x];
-  float sum[kRows];
-  std::uint32_t largest = 0;
-  double lane_sum = 0;
-#pragma unroll
-  for (int row = 0; row < kRows; ++row) {
-    const std::uint32_t offset = offset_of(row);
-    sum[row] = 0;
-    if (offset < tile.size) {
-      const std::size_t at = index_in(tile, pieces, offset);
-      sum[row] = memory[at];
-      if constexpr (kHasGradient) sum[row] = accumulated(sum[row], number(static_cast<const T*>(gradient), at), by);
-    }
-    largest = max(largest, key(sum[row]));
-    lane_sum += static_cast<double>(sum[row]) * static_cast<double>(sum[row]);
-  }
-  if (floors != nullptr) {
-    const std::uint32_t least = floors[tile.unit];
-    const float factor = bars[tile.unit].factor;
-    std::uint32_t count = 0;
-#pragma unroll
-    for (int row = 0; row < kRows; ++row) count += rank_of(sum[row], factor) >= least ? 1 : 0;
-    count = __reduce_add_sync(kAllLanes, count);
-    if (threadIdx.x % 32 == 0) counts[threadIdx.x / 32] = count;
-  }
-  const bool tile_is_bad = __syncthreads_or(largest >= kInfinityKey) != 0;
-  if (floors != nullptr && threadIdx.x == 0) {
-    std::uint32_t count = 0;
-    for (unsigned w = 0; w < kSlices; ++w) count += counts[w];
-    candidates[blockIdx.x] = tile_is_bad ? 0 : count;
-  }
-  const double norm = add_tile(lane_sum, slices);
-  if (threadIdx.x == 0) {
-    norms[blockIdx.x] = norm;
-    is_bad[blockIdx.x] = tile_is_bad ? 1 : 0;
-  }
-  if constexpr (kHasGradient) {
-#pragma unroll
-    for (int row = 0; row < kRows; ++row) {
-      const std::uint32_t offset = offset_of(row);
-      if (offset >= tile.size) continue;
-      const std::size_t at = index_in(tile, pieces, offset);
-      if (!tile_is_bad) {
-        memory[at] = sum[row];
-      } else if (key(sum[row]) >= kInfinityKey) {
-        atomicMin(bad, static_cast<unsigned long long>(at));
-      } else {
-        memory[at] = restored(sum[row], number(static_cast<const T*>(gradient), at), by);
-      }
-    }
+__device__ __noinline__ void pass_part_of_tile(const PassArguments& a, const UnitPassTile<false>& tile) {
+  pass_tile<T>(a, tile);
+}
+
+// The pass over a model of many units.
+template <class T>
+__global__ void __launch_bounds__(kPassThreads, std::is_void_v<T> ? 2 : kPassBlocks)
+    pass_units(const __grid_constant__ UnitsPassArguments a) {
+  const UnitTile tile = a.tiles[blockIdx.x];
+  if (threadIdx.x == 0 && blockIdx.x + kBlocksAhead < gridDim.x) prefetch(a.tiles + blockIdx.x + kBlocksAhead);
+  const std::uint32_t floor = a.floors == nullptr ? ~0U : a.floors[tile.unit];
+  const float factor = a.bars[tile.unit].factor;
+  if (tile.size == kTile && tile.pieces == 1) {
+    pass_tile<T>(a.pass, UnitPassTile<true>{tile, a.pieces, factor, floor});
+  } else {
+    pass_part_of_tile<T>(a.pass, {tile, a.pieces, factor, floor});
   }
 }
 
@@ -126,8 +119,8 @@ __global__ void __launch_bounds__(kTileThreads)
 template <class T>
 __global__ void __launch_bounds__(kTileThreads)
     restore_tiles(float* memory, const void* gradient, Factors by, const UnitTile* tiles, const Piece* pieces,
-                  const std::uint8_t* is_bad) {
-  if (is_bad[blockIdx.x] != 0) return;
+                  const TileList* lists) {
+  if (lists[blockIdx.x].offset == ~0U) return;
   const UnitTile tile = tiles[blockIdx.x];
   for (std::uint32_t offset = threadIdx.x; offset < tile.size; offset += kTileThreads) {
     const std::size_t at = index_in(tile, pieces, offset);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "kernels/cuda/groups.cuh"
 #include "kernels/cuda/unit_memory.h"
 #include "kernels/norm.h"
 #include "sparsewire/errors.h"
@@ -22,23 +23,18 @@ class CudaMemory final : public DeviceMemory {
   }
 
   std::optional<std::size_t> take(std::span<const Unit> units, std::span<const UnitChoice> choices, float factor,
-                                  const ScaledGradient* gradient, TakenEntries& taken) override {
+                                  const kernels::SecondChoice* second, const ScaledGradient* gradient,
+                                  TakenEntries& taken) override {
     const OnDevice on(device_);
     const cudaStream_t stream = begin(gradient);
-    taken.indices = {};
-    taken.values = {};
-    taken.kth = 0;
-    taken.sent_norm2.clear();
-    taken.ends.assign(units.size(), 0);
-    taken.accumulated_norm2.assign(units.size(), 0);
-    if (size_ == 0) return std::nullopt;
-    const bool is_one = units.size() == 1 && units[0].segments.size() == 1 && (factor == 1 || choices[0].k == 0);
-    if (is_one) return take_from_one(choices[0], gradient, stream, taken);
-    if (many_ == nullptr) many_ = std::make_unique<ManyUnits>(taken_);
-    order_.wait();  // its arrays may be in use
-    const auto bad = many_->take(numbers_.data(), units, choices, factor, gradient, stream, taken);
-    order_.end(stream);
-    return bad;
+    first_is_added_ = gradient == nullptr || gradient->first_add == nullptr || size_ == 0;
+    if (!first_is_added_) follow(*gradient->first_add, stream);
+    try {
+      return take_now(units, choices, factor, second, gradient, stream, taken);
+    } catch (...) {
+      if (!first_is_added_) add_first(*gradient, stream);
+      throw;
+    }
   }
 
   // Waits, because the gradient may be another memory's numbers, which change next.
@@ -56,8 +52,9 @@ class CudaMemory final : public DeviceMemory {
     const cudaStream_t stream = begin(&gradient);
     const std::size_t tiles = kernels::tiles_of(gradient.size);
     if (tiles == 0) return 0;
-    norms_.reserve(tiles);
-    host_norms_.reserve(tiles);
+    const std::size_t groups = (tiles + kTile - 1) / kTile;
+    norms_.reserve(tiles + groups + 1);
+    host_norms_.reserve(1);
     with_type(&gradient, [&]<class T>(T*) {
       if constexpr (!std::is_void_v<T>) {
         square_tiles<T>
@@ -65,9 +62,11 @@ class CudaMemory final : public DeviceMemory {
       }
     });
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
-    download(norms_.data(), host_norms_.data(), tiles, stream);
+    double* const of_groups = norms_.data() + tiles;
+    queue_sum(norms_.data(), tiles, of_groups, of_groups + groups, stream);
+    download(of_groups + groups, host_norms_.data(), 1, stream);
     finish(stream);
-    return kernels::sum_tiles(host_norms_.data(), tiles);
+    return host_norms_[0];
   }
 
   float number_of(const ScaledGradient& gradient, std::size_t index) override {
@@ -204,6 +203,49 @@ class CudaMemory final : public DeviceMemory {
     return stream;
   }
 
+  std::optional<std::size_t> take_now(std::span<const Unit> units, std::span<const UnitChoice> choices, float factor,
+                                      const kernels::SecondChoice* second, const ScaledGradient* gradient,
+                                      cudaStream_t stream, TakenEntries& taken) {
+    taken.indices = {};
+    taken.values = {};
+    taken.kth = 0;
+    taken.chosen_twice = false;
+    taken.sent_norm2.clear();
+    taken.ends.assign(units.size(), 0);
+    taken.accumulated_norm2.assign(units.size(), 0);
+    if (size_ == 0) return std::nullopt;
+    const bool is_one = units.size() == 1 && units[0].segments.size() == 1 && (factor == 1 || choices[0].k == 0);
+    if (is_one) return take_from_one(choices[0], second, gradient, stream, taken);
+    add_first_unless_added(gradient, stream);
+    if (many_ == nullptr) many_ = std::make_unique<ManyUnits>(taken_);
+    order_.wait();  // its arrays may be in use
+    const auto bad = many_->take(numbers_.data(), units, choices, factor, gradient, stream, taken);
+    order_.end(stream);
+    return bad;
+  }
+
+  // What is queued on `stream` comes after what is queued on that of the gradient.
+  void follow(const ScaledGradient& gradient, cudaStream_t stream) {
+    const cudaStream_t first = begin(&gradient);
+    order_.end(first);
+    order_.begin(stream);
+  }
+  void add_first_unless_added(const ScaledGradient* gradient, cudaStream_t stream) {
+    if (!first_is_added_) add_first(*gradient, stream);
+  }
+  // The gradient is another memory, to which something is added first.
+  void add_first(const ScaledGradient& gradient, cudaStream_t stream) {
+    const ScaledGradient& first = *gradient.first_add;
+    with_type(&first, [&]<class T>(T*) {
+      if constexpr (!std::is_void_v<T>) {
+        accumulate_entries<T><<<blocks_for(size_), kEntryThreads, 0, stream>>>(
+            static_cast<float*>(const_cast<void*>(gradient.data)), first.data, size_, factors_of(&first));
+      }
+    });
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    first_is_added_ = true;
+  }
+
   void restore_all(const ScaledGradient& gradient, cudaStream_t stream) {
     with_type(&gradient, [&]<class T>(T*) {
       if constexpr (!std::is_void_v<T>) {
@@ -214,12 +256,14 @@ class CudaMemory final : public DeviceMemory {
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
   }
 
-  std::optional<std::size_t> take_from_one(const UnitChoice& choice, const ScaledGradient* gradient,
-                                           cudaStream_t stream, TakenEntries& taken) {
+  std::optional<std::size_t> take_from_one(const UnitChoice& choice, const kernels::SecondChoice* second,
+                                           const ScaledGradient* gradient, cudaStream_t stream, TakenEntries& taken) {
     if (unit_ == nullptr) {
       unit_ = std::make_unique<UnitMemory>(numbers_.data(), size_, std::max<std::size_t>(choice.k, size_ / 1000 + 1));
     }
-    const Sent sent = step_of_one(choice, gradient, stream);
+    taken_.reserve(choice.k);  // while it may still fail
+    const Sent sent = step_of_one(choice, second, gradient, stream, taken.chosen_twice);
+    first_is_added_ = true;
     if (sent.bad) {
       finish(stream);
       return sent.bad;
@@ -234,7 +278,8 @@ class CudaMemory final : public DeviceMemory {
     taken.accumulated_norm2[0] = sent.accumulated_norm2;
     taken.sent_norm2.assign(1, sent.sent_norm2);
     taken.kth = sent.kth;
-    if (choice.k > 0 && sent.count == choice.k && sent.kth == 0) {  // none was left out: the k-th is the smallest
+    if (!taken.chosen_twice && choice.k > 0 && sent.count == choice.k &&
+        sent.kth == 0) {  // none was left out: the k-th is the smallest
       std::uint32_t least = kInfinityKey;
       for (const float value : taken.values) least = std::min(least, kernels::key_of(value));
       taken.kth = least;
@@ -242,12 +287,21 @@ class CudaMemory final : public DeviceMemory {
     return std::nullopt;
   }
 
-  Sent step_of_one(const UnitChoice& choice, const ScaledGradient* gradient, cudaStream_t stream) {
+  Sent step_of_one(const UnitChoice& choice, const kernels::SecondChoice* second, const ScaledGradient* gradient,
+                   cudaStream_t stream, bool& chosen_twice) {
     try {
+      if (second != nullptr) {
+        const auto sent = unit_->top(gradient, choice.k, *second, stream);
+        chosen_twice = sent.has_value();
+        // By magnitude then, among the sums.
+        return sent ? *sent : unit_->top(nullptr, choice.k, stream);
+      }
       return choice.k > 0 ? unit_->top(gradient, choice.k, stream) : unit_->above(gradient, choice.threshold, stream);
-    } catch (...) {  // out of memory: all sums are in the memory
+    } catch (...) {  // out of memory: either nothing has happened, or all sums are in the memory
+      const bool has_added = unit_->has_added();
+      first_is_added_ = first_is_added_ || has_added;
       unit_.reset();
-      if (gradient != nullptr) restore_all(*gradient, stream);
+      if (gradient != nullptr && has_added) restore_all(*gradient, stream);
       order_.end(stream);
       throw;
     }
@@ -255,6 +309,7 @@ class CudaMemory final : public DeviceMemory {
 
   int device_;
   std::size_t size_;
+  bool first_is_added_ = true;  // in the take() under way: what is added to its gradient first
   StreamOrder order_;
   DeviceArray<float> numbers_;
   DeviceArray<unsigned long long> bad_;  // the lowest index with a sum that is not finite
@@ -267,7 +322,7 @@ class CudaMemory final : public DeviceMemory {
   PinnedArray<float> host_values_;
   DeviceArray<float> before_;  // of add_sum()
 
-  DeviceArray<double> norms_;  // of the tiles of a gradient
+  DeviceArray<double> norms_;  // of the tiles of a gradient, of groups of them, and of all
   PinnedArray<double> host_norms_;
   HostEntries taken_;
   std::unique_ptr<UnitMemory> unit_;  // if the model is one unit

@@ -1,9 +1,9 @@
 // A pass over a model of many units. Has kernels, so one file may include it.
 //
 // Units that are no larger than a tile take one launch (tile_units.cuh). Others take a few: one adds the gradient and
-// counts what reaches the floors of the units; if these were good guesses, the winners are among that
-// (unit_candidates.cuh); if not, or where there is no guess, the k-th entries are searched in all numbers
-// (unit_select.cuh).
+// takes out what reaches the floors of the units; if these were good guesses, the winners are among that
+// (unit_candidates.cuh); if not, all is put back, and as where there is no guess, the k-th entries are searched in all
+// numbers (unit_select.cuh).
 #pragma once
 
 #include <cmath>
@@ -11,6 +11,7 @@
 #include <cub/device/device_scan.cuh>
 
 #include "kernels/cuda/entries.cuh"
+#include "kernels/cuda/marks.h"
 #include "kernels/cuda/tile_units.cuh"
 #include "kernels/cuda/types.h"
 #include "kernels/cuda/unit_candidates.cuh"
@@ -50,7 +51,7 @@ struct HostEntries {
 
 class ManyUnits {
  public:
-  explicit ManyUnits(HostEntries& entries) : entries_(entries), bad_(1) { host_bad_.reserve(1); }
+  explicit ManyUnits(HostEntries& entries) : entries_(entries), control_(1) { host_failure_.reserve(1); }
 
   // DeviceMemory::take(). Waits for the device. REQUIRES: nothing is queued that uses the same arrays.
   std::optional<std::size_t> take(float* numbers, std::span<const Unit> units, std::span<const UnitChoice> choices,
@@ -61,19 +62,25 @@ class ManyUnits {
     stream_ = stream;
     reserve_for(units);
     table_.set_choices(choices, factor, stream);
-    SPARSEWIRE_CUDA_CHECK(cudaMemsetAsync(bad_.data(), 0xFF, sizeof(kNoneBad), stream));
+    if (!is_fresh_) begin_anew<<<1, kArenas, 0, stream>>>(control_.data());
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    is_fresh_ = false;  // until all has gone well
     if (table_.is_one_tile_each()) return take_from_tiles(taken);
     const bool guesses = table_.has_floors();
     if (guesses) reserve_candidates();
     accumulate(guesses);
     if (guesses) queue_candidates();
     if (!guesses && table_.takes_any()) queue_count();
+    queue_norms(guesses ? &control_.data()->last_failure : &control_.data()->failure);
     wait();
-    if (host_bad_[0] != kNoneBad) {
+    const Failure failure = host_failure_[0];
+    is_fresh_ = guesses || failure.outcome == kDone;
+    if (guesses && failure.outcome != kDone) put_candidates_back();
+    if (failure.bad != kNoneBad) {
       restore();
-      return host_bad_[0];
+      return failure.bad;
     }
-    if (guesses && host_ends_[table_.unit_count()] == kDone) {
+    if (guesses && failure.outcome == kDone) {
       collect_slots(taken);
       return std::nullopt;
     }
@@ -87,7 +94,15 @@ class ManyUnits {
   }
 
  private:
-  void wait() const { SPARSEWIRE_CUDA_CHECK(cudaStreamSynchronize(stream_)); }
+  void wait() const {
+    SPARSEWIRE_CUDA_CHECK(cudaStreamSynchronize(stream_));
+    mark_counted();
+  }
+  // Copies to the host whether the pass has failed, and the norms of all entries.
+  void queue_norms(const Failure* failure) {
+    download(failure, host_failure_.data(), 1, stream_);
+    download(norms_.data(), host_norms_.data(), table_.tile_count(), stream_);
+  }
   double* sent_norms() const { return norms_.data() + table_.tile_count(); }
 
   // Makes room for what a pass over these units needs.
@@ -96,10 +111,10 @@ class ManyUnits {
     const std::size_t tiles = table_.tile_count();
     norms_.reserve(2 * tiles);  // of all entries, and of those that are sent
     host_norms_.reserve(2 * tiles);
-    ends_.reserve(units.size() + 1);
-    host_ends_.reserve(units.size() + 1);
+    ends_.reserve(units.size());
+    host_ends_.reserve(units.size());
     if (sent_.size() == tiles + 1) return;
-    is_bad_.resize(tiles);
+    lists_.resize(tiles);
     for (DeviceArray<std::uint32_t>* one : {&above_, &ties_, &ties_before_, &sent_, &sent_before_}) {
       one->resize(tiles + 1);
     }
@@ -115,16 +130,24 @@ class ManyUnits {
                                                         static_cast<int>(table_.tile_count() + 1), stream_));
   }
 
-  // Adds the gradient; counts the candidates of each tile in sent_.
-  void accumulate(bool counts) {
-    with_type(gradient_, [&]<class T>(T*) {
-      accumulate_tiles<T><<<table_.tile_count(), kTileThreads, 0, stream_>>>(
-          numbers_, data_of(gradient_), factors_of(gradient_), table_.tiles(), table_.pieces(), norms_.data(),
-          is_bad_.data(), bad_.data(), counts ? table_.floors() : nullptr, table_.bars(), sent_.data());
-    });
+  // Adds the gradient; with `takes` moves what reaches the floors to the arenas.
+  void accumulate(bool takes) {
+    const UnitsPassArguments arguments{.pass = {.memory = numbers_,
+                                                .gradient = data_of(gradient_),
+                                                .by = factors_of(gradient_),
+                                                .control = control_.data(),
+                                                .tiles = lists_.data(),
+                                                .tile_norms = norms_.data(),
+                                                .indices = arena_indices_.data(),
+                                                .values = arena_values_.data(),
+                                                .arena_size = arena_size_},
+                                       .tiles = table_.tiles(),
+                                       .pieces = table_.pieces(),
+                                       .bars = table_.bars(),
+                                       .floors = takes ? table_.floors() : nullptr};
+    with_type(gradient_,
+              [&]<class T>(T*) { pass_units<T><<<table_.tile_count(), kPassThreads, 0, stream_>>>(arguments); });
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
-    download(bad_.data(), host_bad_.data(), 1, stream_);
-    download(norms_.data(), host_norms_.data(), table_.tile_count(), stream_);
   }
 
   void reserve_slots() {
@@ -133,8 +156,12 @@ class ManyUnits {
     out_values_.reserve(room);
     entries_.reserve(room);
   }
+  // The arenas have twice as much room, because units that send more than others are not spread evenly over them.
   void reserve_candidates() {
     reserve_slots();
+    arena_size_ = 2 * (table_.room() / kArenas) + static_cast<std::uint32_t>(kTile);
+    arena_indices_.reserve(std::size_t{arena_size_} * kArenas);
+    arena_values_.reserve(std::size_t{arena_size_} * kArenas);
     candidate_indices_.reserve(table_.room());
     candidate_values_.reserve(table_.room());
     candidate_offsets_.reserve(table_.room());
@@ -144,12 +171,12 @@ class ManyUnits {
   // Chooses among the entries that reach the floors, and takes the winners out if all went well.
   void queue_candidates() {
     const std::uint32_t units = table_.unit_count();
-    const std::uint32_t tiles = table_.tile_count();
-    SPARSEWIRE_CUDA_CHECK(cudaMemsetAsync(ends_.data() + units, 0, sizeof(std::uint32_t), stream_));
-    add_up(sent_, sent_before_);
     const CandidateArguments arguments{.memory = numbers_,
+                                       .control = control_.data(),
+                                       .lists = lists_.data(),
+                                       .arena_indices = arena_indices_.data(),
+                                       .arena_values = arena_values_.data(),
                                        .tiles = table_.tiles(),
-                                       .tile_count = tiles,
                                        .pieces = table_.pieces(),
                                        .units = table_.units(),
                                        .ks = table_.ks(),
@@ -164,26 +191,27 @@ class ManyUnits {
                                        .offsets = candidate_offsets_.data(),
                                        .wins = wins_.data(),
                                        .counts = ends_.data(),
-                                       .failed = ends_.data() + units,
-                                       .bad = bad_.data(),
                                        .out_indices = out_indices_.data(),
                                        .out_values = out_values_.data(),
                                        .sent_norms = sent_norms()};
-    gather_candidates<<<tiles, kTileThreads, 0, stream_>>>(arguments);
-    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     choose_candidates<<<units, kSelectThreads, 0, stream_>>>(arguments);
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
-    constexpr unsigned kTilesOfBlock = kTileThreads / 32;
-    take_candidates<<<(tiles + kTilesOfBlock - 1) / kTilesOfBlock, kTileThreads, 0, stream_>>>(arguments);
-    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     queue_slots();
+  }
+
+  void put_candidates_back() {
+    constexpr unsigned kTilesOfBlock = kTileThreads / 32;
+    put_back<<<(table_.tile_count() + kTilesOfBlock - 1) / kTilesOfBlock, kTileThreads, 0, stream_>>>(
+        numbers_, lists_.data(), table_.tile_count(), arena_indices_.data(), arena_values_.data());
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
   }
 
   // Copies the counts of all units, and what is in their slots, to the host.
   void queue_slots() {
     const std::size_t room = table_.host_slots().back();
+    mark_on_device(stream_);
     download(sent_norms(), host_norms_.data() + table_.tile_count(), table_.tile_count(), stream_);
-    download(ends_.data(), host_ends_.data(), std::size_t{table_.unit_count()} + 1, stream_);
+    download(ends_.data(), host_ends_.data(), table_.unit_count(), stream_);
     download(out_indices_.data(), entries_.indices.data(), room, stream_);
     download(out_values_.data(), entries_.values.data(), room, stream_);
   }
@@ -200,25 +228,27 @@ class ManyUnits {
                                        .bars = table_.bars(),
                                        .ks = table_.ks(),
                                        .slots = table_.slots(),
+                                       .floors = table_.floors(),
+                                       .margins = table_.margins(),
                                        .norms = norms_.data(),
                                        .sent_norms = sent_norms(),
-                                       .is_bad = is_bad_.data(),
-                                       .bad = bad_.data(),
+                                       .lists = lists_.data(),
+                                       .control = control_.data(),
                                        .counts = ends_.data(),
                                        .indices = out_indices_.data(),
                                        .values = out_values_.data()};
-    with_type(gradient_, [&]<class T>(T*) { sift_tile_units<T><<<units, kTileThreads, 0, stream_>>>(arguments); });
+    with_type(gradient_, [&]<class T>(T*) { sift_tile_units<T><<<units, kPassThreads, 0, stream_>>>(arguments); });
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
-    download(bad_.data(), host_bad_.data(), 1, stream_);
-    download(norms_.data(), host_norms_.data(), table_.tile_count(), stream_);
     queue_slots();
+    queue_norms(&control_.data()->failure);
     wait();
-    if (host_bad_[0] != kNoneBad) {
+    is_fresh_ = host_failure_[0].bad == kNoneBad;
+    if (!is_fresh_) {
       put_tile_units_back<<<blocks_for(units), kEntryThreads, 0, stream_>>>(
           numbers_, units, table_.slots(), ends_.data(), out_indices_.data(), out_values_.data());
       SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
       restore();
-      return host_bad_[0];
+      return host_failure_[0].bad;
     }
     collect_slots(taken);
     return std::nullopt;
@@ -303,6 +333,7 @@ class ManyUnits {
                                                     table_.bars(), ties_before_.data(), sent_before_.data(),
                                                     out_indices_.data(), out_values_.data(), sent_norms());
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    mark_on_device(stream_);
     download(sent_norms(), host_norms_.data() + tiles, tiles, stream_);
     download(out_indices_.data(), entries_.indices.data(), total, stream_);
     download(out_values_.data(), entries_.values.data(), total, stream_);
@@ -319,7 +350,7 @@ class ManyUnits {
     with_type(gradient_, [&]<class T>(T*) {
       if constexpr (!std::is_void_v<T>) {
         restore_tiles<T><<<table_.tile_count(), kTileThreads, 0, stream_>>>(
-            numbers_, gradient_->data, factors_of(gradient_), table_.tiles(), table_.pieces(), is_bad_.data());
+            numbers_, gradient_->data, factors_of(gradient_), table_.tiles(), table_.pieces(), lists_.data());
       }
     });
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
@@ -333,15 +364,19 @@ class ManyUnits {
 
   HostEntries& entries_;
   UnitTable table_;
-  DeviceArray<unsigned long long> bad_;  // the lowest index with a sum that is not finite
-  PinnedArray<unsigned long long> host_bad_;
+  DeviceArray<Control> control_;
+  bool is_fresh_ = false;  // control_, for the next pass
+  PinnedArray<Failure> host_failure_;
   DeviceArray<double> norms_;  // of tiles
   PinnedArray<double> host_norms_;
-  DeviceArray<std::uint8_t> is_bad_;
+  DeviceArray<TileList> lists_;  // of tiles, in the arenas
+  DeviceArray<std::uint32_t> arena_indices_;
+  DeviceArray<float> arena_values_;
+  std::uint32_t arena_size_ = 0;
   DeviceArray<std::uint32_t> above_, ties_, ties_before_, sent_, sent_before_;
   DeviceArray<char> scan_;
   std::size_t scan_bytes_ = 0;
-  DeviceArray<std::uint32_t> ends_;  // of units, or their counts; behind them, whether the guesses were wrong
+  DeviceArray<std::uint32_t> ends_;  // of units, or their counts
   PinnedArray<std::uint32_t> host_ends_;
   DeviceArray<std::uint32_t> candidate_indices_;
   DeviceArray<float> candidate_values_;

@@ -45,7 +45,8 @@ class UnitTable {
   const std::uint32_t* slots() const noexcept { return slots_.data(); }
   const std::vector<std::uint32_t>& host_slots() const noexcept { return host_slots_; }
 
-  // Floors for the candidates of the next step. Without them there is no guess yet, or it would not pay.
+  // Floors for the candidates of the next step. Without them there is no guess yet, or it would not pay. Where all
+  // units have one tile each, the floors are always there, and 0 where there is no guess.
   bool has_floors() const noexcept { return has_floors_; }
   std::uint32_t* floors() const noexcept { return floors_.data(); }
   float* margins() const noexcept { return margins_.data(); }
@@ -168,6 +169,10 @@ inline void UnitTable::set_choices(std::span<const UnitChoice> choices, float fa
     takes_any_ = takes_any_ || has_k || choice.threshold < kInfinityKey;
   }
   plan_slots(choices, stream);
+  if (is_one_tile_each_ && floors_.size() < unit_count()) {
+    floors_.resize(unit_count());
+    margins_.resize(unit_count());
+  }
   unit_table::fill(bars_, bars, stream);
   unit_table::fill(ks_, ks, stream);
   if (!same_kinds) list_units_with_k(choices, stream);

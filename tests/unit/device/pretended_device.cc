@@ -2,6 +2,7 @@
 // test everything above it. Its pointers cannot be followed by mistake.
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "core/number_types.h"
@@ -35,10 +36,13 @@ class PretendedMemory final : public DeviceMemory {
   explicit PretendedMemory(std::size_t size) : numbers_(size) {}
 
   std::optional<std::size_t> take(std::span<const Unit> units, std::span<const UnitChoice> choices, float factor,
-                                  const kernels::ScaledGradient* gradient, TakenEntries& taken) override {
+                                  const kernels::SecondChoice* second, const kernels::ScaledGradient* gradient,
+                                  TakenEntries& taken) override {
     if (choices.size() != units.size()) throw UsageError("a choice for each unit");
+    if (second != nullptr && units.size() != 1) throw UsageError("a second choice is for one unit");
     taken = {};
     if (gradient != nullptr) {
+      if (gradient->first_add != nullptr) add_first(here(*gradient), here(*gradient->first_add));
       if (const auto bad = add(here(*gradient))) {
         taken.accumulated_norm2.assign(units.size(), 0);
         return bad;
@@ -46,6 +50,11 @@ class PretendedMemory final : public DeviceMemory {
     }
     indices_.clear();
     values_.clear();
+    // As a device, it cannot always choose twice.
+    if (second != nullptr && factor == 1 && ++steps_ % 3 != 0) {
+      take_twice(units[0], choices[0], *second, taken);
+      return std::nullopt;
+    }
     for (std::size_t u = 0; u < units.size(); ++u) {
       taken.accumulated_norm2.push_back(norm2_of(units[u]));
       const std::uint32_t kth = take_unit(units[u], choices[u], factor);
@@ -120,6 +129,13 @@ class PretendedMemory final : public DeviceMemory {
     return bad;
   }
 
+  static void add_first(const kernels::ScaledGradient& to, const kernels::ScaledGradient& from) {
+    auto* const numbers = static_cast<float*>(const_cast<void*>(to.data));
+    for (std::size_t i = 0; i < to.size; ++i) {
+      numbers[i] = from.decay * numbers[i] + from.scale * kernels::number_at(from, i);
+    }
+  }
+
   static double norm2_of(const kernels::ScaledGradient& numbers) {
     std::vector<double> tiles(kernels::tiles_of(numbers.size));
     kernels::TileNorms norm;
@@ -161,7 +177,38 @@ class PretendedMemory final : public DeviceMemory {
     return kth;
   }
 
+  // By the second choice: of the largest by a hash, or of all by a score.
+  void take_twice(const Unit& unit, const UnitChoice& choice, const kernels::SecondChoice& second,
+                  TakenEntries& taken) {
+    taken.accumulated_norm2.push_back(norm2_of(unit));
+    const std::vector<float> sums = numbers_;
+    const bool is_drawn = second.draw != nullptr;
+    take_unit(unit, is_drawn ? choice : UnitChoice{.threshold = kernels::kLowestKey}, 1);
+    std::vector<std::uint64_t> keys(numbers_.size());
+    for (const std::uint32_t i : indices_) {
+      keys[i] = is_drawn ? ~second.draw->block(i)[0] : kernels::key_of(sums[i]);
+    }
+    for (const kernels::LastRound& last : second.last_round) {
+      const float factor = second.regularisation->factor_at(last, sums[last.index]);
+      if (sums[last.index] != 0) keys[last.index] = kernels::key_of(factor * std::abs(sums[last.index]));
+    }
+    std::stable_sort(indices_.begin(), indices_.end(), [&](auto a, auto b) { return keys[a] > keys[b]; });
+    if (indices_.size() > second.k) indices_.resize(second.k);
+    std::sort(indices_.begin(), indices_.end());
+    numbers_ = sums;
+    values_.clear();
+    for (const std::uint32_t i : indices_) {
+      values_.push_back(numbers_[i]);
+      numbers_[i] = 0;
+    }
+    taken.ends = {indices_.size()};
+    taken.indices = indices_;
+    taken.values = values_;
+    taken.chosen_twice = true;
+  }
+
   std::vector<float> numbers_;
+  std::size_t steps_ = 0;
   std::vector<float> before_;
   std::vector<std::uint32_t> indices_;
   std::vector<float> values_;

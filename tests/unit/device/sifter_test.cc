@@ -167,6 +167,13 @@ class Pair {
     compare_states();
   }
 
+  void write(const Numbers& memory, const Numbers& velocity) {
+    for (Sifter* one : {&here_, &there_}) {
+      one->write_memory(memory);
+      one->write_velocity(velocity);
+    }
+  }
+
   void compare_states() {
     EXPECT_EQ(difference(here_.memory(), there_.memory()), "") << "memory";
     EXPECT_EQ(difference(here_.velocity(), there_.velocity()), "") << "velocity";
@@ -254,6 +261,7 @@ Layout tensors(std::size_t size) {
 const std::vector<std::string> kSparsifiers = {"topk:ratio=0.01",
                                                "topk:ratio=0.3",
                                                "topk:k=3,chunk=64",
+                                               "topk:ratio=0.05,chunk=4096",
                                                "topk:ratio=0.02,dense_below=100",
                                                "topk:ratio=0.1,warmup_from=0.9,warmup_steps=4",
                                                "threshold:lambda=1.5",
@@ -355,6 +363,29 @@ TEST_F(SifterOnADevice, SiftsLargeModels) {
   }
   for (const std::string kind : {"normal", "equal", "ties"}) {
     run({.sparsifier = "topk:ratio=0.001", .context = {.layout = tensors(kSize), .scope = Scope::layer}}, kind, 5);
+  }
+}
+
+// With clipping the pass adds the gradient to the velocity, too. Here the sum in the memory is too large, not the
+// velocity.
+TEST_F(SifterOnADevice, TakesASumOfVelocitiesBackThatIsTooLarge) {
+  constexpr std::size_t kSize = 9'000;
+  for (const std::string sparsifier : {"topk:k=9", "topk:k=9,chunk=5000", "rtopk:k=9"}) {
+    for (const NumberType type : {NumberType::f32, NumberType::bf16}) {
+      SCOPED_TRACE(sparsifier);
+      Pair pair({sparsifier, "momentum:m=0.5,clip=2", type, {.layout = Layout(kSize)}});
+      EXPECT_FALSE(pair.step(normal(kSize, 1), 1));
+      Numbers memory = normal(kSize, 2);
+      Numbers velocity = normal(kSize, 3);
+      memory[5'000] = 3.1e38F;
+      velocity[5'000] = 1e38F;
+      pair.write(memory, velocity);
+      EXPECT_TRUE(pair.step(normal(kSize, 4), 2));
+      memory[5'000] = 3;
+      pair.write(memory, velocity);
+      EXPECT_FALSE(pair.step(normal(kSize, 5), 4));
+      if (HasFailure()) return;
+    }
   }
 }
 
