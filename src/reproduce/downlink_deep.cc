@@ -25,7 +25,7 @@ constexpr double kEnoughPasses = 49;  // to be compared with published accuracie
 constexpr const char* kUplink = "topk | feedback=ef:scale=lr name=uplink";
 constexpr const char* kBothWays = "topk | downlink=topk feedback=ef:scale=lr name=both_ways";
 constexpr const char* kNoMemory =
-    "topk | downlink=topk feedback=ef:scale=lr downlink_feedback=none name=both_ways_no_server_memory";
+    "topk | downlink=topk feedback=ef:scale=lr downlink_feedback=none name=no_server_memory";
 constexpr const char* kSgd = "dense | name=sgd";
 
 // The paper's accuracies, from the authors' result files.
@@ -158,7 +158,7 @@ void describe(const Outcome& outcome, Result& result) {
     return;
   }
   const bool is_memory = outcome.part.name == "memory";
-  const auto difference = outcome.difference("both_ways", is_memory ? "both_ways_no_server_memory" : "uplink");
+  const auto difference = outcome.difference("both_ways", is_memory ? "no_server_memory" : "uplink");
   result.conditions.push_back(
       fmt::format("{}, {:.3g} passes: {}", outcome.part.name, outcome.part.passes,
                   in_words("both ways", difference, is_memory ? "without the server's memory" : "uplink", true)));
