@@ -71,14 +71,10 @@ class DeviceReplica final : public Replica {
   std::vector<std::byte> save_optimiser() override {
     const std::vector<std::span<float>> kept = optimiser_->arrays();
     for (std::size_t i = 0; i < kept.size(); ++i) arrays_->read(kept_[i], kept[i]);
-    State state;
-    optimiser_->serialize(state);
-    return std::move(state).bytes();
+    return optimiser_->save();
   }
   void load_optimiser(std::span<const std::byte> bytes) override {
-    State state(bytes);
-    optimiser_->serialize(state);
-    state.finish();
+    optimiser_->load(bytes);
     const std::vector<std::span<float>> kept = optimiser_->arrays();
     for (std::size_t i = 0; i < kept.size(); ++i) arrays_->write(kept[i], kept_[i]);
   }

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <utility>
 
 #include "core/pages.h"
 #include "train/replica.h"
@@ -55,16 +54,8 @@ class HostReplica final : public Replica {
   }
   void subtract_update(const Worker& worker) override { worker.apply_update(weights_, 1); }
 
-  std::vector<std::byte> save_optimiser() override {
-    State state;
-    optimiser_->serialize(state);
-    return std::move(state).bytes();
-  }
-  void load_optimiser(std::span<const std::byte> bytes) override {
-    State state(bytes);
-    optimiser_->serialize(state);
-    state.finish();
-  }
+  std::vector<std::byte> save_optimiser() override { return optimiser_->save(); }
+  void load_optimiser(std::span<const std::byte> bytes) override { optimiser_->load(bytes); }
 
  private:
   // A gradient that is not finite is left to the worker, whose error names the index.

@@ -191,6 +191,18 @@ void Optimiser::apply_step(const OptimiserStep& step, std::span<const float> upd
   });
 }
 
+std::vector<std::byte> Optimiser::save() {
+  State state;
+  serialize(state);
+  return std::move(state).bytes();
+}
+
+void Optimiser::load(std::span<const std::byte> bytes) {
+  State state(bytes);
+  serialize(state);
+  state.finish();
+}
+
 void apply_sparse(const OptimiserStep& step, const SparseVector& update, std::span<float> weights) {
   assert(step.is_sparse());
   for (std::size_t i = 0; i < update.size(); ++i) {

@@ -2,6 +2,7 @@
 // and momentum are applied after it, so they are not sent.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -38,6 +39,9 @@ class Optimiser {
   // Saves or restores everything that later steps depend on. Throws UsageError if it was saved by another kind of
   // optimiser or for another number of weights.
   virtual void serialize(State& state) = 0;
+  // The same as bytes.
+  std::vector<std::byte> save();
+  void load(std::span<const std::byte> bytes);
   // Stochastic gradient descent without momentum: the only one for memories that hold lr*gradient.
   virtual bool is_plain() const noexcept = 0;
   virtual bool has_momentum() const noexcept = 0;
