@@ -65,9 +65,6 @@ class Codec {
   // and the indices were not drawn from a seed (vector.draw). COST: allocates nothing in the steady state.
   void encode(const SparseVector& vector, std::vector<std::byte>& frame, std::vector<float>* received = nullptr);
 
-  // Only `received` of that, for a vector that is not sent. Throws UsageError if a value is not finite.
-  void round(const SparseVector& vector, std::vector<float>& received);
-
  private:
   struct Parts;
   std::unique_ptr<Parts> parts_;

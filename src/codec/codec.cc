@@ -8,6 +8,7 @@
 #include <cmath>
 #include <optional>
 
+#include "codec/codec_spec.h"
 #include "codec/fields.h"
 #include "codec/index_codec.h"
 #include "codec/numbers.h"
@@ -15,11 +16,9 @@
 #include "codec/value_format.h"
 #include "core/buffer.h"
 #include "core/crc32c.h"
-#include "core/registry.h"
 #include "core/standard_float_mode.h"
 #include "kernels/simd.h"
 #include "sparsewire/errors.h"
-#include "sparsewire/spec.h"
 
 namespace sparsewire {
 namespace {
@@ -35,13 +34,6 @@ constexpr std::uint64_t kMostDim = 0xFFFFFFFF;
 template <class Table>
 auto* find_id(const Table& table, int id) {
   const auto found = std::find_if(table.begin(), table.end(), [&](const auto& entry) { return entry.id == id; });
-  return found == table.end() ? nullptr : &*found;
-}
-
-template <class Table>
-auto* find_name(const Table& table, std::string_view name) {
-  const auto found =
-      std::find_if(table.begin(), table.end(), [&](const auto& entry) { return entry.info.name == name; });
   return found == table.end() ? nullptr : &*found;
 }
 
@@ -150,46 +142,10 @@ void check(const SparseVector& vector) {
       vector.size(), vector.dim));
 }
 
-void check_finite(const SparseVector& vector) {
-  if (all_finite(vector.values)) return;
-  const auto bad = std::find_if(vector.values.begin(), vector.values.end(), [](float v) { return !std::isfinite(v); });
-  const auto i = static_cast<std::size_t>(bad - vector.values.begin());
-  throw UsageError(fmt::format("[codec] the value at index {} is {}", vector.index(i), *bad));
-}
-
-const ValueFormat& read_format(Spec& spec) {
-  std::vector<std::string_view> names;
-  for (const CodecInfo& info : value_formats()) names.push_back(info.name);
-  return *find_name(value_format_table(), spec.choice("values", names));
-}
-
-// Whether values are packed: "no", "yes", or "sparse", where they are not those of full vectors.
-std::string read_pack(Spec& spec) {
-  return spec.name() == auto_codec().name ? spec.choice("pack", {"sparse", "yes", "no"})
-                                          : spec.choice("pack", {"no", "yes", "sparse"});
-}
-
-// "int8, int4 and int2"
-std::string names_with_blocks() {
-  std::vector<std::string_view> names;
-  for (const ValueFormat& format : value_format_table()) {
-    if (format.has_blocks) names.push_back(format.info.name);
-  }
-  std::string text;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    text += fmt::format("{}{}", i == 0 ? "" : i + 1 == names.size() ? " and " : ", ", names[i]);
-  }
-  return text;
-}
-
 }  // namespace
 
 struct Codec::Parts {
-  const IndexCodec* index_codec = nullptr;  // null: `auto`, the shortest
-  const ValueFormat* value_format = nullptr;
-  std::size_t block = 0;
-  bool pack_sparse = false;
-  bool pack_full = false;
+  CodecChoice choice;
   Buffer<std::byte> best;
   Buffer<std::byte> next;
   Buffer<std::byte> plain;
@@ -201,60 +157,12 @@ struct Codec::Parts {
   Bytes encode_values(std::span<const float> values, bool pack, float* received, bool& is_packed);
 };
 
-Codec::Codec(std::string_view spec_text) : parts_(std::make_unique<Parts>()) {
+Codec::Codec(std::string_view spec) : parts_(std::make_unique<Parts>()) {
   kernels::choose_simd();  // may throw; the kernels must not
-  Spec spec(spec_text);
-  parts_->index_codec = find_name(index_codecs(), spec.name());
-  if (parts_->index_codec == nullptr && spec.name() != auto_codec().name) {
-    const ValueFormat* const format = find_name(value_format_table(), spec.name());
-    throw UsageError(
-        fmt::format("'{}' is not a codec; there are {}{}", spec.name(), names_of(codecs()),
-                    format == nullptr ? "" : fmt::format("; for the value format write {}", format->info.example)));
-  }
-  parts_->value_format = &read_format(spec);
-  const auto block = spec.integer("block", kLeastBlock, kMostBlock);
-  if (block && !parts_->value_format->has_blocks) {
-    spec.fail(
-        fmt::format("block= is valid with {} only, not with {}", names_with_blocks(), parts_->value_format->info.name));
-  }
-  if (parts_->value_format->has_blocks) parts_->block = block.value_or(kDefaultBlock);
-  const std::string pack = read_pack(spec);
-  parts_->pack_sparse = pack != "no";
-  parts_->pack_full = pack == "yes";
-  spec.finish();
+  parts_->choice = parse_codec(spec);
 }
 
-bool Codec::rounds() const noexcept { return parts_->value_format->rounds; }
-
-const ValueFormat& value_format_of(std::string_view codec) {
-  Spec spec(codec);
-  return read_format(spec);
-}
-
-// Packing takes 9 to 5 bits off a float, the fewer the more of the entries are sent, and hardly anything off an
-// integer. 7 is right for a third of them (docs/benchmarks.md).
-ValueBits expected_value_bits(std::string_view codec) {
-  constexpr double kPackedAway = 7;
-  Spec spec(codec);
-  const ValueFormat& format = read_format(spec);
-  const std::string pack = read_pack(spec);
-  const bool is_float = format.packing != Packing::none && format.packing != Packing::integers;
-  const double packed = is_float ? format.bits - kPackedAway : format.bits;
-  return {.of_some = pack == "no" ? format.bits : packed, .of_all = pack == "yes" ? packed : format.bits};
-}
-
-const ValueFormat& reducible_format(const ValueFormat& format) noexcept {
-  const ValueFormat* best = &exact_format();
-  for (const ValueFormat& other : value_format_table()) {
-    if (other.reduced_as != ReducedAs::nothing && other.bits >= format.bits && other.bits < best->bits) best = &other;
-  }
-  return *best;
-}
-
-const ValueFormat& exact_format() noexcept {
-  const auto table = value_format_table();
-  return *std::find_if(table.begin(), table.end(), [](const ValueFormat& format) { return !format.rounds; });
-}
+bool Codec::rounds() const noexcept { return parts_->choice.value_format->rounds; }
 
 Codec::~Codec() = default;
 Codec::Codec(Codec&&) noexcept = default;
@@ -262,16 +170,10 @@ Codec& Codec::operator=(Codec&&) noexcept = default;
 
 // Leaves the section in `best` and its codec in `used`; returns its size.
 std::size_t Codec::Parts::encode_indices(const SparseVector& vector, const IndexCodec*& used) {
-  if (index_codec != nullptr) {
-    const auto size = index_codec->encode(vector, ~std::size_t{0}, best);
-    if (!size) {
-      throw UsageError(
-          fmt::format("[{}] these indices were not drawn by randomk, or only a part of them is sent (by the exchange "
-                      "sharded): take "
-                      "the codec auto, or the sparsifier randomk with the exchange allgather or server",
-                      index_codec->info.name));
-    }
-    used = index_codec;
+  if (choice.index_codec != nullptr) {
+    const auto size = choice.index_codec->encode(vector, ~std::size_t{0}, best);
+    if (!size) throw_not_drawn(*choice.index_codec);
+    used = choice.index_codec;
     return *size;
   }
   return encode_shortest(vector, used);
@@ -304,24 +206,16 @@ std::size_t Codec::Parts::encode_shortest(const SparseVector& vector, const Inde
 
 // The section of values, in `plain` or in `packed`.
 Bytes Codec::Parts::encode_values(std::span<const float> values, bool pack, float* received, bool& is_packed) {
-  const std::size_t size = value_format->size(values.size(), block);
+  const std::size_t size = choice.value_format->size(values.size(), choice.block);
   // Also for `packed` while packing does not pay yet, and with room for short vectors of changing length: later steps
   // shall not allocate.
   plain.reserve_with_room(size + 256);
   if (pack) packed.reserve_with_room(size + 256);
-  value_format->encode(values, block, plain.data(), received);
+  choice.value_format->encode(values, choice.block, plain.data(), received);
   const Bytes section(plain.data(), size);
-  const auto shorter = pack ? pack_values(*value_format, values.size(), block, section, packed) : std::nullopt;
+  const auto shorter = pack ? pack_values(*choice.value_format, values.size(), choice.block, section, packed) : std::nullopt;
   is_packed = shorter.has_value();
   return is_packed ? Bytes(packed.data(), *shorter) : section;
-}
-
-void Codec::round(const SparseVector& vector, std::vector<float>& received) {
-  const StandardFloatMode mode;
-  check_finite(vector);
-  resize_with_room(received, vector.size());
-  bool is_packed = false;
-  parts_->encode_values(vector.values, /*pack=*/false, received.data(), is_packed);
 }
 
 void Codec::encode(const SparseVector& vector, std::vector<std::byte>& frame, std::vector<float>* received) {
@@ -332,14 +226,15 @@ void Codec::encode(const SparseVector& vector, std::vector<std::byte>& frame, st
                                  vector.dim));
   }
   check_finite(vector);
+  const CodecChoice& choice = parts_->choice;
   const IndexCodec* used = nullptr;
   // A vector that lists all its entries is sent as a full one, unless the spec names an index codec.
-  const bool is_complete = vector.size() == vector.dim && vector.dim != 0 && parts_->index_codec == nullptr;
+  const bool is_complete = vector.size() == vector.dim && vector.dim != 0 && choice.index_codec == nullptr;
   const bool is_full = vector.is_full() || is_complete;
   const std::size_t index_size = is_full ? 0 : parts_->encode_indices(vector, used);
   if (received != nullptr) resize_with_room(*received, vector.size());
   bool is_packed = false;
-  const Bytes values = parts_->encode_values(vector.values, is_full ? parts_->pack_full : parts_->pack_sparse,
+  const Bytes values = parts_->encode_values(vector.values, is_full ? choice.pack_full : choice.pack_sparse,
                                              received == nullptr ? nullptr : received->data(), is_packed);
   resize_with_room(frame, kHeaderSize + values.size() + index_size + kChecksumSize);
 
@@ -347,7 +242,7 @@ void Codec::encode(const SparseVector& vector, std::vector<std::byte>& frame, st
   write_field(at, kMagic);
   write_field(at, kVersion);
   write_field(at, used == nullptr ? kFull : used->id);
-  write_field(at, static_cast<std::uint8_t>(parts_->value_format->id + (is_packed ? kPacked : 0)));
+  write_field(at, static_cast<std::uint8_t>(choice.value_format->id + (is_packed ? kPacked : 0)));
   write_field(at, std::uint8_t{0});
   write_field(at, vector.dim);
   write_field(at, std::uint64_t{vector.size()});
