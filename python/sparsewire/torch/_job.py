@@ -26,6 +26,13 @@ class Job:
         self.group: Optional[Group] = None
         self.unused: list[Tensor] = []
 
+    @classmethod
+    def make_failed(cls, error: Exception) -> Job:
+        """Of a bucket that cannot be exchanged."""
+        job = cls(torch.empty(0), (), ())
+        job.fail(error)
+        return job
+
     def _result(self, _: Any) -> torch.Tensor:
         if self._error is not None:
             raise self._error

@@ -1,4 +1,4 @@
-"""What the State's thread does: buckets of a backward pass become steps of groups, and get their answers."""
+"""What the State's threads do: buckets of a backward pass become steps of groups, and get their answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from ._stats import Totals
 
 # After loading, buckets are regrouped once more (DDP does it after the first backward pass, or the second).
 _PASSES_UNTIL_REGROUPED = 3
-_UNTIL_BACKWARD_RETURNS = 0.0002  # seconds
 
 
 class Passes:
@@ -134,7 +133,7 @@ class Passes:
             one.complete()
             self.waiting.remove(one)  # afterwards, so that a job that cannot be completed fails with the State
         if job.last:
-            self._end_later(job)
+            self.end(job.buffer.device)
 
     # The same in three parts, each on a thread of its own: while one bucket is exchanged, the next one is sifted, and the
     # one before it is answered. Not for everything: what has begun cannot be taken back without messages.
@@ -168,7 +167,7 @@ class Passes:
         job.complete()
         self.waiting.remove(job)
         if job.last:
-            self._end_later(job)
+            self.end(job.buffer.device)
 
     def _must_copy(self, job: Job) -> bool:
         """Whether the bucket is on a GPU and must be copied to the host. Waits for it: the thread, or its stream."""
@@ -236,11 +235,6 @@ class Passes:
             number,
             -1,
         )
-
-    def _end_later(self, job: Job) -> None:
-        """backward() need not wait for the end, but it needs the GIL to return; stats() waits."""
-        time.sleep(_UNTIL_BACKWARD_RETURNS)
-        self.end(job.buffer.device)
 
     def end(self, device: torch.device) -> None:
         self.totals.device = describe(device)
