@@ -213,7 +213,8 @@ Bytes Codec::Parts::encode_values(std::span<const float> values, bool pack, floa
   if (pack) packed.reserve_with_room(size + 256);
   choice.value_format->encode(values, choice.block, plain.data(), received);
   const Bytes section(plain.data(), size);
-  const auto shorter = pack ? pack_values(*choice.value_format, values.size(), choice.block, section, packed) : std::nullopt;
+  const auto shorter =
+      pack ? pack_values(*choice.value_format, values.size(), choice.block, section, packed) : std::nullopt;
   is_packed = shorter.has_value();
   return is_packed ? Bytes(packed.data(), *shorter) : section;
 }

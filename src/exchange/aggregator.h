@@ -33,7 +33,7 @@ class Aggregator {
   void encode(Message& frame);
   // The same without a frame, where no other rank gets the answer.
   void round();
-  // Replaces `answer` by what every rank decodes.
+  // Replaces `answer` by what every rank would decode.
   void read_answer(SparseVector& answer) const;
 
   // Ends a step, after every rank got the answer.
@@ -56,10 +56,10 @@ class Aggregator {
   SparseVector sum_;
   std::optional<Sifter> sifter_;
   Codec codec_;
-  Rounding rounding_;    // that of the codec
-  SparseVector answer_;  // with a downlink; otherwise the sum is the answer
+  Rounding rounding_;            // that of the codec
+  SparseVector answer_;          // with a downlink; otherwise the sum is the answer
   std::vector<float> received_;  // the values of the answer as every rank decodes them, if the codec rounds
-  bool has_sifted_ = false;  // undo() has to take that back
+  bool has_sifted_ = false;      // undo() has to take that back
 };
 
 // Throws UsageError if the downlink of that region cannot be constructed. For ranks that serve no region, so that all

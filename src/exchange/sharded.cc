@@ -1,6 +1,6 @@
 // Every rank is the server of a region: entries go to their owners, and the owners' answers to all ranks. With a
-// downlink each rank moves 2k(P-1)/P entries, however large P is. A rank is the owner of a part of its own entries, too:
-// these are rounded as a frame would round them, and not encoded. So a rank that is alone makes no frames.
+// downlink each rank moves 2k(P-1)/P entries, however large P is. A rank is the owner of a part of its own entries,
+// too: these are rounded as a frame would round them, and not encoded. So a rank that is alone makes no frames.
 //
 // The regions are those of Li et al., Near-optimal sparse allreduce (Ok-Topk), 2022; the server's memory is that of Zou
 // et al., 2022.
@@ -78,6 +78,7 @@ class ShardedExchange final : public Exchange {
  private:
   static std::size_t as_index(int rank) { return static_cast<std::size_t>(rank); }
   std::size_t own() const { return as_index(transport_.rank()); }
+  bool is_alone() const { return transport_.size() == 1; }
 
   // Writes a message to the owner of each region. `received` becomes the rounded values, in the order of `sent`.
   void encode(const SparseVector& sent, const StepTrailer& trailer, std::vector<float>& received) {
@@ -140,26 +141,28 @@ class ShardedExchange final : public Exchange {
     const std::span<SparseVector> inputs = aggregator_.inputs();
     std::swap(inputs[own()], parts_[own()]);
     if (codecs_[0].rounds()) inputs[own()].values.swap(rounded_[own()]);
-    if (const auto failure = decode_all(inputs, [&](int) { return regions_.size(transport_.rank()); })) {
+    if (const auto failure = decode_all(inputs, false, [&](int) { return regions_.size(transport_.rank()); })) {
       return outcome.fail(*failure);
     }
     for (const auto& frame : frames_) traffic_.bytes_served += frame.size();
     clock_.lap(traffic_.ns_decode);
     if (const auto bad = aggregator_.choose(outcome.lr)) {
       outcome.fail({.rank = transport_.rank(), .index = served_index(static_cast<std::uint32_t>(*bad))});
-    } else if (transport_.size() > 1) {
-      aggregator_.encode(answer_);
-    } else {
+    } else if (is_alone()) {
       aggregator_.round();
+    } else {
+      aggregator_.encode(answer_);
     }
     make_room_for_trailer(answer_);
   }
 
-  // Decodes the frames of all other ranks; that of rank r has the dimension dim(r). Returns the failure of the lowest.
+  // Decodes the frames of all ranks, or of all others; that of rank r has the dimension dim(r). Returns the failure of
+  // the lowest rank.
   template <class Dim>
-  std::optional<Failure> decode_all(std::span<SparseVector> vectors, Dim dim) {
+  std::optional<Failure> decode_all(std::span<SparseVector> vectors, bool own_too, Dim dim) {
     for_each_item(plan_.config.pool, vectors.size(), [&](std::size_t r, std::size_t) {
-      if (r != own()) failures_[r] = decode_from(frames_[r], static_cast<int>(r), dim(static_cast<int>(r)), vectors[r]);
+      if (r == own() && !own_too) return;
+      failures_[r] = decode_from(frames_[r], static_cast<int>(r), dim(static_cast<int>(r)), vectors[r]);
     });
     for (const std::optional<Failure>& failure : failures_) {
       if (failure) return failure;
@@ -169,8 +172,9 @@ class ShardedExchange final : public Exchange {
 
   // Makes one vector of the answers of all regions. The regions are disjoint, so their sum only sorts the entries.
   std::optional<Failure> collect(SparseVector& total) {
-    aggregator_.read_answer(answered_[own()]);
-    if (const auto failure = decode_all(answered_, [&](int r) { return regions_.size(r); })) return failure;
+    if (is_alone()) aggregator_.read_answer(answered_[0]);
+    if (const auto failure = decode_all(answered_, !is_alone(), [&](int r) { return regions_.size(r); }))
+      return failure;
     for (int r = 0; r < transport_.size(); ++r) {
       if (r != transport_.rank()) traffic_.bytes_down += frames_[as_index(r)].size();
     }
