@@ -1,7 +1,11 @@
 // An error memory on a GPU.
 //
 // A model that is one unit takes the fast way of kernels/cuda/unit_memory.h, all others that of many_units.cuh.
+#include <bit>
+#include <cmath>
 #include <cstring>
+#include <limits>
+#include <numeric>
 #include <string>
 
 #include "kernels/cuda/groups.cuh"
@@ -16,6 +20,15 @@ namespace sparsewire {
 namespace cuda {
 namespace {
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// The largest magnitude; infinity if there is a NaN.
+double largest(const float* values, std::size_t n) {
+  std::uint32_t key = 0;
+  for (std::size_t i = 0; i < n; ++i) key = std::max(key, kernels::key_of(values[i]));
+  return key >= kInfinityKey ? kInfinity : std::bit_cast<float>(key);
+}
+
 class CudaMemory final : public DeviceMemory {
  public:
   CudaMemory(int device, std::size_t size) : device_(device), size_(size), numbers_(size), bad_(1) {
@@ -26,11 +39,16 @@ class CudaMemory final : public DeviceMemory {
                                   const kernels::SecondChoice* second, const ScaledGradient* gradient,
                                   TakenEntries& taken) override {
     const OnDevice on(device_);
+    most_ = kInfinity;  // unless all goes well
     const cudaStream_t stream = begin(gradient);
     first_is_added_ = gradient == nullptr || gradient->first_add == nullptr || size_ == 0;
     if (!first_is_added_) follow(*gradient->first_add, stream);
     try {
-      return take_now(units, choices, factor, second, gradient, stream, taken);
+      const auto bad = take_now(units, choices, factor, second, gradient, stream, taken);
+      // No number is larger than the norm of all sums.
+      const std::vector<double>& norms = taken.accumulated_norm2;
+      if (!bad) most_ = with_rounding(std::sqrt(std::accumulate(norms.begin(), norms.end(), 0.0)));
+      return bad;
     } catch (...) {
       if (!first_is_added_) add_first(*gradient, stream);
       throw;
@@ -41,6 +59,7 @@ class CudaMemory final : public DeviceMemory {
   void restore(const ScaledGradient& gradient) override {
     if (size_ == 0) return;
     const OnDevice on(device_);
+    most_ = kInfinity;
     const cudaStream_t stream = begin(&gradient);
     restore_all(gradient, stream);
     order_.end(stream);
@@ -94,6 +113,7 @@ class CudaMemory final : public DeviceMemory {
   void write_at(std::span<const std::uint32_t> indices, const float* values) override {
     if (indices.empty()) return;
     const OnDevice on(device_);
+    most_ = std::max(most_, largest(values, indices.size()));
     const cudaStream_t stream = upload(indices, values);
     write_entries<<<blocks_for(indices.size()), kEntryThreads, 0, stream>>>(numbers_.data(), indices_.data(),
                                                                             indices.size(), values_.data());
@@ -104,6 +124,7 @@ class CudaMemory final : public DeviceMemory {
   void add_at(std::span<const std::uint32_t> indices, const float* values) override {
     if (indices.empty()) return;
     const OnDevice on(device_);
+    most_ = with_rounding(most_ + largest(values, indices.size()));
     const cudaStream_t stream = upload(indices, values);
     add_entries<<<blocks_for(indices.size()), kEntryThreads, 0, stream>>>(numbers_.data(), indices_.data(),
                                                                           indices.size(), values_.data());
@@ -116,11 +137,17 @@ class CudaMemory final : public DeviceMemory {
     const OnDevice on(device_);
     order_.wait();  // before_ may be in use
     before_.reserve(indices.size());
+    most_ = with_rounding(most_ + largest(values, indices.size()));
+    const bool may_overflow = !(most_ < std::numeric_limits<float>::max());
     const cudaStream_t stream = upload(indices, values);
-    SPARSEWIRE_CUDA_CHECK(cudaMemsetAsync(bad_.data(), 0xFF, sizeof(kNoneBad), stream));
+    if (may_overflow) SPARSEWIRE_CUDA_CHECK(cudaMemsetAsync(bad_.data(), 0xFF, sizeof(kNoneBad), stream));
     add_sum_entries<<<blocks_for(indices.size()), kEntryThreads, 0, stream>>>(
         numbers_.data(), indices_.data(), indices.size(), values_.data(), before_.data(), bad_.data());
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    if (!may_overflow) {
+      order_.end(stream);
+      return std::nullopt;
+    }
     download(bad_.data(), host_bad_.data(), 1, stream);
     finish(stream);
     if (host_bad_[0] == kNoneBad) return std::nullopt;
@@ -141,6 +168,7 @@ class CudaMemory final : public DeviceMemory {
 
   void clear() override {
     const OnDevice on(device_);
+    most_ = 0;
     const cudaStream_t stream = begin(nullptr);
     SPARSEWIRE_CUDA_CHECK(cudaMemsetAsync(numbers_.data(), 0, size_ * sizeof(float), stream));
     order_.end(stream);
@@ -157,6 +185,7 @@ class CudaMemory final : public DeviceMemory {
   void write(std::size_t begin_at, std::span<const float> numbers) override {
     if (numbers.empty()) return;
     const OnDevice on(device_);
+    most_ = std::max(most_, largest(numbers.data(), numbers.size()));
     const cudaStream_t stream = begin(nullptr);
     SPARSEWIRE_CUDA_CHECK(cudaMemcpyAsync(numbers_.data() + begin_at, numbers.data(), numbers.size_bytes(),
                                           cudaMemcpyHostToDevice, stream));
@@ -165,6 +194,7 @@ class CudaMemory final : public DeviceMemory {
 
   Gradient numbers() const override {
     const OnDevice on(device_);
+    most_ = kInfinity;  // who gets them may change them (ScaledGradient::first_add)
     order_.begin(order_.own());
     Gradient all(numbers_.data(), NumberType::f32, size_);
     all.device = {Device::cuda, device_};
@@ -307,8 +337,12 @@ class CudaMemory final : public DeviceMemory {
     }
   }
 
+  // A bound that holds after a rounding, or after a sum of squares.
+  static double with_rounding(double bound) { return bound * (1 + 1e-6); }
+
   int device_;
   std::size_t size_;
+  mutable double most_ = 0;     // no number is larger, as far as is known on the host
   bool first_is_added_ = true;  // in the take() under way: what is added to its gradient first
   StreamOrder order_;
   DeviceArray<float> numbers_;
