@@ -112,10 +112,12 @@ class Group:
         return self._sparse.worker
 
     def make_worker(self) -> sparsewire.Worker:
-        return self._make(self._sparse, self.options.for_worker())
+        return self._worker_of(self._sparse)
 
-    def _make(self, part: _Part, options: dict[str, Any]) -> sparsewire.Worker:
+    def _worker_of(self, part: _Part) -> sparsewire.Worker:
+        """Makes it, if it is not there yet."""
         if part.worker is None:
+            options = self.options.for_worker() if part is self._sparse else self.options.for_dense()
             part.worker = sparsewire.Worker(part.layout, transport=self._transport, **options)
         return part.worker
 
@@ -161,8 +163,7 @@ class Group:
             self._finish(part, number)
 
     def _begin(self, part: _Part, numbers: torch.Tensor, unscale: float) -> None:
-        worker = self._make(part, self.options.for_worker() if part is self._sparse else self.options.for_dense())
-        worker.begin_step(array(part.pack(numbers)), unscale=unscale)
+        self._worker_of(part).begin_step(array(part.pack(numbers)), unscale=unscale)
 
     def _finish(self, part: _Part, number: int) -> None:
         assert part.worker is not None
