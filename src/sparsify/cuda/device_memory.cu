@@ -101,22 +101,22 @@ class CudaMemory final : public DeviceMemory {
   void take_at(std::span<const std::uint32_t> indices, bool zeros, float* values) override {
     if (indices.empty()) return;
     const OnDevice on(device_);
-    const cudaStream_t stream = upload(indices, nullptr);
-    take_entries<<<blocks_for(indices.size()), kEntryThreads, 0, stream>>>(numbers_.data(), indices_.data(),
-                                                                           indices.size(), zeros, values_.data());
+    const cudaStream_t stream = give(indices, nullptr);
+    given_.values.reserve(indices.size());
+    take_entries<<<blocks_for(indices.size()), kEntryThreads, 0, stream>>>(numbers_.data(), given_.indices.data(),
+                                                                           indices.size(), zeros, given_.values.data());
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
-    download(values_.data(), host_values_.data(), indices.size(), stream);
     finish(stream);
-    std::memcpy(values, host_values_.data(), indices.size() * sizeof(float));
+    std::memcpy(values, given_.values.data(), indices.size() * sizeof(float));
   }
 
   void write_at(std::span<const std::uint32_t> indices, const float* values) override {
     if (indices.empty()) return;
     const OnDevice on(device_);
     most_ = std::max(most_, largest(values, indices.size()));
-    const cudaStream_t stream = upload(indices, values);
-    write_entries<<<blocks_for(indices.size()), kEntryThreads, 0, stream>>>(numbers_.data(), indices_.data(),
-                                                                            indices.size(), values_.data());
+    const cudaStream_t stream = give(indices, values);
+    write_entries<<<blocks_for(indices.size()), kEntryThreads, 0, stream>>>(numbers_.data(), given_.indices.data(),
+                                                                            indices.size(), given_.values.data());
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     order_.end(stream);
   }
@@ -125,9 +125,9 @@ class CudaMemory final : public DeviceMemory {
     if (indices.empty()) return;
     const OnDevice on(device_);
     most_ = with_rounding(most_ + largest(values, indices.size()));
-    const cudaStream_t stream = upload(indices, values);
-    add_entries<<<blocks_for(indices.size()), kEntryThreads, 0, stream>>>(numbers_.data(), indices_.data(),
-                                                                          indices.size(), values_.data());
+    const cudaStream_t stream = give(indices, values);
+    add_entries<<<blocks_for(indices.size()), kEntryThreads, 0, stream>>>(numbers_.data(), given_.indices.data(),
+                                                                          indices.size(), given_.values.data());
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     order_.end(stream);
   }
@@ -139,10 +139,10 @@ class CudaMemory final : public DeviceMemory {
     before_.reserve(indices.size());
     most_ = with_rounding(most_ + largest(values, indices.size()));
     const bool may_overflow = !(most_ < std::numeric_limits<float>::max());
-    const cudaStream_t stream = upload(indices, values);
+    const cudaStream_t stream = give(indices, values);
     if (may_overflow) SPARSEWIRE_CUDA_CHECK(cudaMemsetAsync(bad_.data(), 0xFF, sizeof(kNoneBad), stream));
     add_sum_entries<<<blocks_for(indices.size()), kEntryThreads, 0, stream>>>(
-        numbers_.data(), indices_.data(), indices.size(), values_.data(), before_.data(), bad_.data());
+        numbers_.data(), given_.indices.data(), indices.size(), given_.values.data(), before_.data(), bad_.data());
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     if (!may_overflow) {
       order_.end(stream);
@@ -159,8 +159,8 @@ class CudaMemory final : public DeviceMemory {
   void take_back_sum(std::span<const std::uint32_t> indices) override {
     if (indices.empty()) return;
     const OnDevice on(device_);
-    const cudaStream_t stream = upload(indices, nullptr);
-    write_entries<<<blocks_for(indices.size()), kEntryThreads, 0, stream>>>(numbers_.data(), indices_.data(),
+    const cudaStream_t stream = give(indices, nullptr);
+    write_entries<<<blocks_for(indices.size()), kEntryThreads, 0, stream>>>(numbers_.data(), given_.indices.data(),
                                                                             indices.size(), before_.data());
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     order_.end(stream);
@@ -214,23 +214,11 @@ class CudaMemory final : public DeviceMemory {
     order_.end(stream);
     order_.wait();
   }
-  // Copies entries to indices_ and values_; without values there is only room for them.
-  cudaStream_t upload(std::span<const std::uint32_t> indices, const float* values) {
-    order_.wait();  // the arrays may be in use
-    const std::size_t n = indices.size();
-    indices_.reserve(n);
-    values_.reserve(n);
-    host_indices_.reserve(n);
-    host_values_.reserve(n);
-    const cudaStream_t stream = begin(nullptr);
-    std::memcpy(host_indices_.data(), indices.data(), indices.size_bytes());
-    SPARSEWIRE_CUDA_CHECK(
-        cudaMemcpyAsync(indices_.data(), host_indices_.data(), indices.size_bytes(), cudaMemcpyHostToDevice, stream));
-    if (values == nullptr) return stream;
-    std::memcpy(host_values_.data(), values, n * sizeof(float));
-    SPARSEWIRE_CUDA_CHECK(
-        cudaMemcpyAsync(values_.data(), host_values_.data(), n * sizeof(float), cudaMemcpyHostToDevice, stream));
-    return stream;
+  // Copies entries to where the device can read them, and returns the stream for that. There may be no values.
+  cudaStream_t give(std::span<const std::uint32_t> indices, const float* values) {
+    order_.wait();  // those before may be in use
+    given_.set(indices, {values, values == nullptr ? 0 : indices.size()});
+    return begin(nullptr);
   }
 
   std::optional<std::size_t> take_now(std::span<const Unit> units, std::span<const UnitChoice> choices, float factor,
@@ -349,16 +337,12 @@ class CudaMemory final : public DeviceMemory {
   DeviceArray<unsigned long long> bad_;  // the lowest index with a sum that is not finite
   PinnedArray<unsigned long long> host_bad_;
 
-  // Entries on their way to the device, or from it.
-  DeviceArray<std::uint32_t> indices_;
-  DeviceArray<float> values_;
-  PinnedArray<std::uint32_t> host_indices_;
-  PinnedArray<float> host_values_;
+  HostEntries given_;          // entries for the device
   DeviceArray<float> before_;  // of add_sum()
 
   DeviceArray<double> norms_;  // of the tiles of a gradient, of groups of them, and of all
   PinnedArray<double> host_norms_;
-  HostEntries taken_;
+  HostEntries taken_;                 // and from it
   std::unique_ptr<UnitMemory> unit_;  // if the model is one unit
   std::unique_ptr<ManyUnits> many_;   // if it is many
 };

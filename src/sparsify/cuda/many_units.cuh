@@ -15,6 +15,7 @@
 #include "kernels/cuda/tile_units.cuh"
 #include "kernels/cuda/types.h"
 #include "kernels/cuda/unit_candidates.cuh"
+#include "sparsify/cuda/host_entries.h"
 #include "sparsify/cuda/unit_table.cuh"
 
 namespace sparsewire::cuda {
@@ -37,17 +38,6 @@ void download(const T* from, T* to, std::size_t count, cudaStream_t stream) {
   if (count == 0) return;
   SPARSEWIRE_CUDA_CHECK(cudaMemcpyAsync(to, from, count * sizeof(T), cudaMemcpyDeviceToHost, stream));
 }
-
-// Chosen entries on the host.
-struct HostEntries {
-  PinnedArray<std::uint32_t> indices;
-  PinnedArray<float> values;
-
-  void reserve(std::size_t count) {
-    indices.reserve(count);
-    values.reserve(count);
-  }
-};
 
 class ManyUnits {
  public:
