@@ -29,9 +29,10 @@ struct SizeEstimate {
   SizeEstimate(double expected, double at_least) : bytes(expected), least(at_least) {}
 };
 
-// What the section of an index codec contains, as far as `inspect` can say.
+// What the section of an index codec contains.
 enum class IndexSection : std::uint8_t {
   other,
+  draw,     // how the indices were drawn: others cannot be encoded
   numbers,  // blocks of numbers (codec/numbers.h)
 };
 

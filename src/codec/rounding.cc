@@ -10,7 +10,8 @@ void Rounding::round(const SparseVector& vector, std::vector<float>& received) {
   const StandardFloatMode mode;
   check_finite(vector);
   const IndexCodec* const indices = choice_.index_codec;
-  if (indices != nullptr && !vector.is_full() && std::isinf(indices->estimate(vector).bytes)) throw_not_drawn(*indices);
+  const bool needs_draw = indices != nullptr && indices->section == IndexSection::draw && !vector.is_full();
+  if (needs_draw && std::isinf(indices->estimate(vector).bytes)) throw_not_drawn(*indices);
   if (!choice_.value_format->rounds) return;
   const std::size_t count = vector.size();
   section_.reserve_with_room(choice_.value_format->size(count, choice_.block) + 256);
