@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Optional
 
 import torch
 import torch.distributed as dist
@@ -15,13 +15,21 @@ from ._parameters import Parameters
 _TYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
-class _Content(NamedTuple):
-    """The parameters of a bucket."""
+class _Content:
+    """The parameters of a bucket, and what is made once for it."""
 
-    names: tuple[str, ...]
-    sizes: tuple[int, ...]
-    all_names: frozenset[str]
-    total: int
+    def __init__(self, names: tuple[str, ...], sizes: tuple[int, ...]) -> None:
+        self.names, self.sizes = names, sizes
+        self.all_names = frozenset(names)
+        self.total = sum(sizes)
+        self._event: Optional[torch.cuda.Event] = None
+
+    def record(self, device: torch.device) -> torch.cuda.Event:
+        """The gradient is there when the current stream has come to this point. The pass before has ended by now."""
+        if self._event is None:
+            self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self._event.record(torch.cuda.current_stream(device))  # type: ignore[no-untyped-call]
+        return self._event
 
 
 class Buckets:
@@ -56,7 +64,8 @@ class Buckets:
         content = self._content(bucket.parameters())
         if content.total != buffer.numel():
             raise RuntimeError("[torch] the bucket's size is not that of its parameters")
-        job = Job(buffer.detach(), content.names, content.sizes)
+        event = content.record(buffer.device) if buffer.is_cuda else None
+        job = Job(buffer, content.names, content.sizes, event)
         self._place_in_pass(job, content, bucket)
         if self._scaler is not None:
             if not self._parameters.is_bound:
@@ -72,7 +81,7 @@ class Buckets:
         if found is None:
             names = tuple(self._parameters.name(parameter) for parameter in parameters)
             sizes = tuple(parameter.numel() for parameter in parameters)
-            found = self._contents[key] = _Content(names, sizes, frozenset(names), sum(sizes))
+            found = self._contents[key] = _Content(names, sizes)
         return found
 
     def _place_in_pass(self, job: Job, content: _Content, bucket: Any) -> None:

@@ -194,8 +194,9 @@ class Passes:
         if self._is_bad:
             return
         job.unused = self._find_unused(group, job.numbers)
+        at_once = self._scaler is None and not job.unused and job.numbers.dtype is not torch.float16
         try:
-            group.step(job.numbers, 1.0 / job.scale, self.steps_done + 1, self.is_starting)
+            group.step(job.numbers, 1.0 / job.scale, self.steps_done + 1, self.is_starting, at_once)
         except sparsewire.BadGradient:
             if self._scaler is None:
                 raise
@@ -243,7 +244,7 @@ class Passes:
         else:
             self.steps_done += 1
             size = self.transport.size if self.transport is not None else 1
-            self.totals.add([stats for group in self.stepped for stats in group.stats()], size)
+            self.totals.add([part for group in self.stepped for part in group.stats()], size)
             self.totals.host_copies += self._host_copies
         self._passes_loaded = max(0, self._passes_loaded - 1)
         if not self._held and self._passes_loaded:  # DDP's buckets are the groups again
@@ -251,8 +252,9 @@ class Passes:
             for group in self.groups.values():
                 group.free_buffer()
         self.groups = {names: group for names, group in self.groups.items() if group.left}
-        rank = self.transport.rank if self.transport is not None else 0
-        self.record({"skipped": self._is_bad, **self.totals.last}, rank)
+        if self._metrics is not None:
+            rank = self.transport.rank if self.transport is not None else 0
+            self.record({"skipped": self._is_bad, **self.totals.last}, rank)
 
     # --- groups ---
 

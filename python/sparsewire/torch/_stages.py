@@ -33,6 +33,7 @@ class Stages:
         self._begun = Line()  # buckets that are sifted
         self._exchanged = Line()  # those that wait for their answer
         self._threads: list[threading.Thread] = []
+        self._failed: list[Job] = []  # a GPU may still be at work on them
 
     # --- for other threads ---
 
@@ -108,6 +109,7 @@ class Stages:
             if transport is not None and not isinstance(error, (sparsewire.TransportError, sparsewire.BadGradient)):
                 transport.fail(f"{type(error).__name__}: {error}")
         shown = self.as_runtime_error(self.error)
+        self._failed += self._passes.waiting
         for job in list(self._passes.waiting):
             job.fail(shown)
         self._passes.waiting = []
@@ -215,6 +217,7 @@ class Stages:
     def _fail_with(self, job: Job, error: BaseException) -> None:
         self.fail(error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}"))
         assert self.error is not None
+        self._failed.append(job)
         job.fail(self.as_runtime_error(self.error))  # it may have come after the others had failed
 
 

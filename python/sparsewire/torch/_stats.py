@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Sequence
+
+if TYPE_CHECKING:
+    from sparsewire._core import _LastStats
 
 _SUMS = ("entries_sent", "entries_total", "dense_bytes", "bytes_up", "bytes_down", "bytes_served")
 _TIMES = ("ns_sift", "ns_encode", "ns_exchange", "ns_decode", "ns_merge", "ns_apply")
@@ -15,8 +18,24 @@ def _dense_traffic(dense_bytes: int, ranks: int) -> float:
     return dense_bytes * 4 * (ranks - 1) / ranks
 
 
-def _of_pass(stats: list[dict[str, Any]], ranks: int) -> dict[str, Any]:
-    """The numbers of a pass, from those of its groups."""
+class PartStats(NamedTuple):
+    """What the step of a Worker cost."""
+
+    numbers: _LastStats
+    is_sparse: bool
+
+    @property
+    def bytes_served(self) -> int:
+        """In an all-reduce every rank also serves a part."""
+        return self.numbers.bytes_served if self.is_sparse else self.numbers.bytes_up + self.numbers.bytes_down
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**self.numbers.to_dict(), "bytes_served": self.bytes_served}
+
+
+def _of_pass(parts: Sequence[PartStats], ranks: int) -> dict[str, Any]:
+    """The numbers of a pass, from those of its steps."""
+    stats = [part.to_dict() for part in parts]
     found: dict[str, Any] = {name: sum(one[name] for one in stats) for name in _SUMS}
     parameters = found["dense_bytes"] // 4
     found["density"] = found["entries_total"] / parameters if parameters else 0.0
@@ -44,18 +63,18 @@ class Totals:
 
     def __post_init__(self) -> None:
         self._last: dict[str, Any] = {}
-        self._newest: Optional[tuple[list[dict[str, Any]], int]] = None  # what `last` is made of when it is asked for
+        self._newest: Optional[tuple[Sequence[PartStats], int]] = None  # what `last` is made of when it is asked for
 
-    def add(self, stats: list[dict[str, Any]], ranks: int) -> None:
-        """One pass more. In every pass, so it does no more than it has to."""
-        self._newest = stats, ranks
+    def add(self, parts: Sequence[PartStats], ranks: int) -> None:
+        """One pass more. backward() returns after it, so it does no more than it has to."""
+        self._newest = parts, ranks
         self.steps += 1
         dense = 0
-        for one in stats:
-            self.bytes_up += one["bytes_up"]
-            self.bytes_down += one["bytes_down"]
-            self.bytes_served += one["bytes_served"]
-            dense += one["dense_bytes"]
+        for part in parts:
+            self.bytes_up += part.numbers.bytes_up
+            self.bytes_down += part.numbers.bytes_down
+            self.bytes_served += part.bytes_served
+            dense += part.numbers.dense_bytes
         self.bytes_dense += int(_dense_traffic(dense, ranks))
 
     @property
