@@ -209,10 +209,14 @@ class StepStats(TypedDict):
     ns_apply: int
 
 class _LastStats:
-    dense_bytes: int
-    bytes_up: int
-    bytes_down: int
-    bytes_served: int
+    @property
+    def dense_bytes(self) -> int: ...
+    @property
+    def bytes_up(self) -> int: ...
+    @property
+    def bytes_down(self) -> int: ...
+    @property
+    def bytes_served(self) -> int: ...
     def to_dict(self) -> StepStats: ...
 
 class Worker:

@@ -28,7 +28,7 @@ class _Content:
         """The gradient is there when the current stream has come to this point. The pass before has ended by now."""
         if self._event is None:
             self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        self._event.record(torch.cuda.current_stream(device))  # type: ignore[no-untyped-call]
+        self._event.record(torch.cuda.current_stream(device))
         return self._event
 
 
