@@ -1,6 +1,6 @@
 // A pass over a model of many units. Has kernels, so one file may include it.
 //
-// Units that are no larger than a tile take one launch (tile_units.cuh). Others take a few: one adds the gradient and
+// Units that are no larger than a tile take two launches (tile_units.cuh). Others take a few: one adds the gradient and
 // takes out what reaches the floors of the units; if these were good guesses, the winners are among that
 // (unit_candidates.cuh); if not, all is put back, and as where there is no guess, the k-th entries are searched in all
 // numbers (unit_select.cuh).
@@ -51,7 +51,7 @@ struct HostEntries {
 
 class ManyUnits {
  public:
-  explicit ManyUnits(HostEntries& entries) : entries_(entries), control_(1) { host_failure_.reserve(1); }
+  explicit ManyUnits(HostEntries& entries) : entries_(entries), control_(1), search_(1) { host_failure_.reserve(1); }
 
   // DeviceMemory::take(). Waits for the device. REQUIRES: nothing is queued that uses the same arrays.
   std::optional<std::size_t> take(float* numbers, std::span<const Unit> units, std::span<const UnitChoice> choices,
@@ -216,18 +216,21 @@ class ManyUnits {
     download(out_values_.data(), entries_.values.data(), room, stream_);
   }
 
-  // All units have one tile: a step is one launch.
+  // All units have one tile.
   std::optional<std::size_t> take_from_tiles(TakenEntries& taken) {
     const std::uint32_t units = table_.unit_count();
     reserve_slots();
+    searched_.reserve(units);
     const TileUnitsArguments arguments{.memory = numbers_,
                                        .gradient = data_of(gradient_),
                                        .by = factors_of(gradient_),
+                                       .units = units,
                                        .tiles = table_.tiles(),
                                        .pieces = table_.pieces(),
                                        .bars = table_.bars(),
                                        .ks = table_.ks(),
                                        .slots = table_.slots(),
+                                       .clears = true,
                                        .floors = table_.floors(),
                                        .margins = table_.margins(),
                                        .norms = norms_.data(),
@@ -236,8 +239,13 @@ class ManyUnits {
                                        .control = control_.data(),
                                        .counts = ends_.data(),
                                        .indices = out_indices_.data(),
-                                       .values = out_values_.data()};
-    with_type(gradient_, [&]<class T>(T*) { sift_tile_units<T><<<units, kPassThreads, 0, stream_>>>(arguments); });
+                                       .values = out_values_.data(),
+                                       .search = search_.data(),
+                                       .searched = searched_.data()};
+    const unsigned blocks = (units + kUnitWarps - 1) / kUnitWarps;
+    with_type(gradient_, [&]<class T>(T*) { sift_tile_units<T><<<blocks, kUnitThreads, 0, stream_>>>(arguments); });
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    search_tile_units<<<std::min(units, kSearchBlocks), kTileThreads, 0, stream_>>>(arguments);
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     queue_slots();
     queue_norms(&control_.data()->failure);
@@ -382,6 +390,8 @@ class ManyUnits {
   DeviceArray<float> candidate_values_;
   DeviceArray<std::uint16_t> candidate_offsets_;
   DeviceArray<std::uint8_t> wins_;
+  DeviceArray<UnitSearch> search_;
+  DeviceArray<std::uint32_t> searched_;
   DeviceArray<std::uint32_t> out_indices_;
   DeviceArray<float> out_values_;
 };
