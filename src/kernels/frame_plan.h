@@ -45,7 +45,7 @@ class FramePlanner {
  public:
   virtual ~FramePlanner() = default;
   // Nothing if these entries have to be encoded on the host.
-  virtual std::optional<FramePlan> plan(const Support& support) const = 0;
+  virtual std::optional<FramePlan> plan(const Support& support) = 0;
 };
 
 }  // namespace sparsewire

@@ -13,6 +13,15 @@ class Stretches {
       : count_(count), stretches_(count <= most / kLength * kLength ? 0 : most / kLength) {}
 
   constexpr std::size_t size() const noexcept { return stretches_ == 0 ? count_ : stretches_ * kLength; }
+  // Calls f(i) for each number i of the sample.
+  template <class F>
+  constexpr void for_each(F&& f) const {
+    for (std::size_t i = 0; stretches_ == 0 && i < count_; ++i) f(i);
+    for (std::size_t s = 0; s < stretches_; ++s) {
+      const std::size_t begin = (*this)[s * kLength];
+      for (std::size_t i = begin; i < begin + kLength; ++i) f(i);
+    }
+  }
   // The number that the sample has at place j.
   constexpr std::size_t operator[](std::size_t j) const noexcept {
     return stretches_ == 0 ? j : (count_ - kLength) * (j / kLength) / (stretches_ - 1) + j % kLength;

@@ -90,11 +90,11 @@ inline constexpr unsigned kLayoutThreads = 1024;
 
 // What a section of indices begins with: some fixed bytes, then the lengths of all streams but the last ones.
 struct SectionHead {
-  std::uint64_t begin;        // of the section in the frame, in bytes
-  std::uint32_t fixed;        // the first bytes
+  std::uint64_t begin;  // of the section in the frame, in bytes
+  std::uint32_t fixed;  // the first bytes
   unsigned fixed_bytes;
   unsigned streams;
-  unsigned lengths;           // of streams that are written
+  unsigned lengths;  // of streams that are written
 };
 
 __device__ inline void put_bytes(std::uint32_t* frame, std::uint64_t at, std::uint32_t number, unsigned bytes) {

@@ -9,12 +9,11 @@
 
 namespace sparsewire::cuda {
 
-using kernels::kMostParameter;
-using kernels::kNumberBlock;
-using kernels::kNumberGroup;
-
-inline constexpr std::uint32_t kGroup = kNumberGroup * kNumberBlock;
-static_assert(kCodesOfThread == kNumberBlock && kSegment % kGroup == 0);
+inline constexpr std::uint32_t kBlock = kernels::kNumberBlock;
+inline constexpr std::uint32_t kBlocksOfGroup = kernels::kNumberGroup;
+inline constexpr std::uint32_t kMostParameter = kernels::kMostParameter;
+inline constexpr std::uint32_t kGroup = kBlocksOfGroup * kBlock;
+static_assert(kCodesOfThread == kBlock && kSegment % kGroup == 0);
 
 // The parameters before a segment and at its end.
 struct SegmentEnds {
@@ -64,13 +63,12 @@ class NumberGroup {
  public:
   // From number `begin` on.
   __device__ NumberGroup(const NumbersArguments& a, std::uint32_t begin) : linear_(a.linear) {
-    blocks_ = min(static_cast<std::uint32_t>(kNumberGroup), (a.count - begin + kNumberBlock - 1) / kNumberBlock);
+    blocks_ = min(kBlocksOfGroup, (a.count - begin + kBlock - 1) / kBlock);
 #pragma unroll
-    for (unsigned i = 0; i < kNumberGroup; ++i) {
-      const std::uint32_t at = begin + i * static_cast<std::uint32_t>(kNumberBlock) + threadIdx.x % 32;
+    for (unsigned i = 0; i < kBlocksOfGroup; ++i) {
+      const std::uint32_t at = begin + i * kBlock + threadIdx.x % 32;
       numbers_[i] = at < a.count ? gap_before(a.indices, at) : 0;
-      counts_[i] = min(static_cast<std::uint32_t>(kNumberBlock),
-                       a.count - min(a.count, begin + i * static_cast<std::uint32_t>(kNumberBlock)));
+      counts_[i] = min(kBlock, a.count - min(a.count, begin + i * kBlock));
     }
   }
 
@@ -79,10 +77,10 @@ class NumberGroup {
     const std::uint32_t steady = before;
     std::uint32_t changed_bits = 0;
     std::uint32_t steady_bits = 0;
-    BlockChoice changed[kNumberGroup];
-    BlockChoice same[kNumberGroup];
+    BlockChoice changed[kBlocksOfGroup];
+    BlockChoice same[kBlocksOfGroup];
 #pragma unroll
-    for (unsigned i = 0; i < kNumberGroup; ++i) {
+    for (unsigned i = 0; i < kBlocksOfGroup; ++i) {
       if (i >= blocks_) break;
       plan_block(i, before, steady, changed[i], same[i]);
       changed_bits += changed[i].bits(counts_[i]) + bits_of_change(before, changed[i].parameter);
@@ -94,7 +92,7 @@ class NumberGroup {
     parameter_bits = 1;
     class_bits = rest_bits = 0;
 #pragma unroll
-    for (unsigned i = 0; i < kNumberGroup; ++i) {
+    for (unsigned i = 0; i < kBlocksOfGroup; ++i) {
       if (i >= blocks_) break;
       const BlockChoice& choice = is_steady ? same[i] : changed[i];
       if (!is_steady) parameter_bits += bits_of_change(before, choice.parameter);
@@ -108,7 +106,7 @@ class NumberGroup {
   __device__ std::uint32_t blocks() const { return blocks_; }
 
   // After plan().
-  std::uint32_t parameters[kNumberGroup];
+  std::uint32_t parameters[kBlocksOfGroup];
   std::uint32_t parameter_bits = 0;
   std::uint32_t class_bits = 0;
   std::uint32_t rest_bits = 0;
@@ -125,7 +123,7 @@ class NumberGroup {
     const auto plus_one = static_cast<float>(static_cast<std::int32_t>(min(numbers_[i], 0x7FFFFFFEU) + 1));
     const std::uint32_t sum = __reduce_add_sync(kAllLanes, (__float_as_uint(plus_one) - (127U << 23U)) >> 8U);
     constexpr std::uint32_t kShift = (3U << 15U) / 10;
-    return min((sum / counts_[i] + kShift) >> 15U, static_cast<std::uint32_t>(kMostParameter));
+    return min((sum / counts_[i] + kShift) >> 15U, kMostParameter);
   }
 
   __device__ __forceinline__ void plan_block(unsigned i, std::uint32_t before, std::uint32_t steady, BlockChoice& best,
@@ -150,8 +148,8 @@ class NumberGroup {
 
   std::uint32_t linear_;
   std::uint32_t blocks_;
-  std::uint32_t numbers_[kNumberGroup];
-  std::uint32_t counts_[kNumberGroup];
+  std::uint32_t numbers_[kBlocksOfGroup];
+  std::uint32_t counts_[kBlocksOfGroup];
 };
 
 // Plans a segment whose first block follows one with the parameter `before`.
@@ -169,9 +167,9 @@ __device__ inline void plan_segment(const NumbersArguments& a, std::uint32_t seg
     class_bits += group.class_bits;
     rest_bits += group.rest_bits;
 #pragma unroll
-    for (unsigned i = 0; i < kNumberGroup; ++i) {
+    for (unsigned i = 0; i < kBlocksOfGroup; ++i) {
       if (is_first_lane && i < group.blocks()) {
-        a.parameters[begin / kNumberBlock + i] = static_cast<std::uint8_t>(group.parameters[i]);
+        a.parameters[begin / kBlock + i] = static_cast<std::uint8_t>(group.parameters[i]);
       }
     }
   }
@@ -211,7 +209,7 @@ static __global__ void __launch_bounds__(kSegmentThreads) write_numbers(const __
   if (__syncthreads_or(is_wrong || (threadIdx.x == 0 && a.layout->has_failed != 0)) != 0) return;
   const std::uint32_t begin = min(a.count, segment * kSegment + threadIdx.x * kCodesOfThread);
   const std::uint32_t end = min(a.count, begin + kCodesOfThread);
-  const std::uint32_t block = begin / static_cast<std::uint32_t>(kNumberBlock);
+  const std::uint32_t block = begin / kBlock;
   const std::uint32_t parameter = begin < end ? a.parameters[block] : 0;
 
   // How long this thread's codes are: of parameters, classes and rests.
@@ -222,9 +220,9 @@ static __global__ void __launch_bounds__(kSegmentThreads) write_numbers(const __
     classes += place.base + place.longer + 1;
     rests += parameter + place.longer;
   }
-  const bool has_group = begin < end && threadIdx.x % kNumberGroup == 0;
-  const std::uint32_t blocks = (a.count + static_cast<std::uint32_t>(kNumberBlock) - 1) / kNumberBlock;
-  const std::uint32_t group_end = min(blocks, block + static_cast<std::uint32_t>(kNumberGroup));
+  const bool has_group = begin < end && threadIdx.x % kBlocksOfGroup == 0;
+  const std::uint32_t blocks = (a.count + kBlock - 1) / kBlock;
+  const std::uint32_t group_end = min(blocks, block + kBlocksOfGroup);
   const std::uint32_t before = block == 0 || begin >= end ? 0 : a.parameters[block - 1];
   bool is_steady = true;
   std::uint64_t parameters = 0;

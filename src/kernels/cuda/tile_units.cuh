@@ -368,6 +368,14 @@ static __global__ void __launch_bounds__(kTileThreads)
   if (threadIdx.x == 0 && atomicAdd(&a.search->done, 1) == gridDim.x - 1) *a.search = {};
 }
 
+// The memory becomes 0 where the winners were. One thread for each unit.
+__global__ void clear_tile_units(float* memory, std::uint32_t units, const std::uint32_t* slots,
+                                 const std::uint32_t* counts, const std::uint32_t* indices) {
+  for_each_entry(units, [=](std::size_t u) {
+    for (std::uint32_t i = slots[u]; i < slots[u] + counts[u]; ++i) memory[indices[i]] = 0;
+  });
+}
+
 // Puts the winners back, after a step that failed. One thread for each unit.
 __global__ void put_tile_units_back(float* memory, std::uint32_t units, const std::uint32_t* slots,
                                     const std::uint32_t* counts, const std::uint32_t* indices, const float* values) {
