@@ -1,6 +1,7 @@
 // A device that is the host: what a DeviceMemory does, in the slowest and plainest way. So that machines without a GPU
 // test everything above it. Its pointers cannot be followed by mistake.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -91,13 +92,9 @@ class PretendedMemory final : public DeviceMemory {
     if (!std::equal(head.begin(), head.end(), frame.begin())) throw UsageError("the plan has another head");
     norms.accumulated_norm2 = for_frame_.accumulated_norm2;
     norms.sent_norm2.clear();
-    std::size_t begin = 0;
-    for (const std::size_t end : for_frame_.ends) {
-      std::vector<float> sent(numbers_.size());
-      for (std::size_t i = begin; i < end; ++i) sent[indices_[i]] = values_[i];
-      norms.sent_norm2.push_back(norm2_of(units_[norms.sent_norm2.size()], sent));
-      begin = end;
-    }
+    std::vector<float> sent(numbers_.size());
+    for (std::size_t i = 0; i < indices_.size(); ++i) sent[indices_[i]] = values_[i];
+    for (const Unit& unit : units_) norms.sent_norm2.push_back(norm2_of(unit, sent));
     std::vector<double> tiles(kernels::tiles_of(values_.size()));
     for (std::size_t t = 0; t < tiles.size(); ++t) {
       std::array<double, 8> sums{};
