@@ -43,17 +43,17 @@ struct Case {
   Scope scope;
   const char* codec = nullptr;  // the step ends with a frame on the device
 };
-constexpr Case kCases[] = {{"topk 0.1 %", "topk:ratio=0.001", "ef", Scope::model},
-                           {"topk 1 %", "topk:ratio=0.01", "ef", Scope::model},
-                           {"threshold", "threshold:lambda=30", "ef", Scope::model},
-                           {"topk 0.1 % by layer", "topk:ratio=0.001", "ef", Scope::layer},
-                           {"topk 64 of 4096", "topk:k=64,chunk=4096", "ef:decay=0.95", Scope::model},
-                           {"the same as a frame", "topk:k=64,chunk=4096", "ef:decay=0.95", Scope::model,
-                            "auto:values=int2"},
-                           {"momentum, topk 0.1 %", "topk:ratio=0.001", "momentum:m=0.9,clip=1", Scope::model},
-                           {"rtopk 0.1 %", "rtopk:ratio=0.001", "ef", Scope::model},
-                           {"regtopk 0.1 %", "regtopk:ratio=0.001", "ef", Scope::model},
-                           {"randomk 0.1 %", "randomk:ratio=0.001", "ef", Scope::model}};
+constexpr Case kCases[] = {
+    {"topk 0.1 %", "topk:ratio=0.001", "ef", Scope::model},
+    {"topk 1 %", "topk:ratio=0.01", "ef", Scope::model},
+    {"threshold", "threshold:lambda=30", "ef", Scope::model},
+    {"topk 0.1 % by layer", "topk:ratio=0.001", "ef", Scope::layer},
+    {"topk 64 of 4096", "topk:k=64,chunk=4096", "ef:decay=0.95", Scope::model},
+    {"the same as a frame", "topk:k=64,chunk=4096", "ef:decay=0.95", Scope::model, "auto:values=int2"},
+    {"momentum, topk 0.1 %", "topk:ratio=0.001", "momentum:m=0.9,clip=1", Scope::model},
+    {"rtopk 0.1 %", "rtopk:ratio=0.001", "ef", Scope::model},
+    {"regtopk 0.1 %", "regtopk:ratio=0.001", "ef", Scope::model},
+    {"randomk 0.1 %", "randomk:ratio=0.001", "ef", Scope::model}};
 
 using Clock = std::chrono::steady_clock;
 double us_between(Clock::time_point begin, Clock::time_point end) {
@@ -119,7 +119,8 @@ class Bench {
     }
     std::printf("%-24s %9.1f %7.3f %9.1f %9.1f %10zu\n", one.name, median(on_device), median(on_device) / floor_,
                 median(counted), median(whole), static_cast<std::size_t>(sifter.stats().entries));
-    if (one.codec != nullptr) std::printf("  %d of %d frames on the device, %zu bytes\n", frames, kWarmUp + 42, frame.size());
+    if (one.codec != nullptr)
+      std::printf("  %d of %d frames on the device, %zu bytes\n", frames, kWarmUp + 42, frame.size());
     std::fflush(stdout);
   }
 

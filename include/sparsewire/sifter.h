@@ -74,9 +74,10 @@ class Sifter {
   // `planner` is Codec::planner().
   bool sift_into(const Gradient& gradient, FramePlanner& planner, std::vector<std::byte>& frame, SparseVector& sent,
                  float lr = 1.0F, float unscale = 1.0F);
-  // The same as the first for a sum of sparse vectors. `lr` is what the gradients in the sum were multiplied by: the learning rate
-  // if the workers' memories hold lr*gradient, else 1. The sum is not multiplied by it; a threshold is. COST: one pass
-  // over the memory, which reads it. Throws UsageError unless the feedback is `none`, or `ef` with decay 1.
+  // The same as the first for a sum of sparse vectors. `lr` is what the gradients in the sum were multiplied by: the
+  // learning rate if the workers' memories hold lr*gradient, else 1. The sum is not multiplied by it; a threshold is.
+  // COST: one pass over the memory, which reads it. Throws UsageError unless the feedback is `none`, or `ef` with
+  // decay 1.
   void sift(const SparseVector& sum, SparseVector& sent, float lr = 1.0F);
 
   // Takes the last sift() back, with everything that followed it: flush(), keep_rounding_loss(), observe(), set_vote().

@@ -35,7 +35,11 @@ kernels::GolombCode divisor_for(std::span<const std::uint32_t> indices) {
 }  // namespace
 
 kernels::GolombCode divisor_for(const Support& support) {
-  return search_divisor(support.divisor_gaps, mean_of_gaps(support.count, support.sum_of_gaps()));
+  if (support.divisor == 0) {
+    const double mean = mean_of_gaps(support.count, support.sum_of_gaps());
+    support.divisor = search_divisor(support.divisor_gaps, mean).divisor();
+  }
+  return kernels::GolombCode(support.divisor);
 }
 
 // The sample is the one of `adaptive`, so that the difference of the two is more accurate than each of them.

@@ -7,7 +7,9 @@
 
 namespace sparsewire {
 
-SizeEstimate estimate_raw32(const Support& support) { return static_cast<double>(support.count * sizeof(std::uint32_t)); }
+SizeEstimate estimate_raw32(const Support& support) {
+  return static_cast<double>(support.count * sizeof(std::uint32_t));
+}
 
 std::optional<std::size_t> encode_raw32(const SparseVector& vector, std::size_t limit, Buffer<std::byte>& out) {
   const std::size_t size = vector.indices.size() * sizeof(std::uint32_t);

@@ -40,8 +40,7 @@ std::optional<std::size_t> units_to_write(const Draw& draw, std::uint64_t dim, s
 }  // namespace
 
 SizeEstimate estimate_seed(const Support& support) {
-  const auto units =
-      support.draw == nullptr ? std::nullopt : units_to_write(*support.draw, support.dim, support.count);
+  const auto units = support.draw == nullptr ? std::nullopt : units_to_write(*support.draw, support.dim, support.count);
   if (!units) return std::numeric_limits<double>::infinity();
   return static_cast<double>(kSeedHead + *units * kUnit + kChecksum);
 }

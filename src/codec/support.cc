@@ -24,6 +24,7 @@ const Support& SupportOf::look_at(const SparseVector& vector) noexcept {
   support_.gaps = take(kernels::number_sample(indices.size()), gaps_);
   support_.divisor_gaps = take(kernels::divisor_sample(indices.size()), divisor_gaps_);
   support_.draw = &vector.draw;
+  support_.divisor = 0;
   return support_;
 }
 

@@ -21,7 +21,8 @@ struct Support {
   // Gaps at the places of kernels::number_sample(count) and kernels::divisor_sample(count).
   std::span<const std::uint32_t> gaps;
   std::span<const std::uint32_t> divisor_gaps;
-  const Draw* draw = nullptr;  // how the indices were drawn; null: they were not
+  const Draw* draw = nullptr;         // how the indices were drawn; null: they were not
+  mutable std::uint32_t divisor = 0;  // of Golomb's code, when it has been searched for
 
   std::uint64_t sum_of_gaps() const noexcept { return count == 0 ? 0 : std::uint64_t{last} + 1 - count; }
 };

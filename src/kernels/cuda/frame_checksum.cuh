@@ -1,5 +1,5 @@
-// The checksum of a frame, CRC-32C, on the device. It is linear: the checksum of each piece is multiplied by x^(8 n), where
-// n bytes follow it, and these are added up.
+// The checksum of a frame, CRC-32C, on the device. It is linear: the checksum of each piece is multiplied by x^(8 n),
+// where n bytes follow it, and these are added up.
 #pragma once
 
 #include <array>
@@ -10,9 +10,7 @@ namespace sparsewire::cuda {
 
 // Polynomials modulo that of the checksum; the highest bit is the coefficient of x^0.
 inline constexpr std::uint32_t kChecksumPolynomial = 0x82F63B78;
-constexpr std::uint32_t times_x(std::uint32_t a) {
-  return a >> 1U ^ ((a & 1U) != 0 ? kChecksumPolynomial : 0);
-}
+constexpr std::uint32_t times_x(std::uint32_t a) { return a >> 1U ^ ((a & 1U) != 0 ? kChecksumPolynomial : 0); }
 constexpr std::uint32_t multiply(std::uint32_t a, std::uint32_t b) {
   std::uint32_t product = 0;
   for (int i = 0; i < 32; ++i) {

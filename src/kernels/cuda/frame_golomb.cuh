@@ -26,9 +26,7 @@ struct GolombParts {
 
   __device__ GolombParts(const GolombArguments& a, std::uint32_t gap)
       : quotient(gap / a.divisor), remainder(gap - quotient * a.divisor), longer(remainder >= a.shorter ? 1 : 0) {}
-  __device__ std::uint64_t length(const GolombArguments& a) const {
-    return std::uint64_t{quotient} + a.bits + longer;
-  }
+  __device__ std::uint64_t length(const GolombArguments& a) const { return std::uint64_t{quotient} + a.bits + longer; }
 };
 
 // Calls f(gap) for the gaps of a thread: those of one stream, which is that of its warp.

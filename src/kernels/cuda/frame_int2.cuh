@@ -1,4 +1,5 @@
-// The values of a frame in two bits each, as codec/int2.cc has them; what that takes from the values goes to the memory.
+// The values of a frame in two bits each, as codec/int2.cc has them; what that takes from the values goes to the
+// memory.
 //
 // A warp has a block of 256 values: lanes l and l + 16 have the values l, l + 16, l + 32, ... That is the order of the
 // sums of kernels/levels.cc.
@@ -195,8 +196,7 @@ static __global__ void __launch_bounds__(kInt2Threads, 2) encode_int2(const __gr
       const bool is_high = fabsf(value[j]) > middle;
       const std::uint32_t sign = __float_as_uint(value[j]) >> 31U;
       const std::uint32_t code = (is_high ? 1U : 0U) | sign << 1U;
-      const std::uint32_t codes =
-          __reduce_or_sync(kAllLanes, lane < kInt2Lanes && i < n ? code << (2 * lane) : 0);
+      const std::uint32_t codes = __reduce_or_sync(kAllLanes, lane < kInt2Lanes && i < n ? code << (2 * lane) : 0);
       if (lane == static_cast<unsigned>(j)) word = codes;
       if (lane / kInt2Lanes == static_cast<unsigned>(j) % 2 && i < n) {
         const float magnitude = is_high ? levels.high : levels.low;

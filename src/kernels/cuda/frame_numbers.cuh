@@ -236,8 +236,7 @@ static __global__ void __launch_bounds__(kSegmentThreads) write_numbers(const __
     parameters = is_steady ? 1 : parameters + 1;
   }
   std::uint64_t total = 0;
-  const std::uint64_t at =
-      add_before<kSegmentThreads>(parameters | classes << 21U | rests << 42U, warps, total);
+  const std::uint64_t at = add_before<kSegmentThreads>(parameters | classes << 21U | rests << 42U, warps, total);
   constexpr std::uint64_t kMask = (1U << 21U) - 1;
   if (begin >= end) return;
 

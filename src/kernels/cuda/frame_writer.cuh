@@ -1,4 +1,5 @@
-// Writes frames on the device: queues the kernels of the other frame_*.cuh files. Has kernels, so one file may include it.
+// Writes frames on the device: queues the kernels of the other frame_*.cuh files. Has kernels, so one file may include
+// it.
 //
 // First begin(): rounds the values, and finds out what the host has to know to choose a code. Then write(), while the
 // values may still be under way.
@@ -146,8 +147,7 @@ class FrameWriter {
     mark_on_device(stream);
     SPARSEWIRE_CUDA_CHECK(
         cudaMemcpyAsync(host_layout_.data(), layout_.data(), sizeof(FrameLayout), cudaMemcpyDeviceToHost, stream));
-    SPARSEWIRE_CUDA_CHECK(
-        cudaMemcpyAsync(host_loss_.data(), loss_, sizeof(double), cudaMemcpyDeviceToHost, stream));
+    SPARSEWIRE_CUDA_CHECK(cudaMemcpyAsync(host_loss_.data(), loss_, sizeof(double), cudaMemcpyDeviceToHost, stream));
   }
 
   // After the host has waited for the stream: brings the frame to the host. False if it could not be written.

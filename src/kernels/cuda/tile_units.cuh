@@ -360,8 +360,7 @@ __device__ inline void search_unit(const TileUnitsArguments& a, std::uint32_t u,
 inline constexpr std::uint32_t kSearchBlocks = 1024;
 
 // The units whose winners are not among few candidates. Any number of blocks.
-static __global__ void __launch_bounds__(kTileThreads)
-    search_tile_units(const __grid_constant__ TileUnitsArguments a) {
+static __global__ void __launch_bounds__(kTileThreads) search_tile_units(const __grid_constant__ TileUnitsArguments a) {
   __shared__ SearchShared s;
   const std::uint32_t count = a.search->count;
   for (std::uint32_t i = blockIdx.x; i < count; i += gridDim.x) search_unit(a, a.searched[i], s);

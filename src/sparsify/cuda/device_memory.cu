@@ -359,8 +359,8 @@ class CudaMemory final : public DeviceMemory {
   DeviceArray<double> norms_;  // of the tiles of a gradient, of groups of them, and of all
   PinnedArray<double> host_norms_;
   HostEntries taken_;
-  std::unique_ptr<UnitMemory> unit_;  // if the model is one unit
-  std::unique_ptr<ManyUnits> many_;   // if it is many
+  std::unique_ptr<UnitMemory> unit_;     // if the model is one unit
+  std::unique_ptr<ManyUnits> many_;      // if it is many
   cudaStream_t frame_stream_ = nullptr;  // of the last take_for_frame()
 };
 

@@ -94,8 +94,8 @@ class ManyUnits {
     return std::nullopt;
   }
 
-  // DeviceMemory::take_for_frame(), write_frame(), bring_taken() and put_taken_back(). REQUIRES: units of one tile, with
-  // a k; the same stream.
+  // DeviceMemory::take_for_frame(), write_frame(), bring_taken() and put_taken_back(). REQUIRES: units of one tile,
+  // with a k; the same stream.
   std::optional<std::size_t> take_for_frame(float* numbers, std::span<const Unit> units,
                                             std::span<const UnitChoice> choices, float factor,
                                             const ScaledGradient& gradient, cudaStream_t stream, Support& support) {

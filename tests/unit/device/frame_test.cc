@@ -125,7 +125,9 @@ class Pair {
   void compare() const {
     const Numbers here = here_.memory();
     const Numbers there = there_.memory();
-    const auto same = [](float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); };
+    const auto same = [](float a, float b) {
+      return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
+    };
     const auto found = std::mismatch(here.begin(), here.end(), there.begin(), there.end(), same);
     if (found.first != here.end()) {
       ADD_FAILURE() << "the memory at " << found.first - here.begin() << " is " << *found.first << " on the host and "
