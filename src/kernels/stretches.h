@@ -1,7 +1,6 @@
 // Which of many numbers a sample takes: stretches of 32 neighbours, so that it shows how they come in clusters.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 
 namespace sparsewire::kernels {
@@ -11,6 +10,12 @@ class Stretches {
   // Of `count` numbers about `most`; all of them if they are no more.
   constexpr Stretches(std::size_t count, std::size_t most) noexcept
       : count_(count), stretches_(count <= most / kLength * kLength ? 0 : most / kLength) {}
+
+  // As many as wanted, within these limits. Not by std::clamp, which takes the addresses of constants: a device has none.
+  static constexpr Stretches between(std::size_t count, std::size_t wanted, std::size_t least,
+                                     std::size_t most) noexcept {
+    return {count, wanted < least ? least : wanted > most ? most : wanted};
+  }
 
   constexpr std::size_t size() const noexcept { return stretches_ == 0 ? count_ : stretches_ * kLength; }
   // Calls f(i) for each number i of the sample.
@@ -38,10 +43,10 @@ class Stretches {
 inline constexpr std::size_t kMostNumberSample = 4096;
 inline constexpr std::size_t kMostDivisorSample = 16384;
 constexpr Stretches number_sample(std::size_t count) noexcept {
-  return {count, std::clamp<std::size_t>(count / 16, 1024, kMostNumberSample)};
+  return Stretches::between(count, count / 16, 1024, kMostNumberSample);
 }
 constexpr Stretches divisor_sample(std::size_t count) noexcept {
-  return {count, std::clamp<std::size_t>(count / 64, 2048, kMostDivisorSample)};
+  return Stretches::between(count, count / 64, 2048, kMostDivisorSample);
 }
 
 }  // namespace sparsewire::kernels
