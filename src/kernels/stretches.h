@@ -11,7 +11,8 @@ class Stretches {
   constexpr Stretches(std::size_t count, std::size_t most) noexcept
       : count_(count), stretches_(count <= most / kLength * kLength ? 0 : most / kLength) {}
 
-  // As many as wanted, within these limits. Not by std::clamp, which takes the addresses of constants: a device has none.
+  // As many as wanted, within these limits. Not by std::clamp, which takes the addresses of constants: a device has
+  // none.
   static constexpr Stretches between(std::size_t count, std::size_t wanted, std::size_t least,
                                      std::size_t most) noexcept {
     return {count, wanted < least ? least : wanted > most ? most : wanted};
