@@ -19,6 +19,8 @@
 
 namespace sparsewire {
 
+class FramePlanner;
+
 // Why bytes are not a valid frame. Broken bytes are reported as a status, not thrown: they come from outside and must
 // be expected.
 enum class [[nodiscard]] DecodeStatus : std::uint8_t{
@@ -64,6 +66,10 @@ class Codec {
   // Throws UsageError if the vector is not valid, a value is not finite, dim is 2^32 or more, or the codec is `seed`
   // and the indices were not drawn from a seed (vector.draw). COST: allocates nothing in the steady state.
   void encode(const SparseVector& vector, std::vector<std::byte>& frame, std::vector<float>* received = nullptr);
+
+  // For frames that are written where the entries are (Sifter::sift_into): decides how. Null: only encode() writes the
+  // frames of this codec. As long as the codec lives.
+  FramePlanner* planner() noexcept;
 
  private:
   struct Parts;

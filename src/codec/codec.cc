@@ -5,7 +5,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "codec/codec_spec.h"
@@ -13,10 +16,12 @@
 #include "codec/index_codec.h"
 #include "codec/numbers.h"
 #include "codec/packed.h"
+#include "codec/support.h"
 #include "codec/value_format.h"
 #include "core/buffer.h"
 #include "core/crc32c.h"
 #include "core/standard_float_mode.h"
+#include "kernels/frame_plan.h"
 #include "kernels/simd.h"
 #include "sparsewire/errors.h"
 
@@ -30,6 +35,17 @@ constexpr std::uint8_t kFull = 0;       // the id for "no indices: all entries a
 constexpr std::size_t kHeaderSize = 24;
 constexpr std::size_t kChecksumSize = 4;
 constexpr std::uint64_t kMostDim = 0xFFFFFFFF;
+constexpr std::uint8_t kInt2 = 5;  // value_formats.def
+
+void write_header(std::byte*& at, std::uint8_t index_id, std::uint8_t value_id, std::uint64_t dim, std::size_t count) {
+  write_field(at, kMagic);
+  write_field(at, kVersion);
+  write_field(at, index_id);
+  write_field(at, value_id);
+  write_field(at, std::uint8_t{0});
+  write_field(at, dim);
+  write_field(at, std::uint64_t{count});
+}
 
 template <class Table>
 auto* find_id(const Table& table, int id) {
@@ -144,14 +160,20 @@ void check(const SparseVector& vector) {
 
 }  // namespace
 
-struct Codec::Parts {
+struct Codec::Parts final : FramePlanner {
   CodecChoice choice;
   Buffer<std::byte> best;
   Buffer<std::byte> next;
   Buffer<std::byte> plain;
   Buffer<std::byte> packed;
+  SupportOf support;
+  std::vector<const IndexCodec*> may_be_shortest;
+
   std::vector<SizeEstimate> estimates;  // of all index codecs
 
+  bool is_planned() const noexcept;  // int2 with the usual blocks
+  std::optional<FramePlan> plan(const Support& given) override;
+  void list_short_ones(const Support& given);
   std::size_t encode_indices(const SparseVector& vector, const IndexCodec*& used);
   std::size_t encode_shortest(const SparseVector& vector, const IndexCodec*& used);
   Bytes encode_values(std::span<const float> values, bool pack, float* received, bool& is_packed);
@@ -161,6 +183,44 @@ Codec::Codec(std::string_view spec) : parts_(std::make_unique<Parts>()) {
   kernels::choose_simd();  // may throw; the kernels must not
   parts_->choice = parse_codec(spec);
 }
+
+// On a device int2 is written, with gaps in Golomb's code or as numbers.
+std::optional<FramePlan> Codec::Parts::plan(const Support& given) {
+  if (!is_planned() || given.count == given.dim || given.count < kLeastPlanned || given.count > kMostPlanned ||
+      given.dim > kMostDim) {
+    return std::nullopt;
+  }
+  const IndexCodec* used = choice.index_codec;
+  if (used == nullptr) {
+    list_short_ones(given);
+    if (may_be_shortest.size() != 1) return std::nullopt;  // the host tries them all
+    used = may_be_shortest.front();
+  }
+  FramePlan plan;
+  if (used->encode == encode_golomb) {
+    plan.indices = FramePlan::Indices::golomb;
+    plan.divisor = divisor_for(given).divisor();
+  } else if (used->encode == encode_adaptive) {
+    const NumberChoice numbers = choose_number_code(given.gaps, 0);
+    plan.indices = FramePlan::Indices::adaptive;
+    plan.linear = static_cast<std::uint32_t>(numbers.code.linear);
+    plan.parameter = static_cast<std::uint32_t>(numbers.parameter);
+  } else {
+    return std::nullopt;
+  }
+  std::array<std::byte, sizeof(plan.head)> head;
+  std::byte* at = head.data();
+  write_header(at, used->id, choice.value_format->id, given.dim, given.count);
+  write_field(at, static_cast<std::uint32_t>(choice.block));
+  plan.head = std::bit_cast<decltype(plan.head)>(head);
+  return plan;
+}
+
+bool Codec::Parts::is_planned() const noexcept {
+  return choice.value_format->id == kInt2 && choice.block == kPlannedBlock;
+}
+
+FramePlanner* Codec::planner() noexcept { return parts_->is_planned() ? parts_.get() : nullptr; }
 
 bool Codec::rounds() const noexcept { return parts_->choice.value_format->rounds; }
 
@@ -179,25 +239,35 @@ std::size_t Codec::Parts::encode_indices(const SparseVector& vector, const Index
   return encode_shortest(vector, used);
 }
 
-// By the codec with the lowest estimate, and by others that may be as short.
-std::size_t Codec::Parts::encode_shortest(const SparseVector& vector, const IndexCodec*& used) {
+// Lists the index codecs that `auto` tries: that with the lowest estimate, and others that may be as short.
+void Codec::Parts::list_short_ones(const Support& given) {
   constexpr double kClose = 1.003;  // estimates are from samples
   const std::span<const IndexCodec> all = index_codecs();
+  double lowest = std::numeric_limits<double>::infinity();
+  const IndexCodec* first = &all.front();
   estimates.clear();
-  std::size_t lowest = 0;
-  const auto counted = [&](std::size_t i) { return estimates[i].bytes / all[i].preference; };
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    estimates.push_back(all[i].estimate(vector));
-    if (counted(i) < counted(lowest)) lowest = i;
+  for (const IndexCodec& one : all) {
+    estimates.push_back(one.estimate(given));
+    const double counted = estimates.back().bytes / one.preference;
+    if (counted >= lowest) continue;
+    lowest = counted;
+    first = &one;
   }
-  const double most = std::max(1.0, kClose / all[lowest].preference) * counted(lowest);
-  std::size_t least = ~std::size_t{0};
+  const double most = std::max(1.0, kClose / first->preference) * lowest;
+  may_be_shortest.clear();
   for (std::size_t i = 0; i < all.size(); ++i) {
-    if (i != lowest && estimates[i].least > most) continue;
-    const auto size = all[i].encode(vector, least - 1, next);
+    if (&all[i] == first || estimates[i].least <= most) may_be_shortest.push_back(&all[i]);
+  }
+}
+
+std::size_t Codec::Parts::encode_shortest(const SparseVector& vector, const IndexCodec*& used) {
+  list_short_ones(support.look_at(vector));
+  std::size_t least = ~std::size_t{0};
+  for (const IndexCodec* const one : may_be_shortest) {
+    const auto size = one->encode(vector, least - 1, next);
     if (!size) continue;
     least = *size;
-    used = &all[i];
+    used = one;
     std::swap(best, next);
     if (least == 0) break;
   }
@@ -240,13 +310,9 @@ void Codec::encode(const SparseVector& vector, std::vector<std::byte>& frame, st
   resize_with_room(frame, kHeaderSize + values.size() + index_size + kChecksumSize);
 
   std::byte* at = frame.data();
-  write_field(at, kMagic);
-  write_field(at, kVersion);
-  write_field(at, used == nullptr ? kFull : used->id);
-  write_field(at, static_cast<std::uint8_t>(choice.value_format->id + (is_packed ? kPacked : 0)));
-  write_field(at, std::uint8_t{0});
-  write_field(at, vector.dim);
-  write_field(at, std::uint64_t{vector.size()});
+  write_header(at, used == nullptr ? kFull : used->id,
+               static_cast<std::uint8_t>(choice.value_format->id + (is_packed ? kPacked : 0)), vector.dim,
+               vector.size());
   at = std::copy(values.begin(), values.end(), at);
   at = std::copy_n(parts_->best.data(), index_size, at);
   write_field(at, crc32c(Bytes(frame).first(frame.size() - kChecksumSize)));

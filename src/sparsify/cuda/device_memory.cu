@@ -55,6 +55,38 @@ class CudaMemory final : public DeviceMemory {
     }
   }
 
+  bool writes_frames() const override { return true; }
+  std::optional<std::size_t> take_for_frame(std::span<const Unit> units, std::span<const UnitChoice> choices,
+                                            float factor, const ScaledGradient& gradient, Support& support) override {
+    const OnDevice on(device_);
+    most_ = kInfinity;
+    frame_stream_ = begin(&gradient);
+    if (many_ == nullptr) many_ = std::make_unique<ManyUnits>(taken_);
+    order_.wait();  // its arrays may be in use
+    const auto bad = many_->take_for_frame(numbers_.data(), units, choices, factor, gradient, frame_stream_, support);
+    order_.end(frame_stream_);
+    return bad;
+  }
+  bool write_frame(const FramePlan& plan, std::vector<std::byte>& frame, FrameNorms& norms) override {
+    const OnDevice on(device_);
+    const bool is_written = many_->write_frame(plan, frame, norms);
+    order_.end(frame_stream_);
+    return is_written;
+  }
+  void bring_taken(TakenEntries& taken) override {
+    const OnDevice on(device_);
+    reset(taken, many_->unit_count());
+    many_->bring_taken(taken);
+    order_.end(frame_stream_);
+  }
+  void put_taken_back() override {
+    const OnDevice on(device_);
+    most_ = kInfinity;
+    const cudaStream_t stream = begin(nullptr);
+    many_->put_taken_back(stream);
+    order_.end(stream);
+  }
+
   // Waits, because the gradient may be another memory's numbers, which change next.
   void restore(const ScaledGradient& gradient) override {
     if (size_ == 0) return;
@@ -224,13 +256,7 @@ class CudaMemory final : public DeviceMemory {
   std::optional<std::size_t> take_now(std::span<const Unit> units, std::span<const UnitChoice> choices, float factor,
                                       const kernels::SecondChoice* second, const ScaledGradient* gradient,
                                       cudaStream_t stream, TakenEntries& taken) {
-    taken.indices = {};
-    taken.values = {};
-    taken.kth = 0;
-    taken.chosen_twice = false;
-    taken.sent_norm2.clear();
-    taken.ends.assign(units.size(), 0);
-    taken.accumulated_norm2.assign(units.size(), 0);
+    reset(taken, units.size());
     if (size_ == 0) return std::nullopt;
     const bool is_one = units.size() == 1 && units[0].segments.size() == 1 && (factor == 1 || choices[0].k == 0);
     if (is_one) return take_from_one(choices[0], second, gradient, stream, taken);
@@ -240,6 +266,16 @@ class CudaMemory final : public DeviceMemory {
     const auto bad = many_->take(numbers_.data(), units, choices, factor, gradient, stream, taken);
     order_.end(stream);
     return bad;
+  }
+
+  static void reset(TakenEntries& taken, std::size_t units) {
+    taken.indices = {};
+    taken.values = {};
+    taken.kth = 0;
+    taken.chosen_twice = false;
+    taken.sent_norm2.clear();
+    taken.ends.assign(units, 0);
+    taken.accumulated_norm2.assign(units, 0);
   }
 
   // What is queued on `stream` comes after what is queued on that of the gradient.
@@ -342,9 +378,10 @@ class CudaMemory final : public DeviceMemory {
 
   DeviceArray<double> norms_;  // of the tiles of a gradient, of groups of them, and of all
   PinnedArray<double> host_norms_;
-  HostEntries taken_;                 // and from it
-  std::unique_ptr<UnitMemory> unit_;  // if the model is one unit
-  std::unique_ptr<ManyUnits> many_;   // if it is many
+  HostEntries taken_;                    // entries from the device
+  std::unique_ptr<UnitMemory> unit_;     // if the model is one unit
+  std::unique_ptr<ManyUnits> many_;      // if it is many
+  cudaStream_t frame_stream_ = nullptr;  // of the last take_for_frame()
 };
 
 }  // namespace
