@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/standard_float_mode.h"
+#include "kernels/frame_plan.h"
 
 namespace sparsewire {
 
@@ -11,7 +12,10 @@ void Rounding::round(const SparseVector& vector, std::vector<float>& received) {
   check_finite(vector);
   const IndexCodec* const indices = choice_.index_codec;
   const bool needs_draw = indices != nullptr && indices->section == IndexSection::draw && !vector.is_full();
-  if (needs_draw && std::isinf(indices->estimate(vector).bytes)) throw_not_drawn(*indices);
+  if (needs_draw) {
+    const Support drawn{.dim = vector.dim, .count = vector.size(), .draw = &vector.draw};
+    if (std::isinf(indices->estimate(drawn).bytes)) throw_not_drawn(*indices);
+  }
   if (!choice_.value_format->rounds) return;
   const std::size_t count = vector.size();
   section_.reserve_with_room(choice_.value_format->size(count, choice_.block) + 256);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "codec/rounding.h"
 #include "codec/support.h"
 #include "core/number_types.h"
 #include "kernels/norm.h"
@@ -80,7 +81,7 @@ class PretendedMemory final : public DeviceMemory {
     entries_.indices = indices_;
     entries_.values = values_;
     support = support_.look_at(entries_);
-    Codec("raw32:values=int2").round(entries_, rounded_);
+    Rounding("raw32:values=int2").round(entries_, rounded_);
     for (std::size_t i = 0; i < indices_.size(); ++i) numbers_[indices_[i]] += values_[i] - rounded_[i];
     return std::nullopt;
   }
