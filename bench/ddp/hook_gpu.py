@@ -85,9 +85,8 @@ class Trace:
         for name in ("take", "begin", "exchange", "answer", "end"):
             self.watch(_passes.Passes, name)
         self.watch(_job.Job, "complete")
-        self.watch(sparsewire.Worker, "begin_step")
-        self.watch(sparsewire.Worker, "finish_step")
-        self.watch(sparsewire.Worker, "write_update")
+        for name in ("begin_step", "finish_step", "write_update", "_step_in_place"):
+            self.watch(sparsewire.Worker, name)
 
     def watch(self, kind, name):
         function = getattr(kind, name)
@@ -109,7 +108,7 @@ def print_trace(trace, method):
     print(f"\nOne step with sparsewire, microseconds: backward() returned at {(returned - began) * 1e6:.0f}, the GPU was "
           f"idle at {(ended - began) * 1e6:.0f}")
     for start, end, name, thread in sorted(trace.events):
-        print(f"{(start - began) * 1e6:7.0f} {(end - start) * 1e6:6.0f}  {name:12}  {thread}")
+        print(f"{(start - began) * 1e6:7.0f} {(end - start) * 1e6:6.0f}  {name:14}  {thread}")
 
 
 def print_stages(method):

@@ -19,6 +19,8 @@
 
 namespace sparsewire {
 
+class FramePlanner;
+
 // Why bytes are not a valid frame. Broken bytes are reported as a status, not thrown: they come from outside and must
 // be expected.
 enum class [[nodiscard]] DecodeStatus : std::uint8_t{
@@ -65,8 +67,9 @@ class Codec {
   // and the indices were not drawn from a seed (vector.draw). COST: allocates nothing in the steady state.
   void encode(const SparseVector& vector, std::vector<std::byte>& frame, std::vector<float>* received = nullptr);
 
-  // Only `received` of that, for a vector that is not sent. Throws UsageError if a value is not finite.
-  void round(const SparseVector& vector, std::vector<float>& received);
+  // For frames that are written where the entries are (Sifter::sift_into): decides how. Null: only encode() writes the
+  // frames of this codec. As long as the codec lives.
+  FramePlanner* planner() noexcept;
 
  private:
   struct Parts;

@@ -20,6 +20,8 @@
 
 namespace sparsewire {
 
+class FramePlanner;  // kernels/frame_plan.h
+
 // What happens to the entries that are not sent.
 //
 //   ef:decay=0.95,scale=lr     error feedback: they stay in the memory, which is multiplied by `decay` in every step
@@ -66,15 +68,22 @@ class Sifter {
   // a loss that was scaled up. Throws UsageError or BadGradient; then the step does not count, the memory is as it was,
   // up to rounding (errors.h), and `sent` is empty.
   void sift(const Gradient& gradient, SparseVector& sent, float lr = 1.0F, float unscale = 1.0F);
-  // The same for a sum of sparse vectors. `lr` is what the gradients in the sum were multiplied by: the learning rate
-  // if the workers' memories hold lr*gradient, else 1. The sum is not multiplied by it; a threshold is. COST: one pass
-  // over the memory, which reads it. Throws UsageError unless the feedback is `none`, or `ef` with decay 1.
+  // The same for a step that is sent as a frame of a codec: on a device the frame is written there, if that can be, and
+  // only the frame comes to the host. Returns whether it is: then the rounding losses are in the memory already
+  // (keep_rounding_loss), and `sent` is empty, also for undo(). If not, `frame` is empty, and `sent` has the entries.
+  // `planner` is Codec::planner().
+  bool sift_into(const Gradient& gradient, FramePlanner& planner, std::vector<std::byte>& frame, SparseVector& sent,
+                 float lr = 1.0F, float unscale = 1.0F);
+  // The same as the first for a sum of sparse vectors. `lr` is what the gradients in the sum were multiplied by: the
+  // learning rate if the workers' memories hold lr*gradient, else 1. The sum is not multiplied by it; a threshold is.
+  // COST: one pass over the memory, which reads it. Throws UsageError unless the feedback is `none`, or `ef` with
+  // decay 1.
   void sift(const SparseVector& sum, SparseVector& sent, float lr = 1.0F);
 
   // Takes the last sift() back, with everything that followed it: flush(), keep_rounding_loss(), observe(), set_vote().
   // For a step that failed on another rank, or does not count for another reason. A gradient is taken back up to
   // rounding, with bits that depend on memory, gradient and factors alone; a sparse sum exactly.
-  // REQUIRES: the same arguments; `sent` as sift() or flush() returned it.
+  // REQUIRES: the same arguments; `sent` as sift(), sift_into() or flush() returned it.
   void undo(const Gradient& gradient, const SparseVector& sent, float lr = 1.0F, float unscale = 1.0F);
   void undo(const SparseVector& sum, const SparseVector& sent);
   // Whether there is a step to take back.

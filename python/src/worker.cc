@@ -147,6 +147,20 @@ void step(HeldWorker& self, const py::object& array, float lr, float unscale, in
   finish(self);
 }
 
+// For the hook: in one go without the GIL, for which other threads may make it wait.
+void step_in_place(HeldWorker& self, const py::object& array, float unscale) {
+  const OneCaller::Entry entry(self.door);
+  const Numbers numbers(array, Numbers::Access::write, "step_in_place");
+  self.gradient = Numbers();
+  const OneCaller::Entry transport_entry(self.transport->door());
+  wait_for_ranks(self.transport->get(), [&] {
+    self.worker->begin_step(numbers.gradient(), {.unscale = unscale});
+    self.worker->finish_step();
+    self.worker->write_update(numbers.writable());
+    numbers.wait_until_written();
+  });
+}
+
 void retune(HeldWorker& self, const py::kwargs& options) {
   const OneCaller::Entry entry(self.door);
   WorkerConfig config = self.config;
@@ -228,8 +242,11 @@ void add_server_memory(HeldWorker& self, const py::object& owed) {
   inside(self, [&](Worker& worker) { worker.add_server_memory(doubles.span()); });
 }
 
-py::dict stats(HeldWorker& self) {
-  const StepStats stats = inside(self, [](Worker& worker) { return worker.stats(); });
+StepStats last_stats(HeldWorker& self) {
+  return inside(self, [](Worker& worker) { return worker.stats(); });
+}
+
+py::dict to_dict(const StepStats& stats) {
   py::dict fields;
   fields["step"] = stats.step;
   fields["entries_sent"] = stats.entries_sent;
@@ -290,6 +307,13 @@ class type_caster<sparsewire::python::HeldWorker>
 namespace sparsewire::python {
 
 void bind_worker(py::module_& module) {
+  // A copy that costs little; the hook keeps one for each step.
+  py::class_<StepStats>(module, "_LastStats")
+      .def_readonly("dense_bytes", &StepStats::dense_bytes)
+      .def_readonly("bytes_up", &StepStats::bytes_up)
+      .def_readonly("bytes_down", &StepStats::bytes_down)
+      .def_readonly("bytes_served", &StepStats::bytes_served)
+      .def("to_dict", &to_dict);
   py::class_<HeldWorker>(module, "Worker", R"doc(
 One of many workers: a gradient goes in, the update of all workers comes out, the same bits on every rank.
 
@@ -334,7 +358,12 @@ count and the next one can follow. Raises TransportError if a rank is lost; then
       .def("write_update", &write_update, py::arg("out"), py::arg("factor") = 1.0F,
            "Writes factor * update as a dense array; it may be the gradient's own.")
       .def("apply_update", &apply_update, py::arg("weights"), py::arg("lr"), "weights -= lr * update, in place.")
-      .def("stats", &stats, "What the last step did and cost on this rank: a dict.")
+      .def(
+          "stats", [](HeldWorker& self) { return to_dict(last_stats(self)); },
+          "What the last step did and cost on this rank: a dict.")
+      .def("_last_stats", &last_stats)
+      .def("_step_in_place", &step_in_place, py::arg("array"), py::arg("unscale"),
+           "step(), and write_update() over the gradient: the step cannot be taken back.")
       .def_property_readonly("config", &config, "The options, as given.")
       .def_property_readonly("layout", [](HeldWorker& self) { return from_layout(self.worker->layout()); })
       .def_property_readonly("dim", [](HeldWorker& self) { return self.worker->layout().dim(); })

@@ -8,14 +8,14 @@ namespace {
 NumberChoice code_for_gaps(std::span<const std::uint32_t> indices) noexcept {
   std::array<std::uint32_t, kMostNumberSample> sample;
   std::size_t size = 0;
-  for_sample(indices.size(), [&](std::size_t i) { sample[size++] = gap_before(indices, i); });
+  kernels::number_sample(indices.size()).for_each([&](std::size_t i) { sample[size++] = gap_before(indices, i); });
   return choose_number_code(std::span(sample).first(size), 0);
 }
 
 }  // namespace
 
-SizeEstimate estimate_adaptive(const SparseVector& vector) {
-  return kNumbersHead + code_for_gaps(vector.indices).bits / 8 * static_cast<double>(vector.indices.size());
+SizeEstimate estimate_adaptive(const Support& support) {
+  return kNumbersHead + choose_number_code(support.gaps, 0).bits / 8 * static_cast<double>(support.count);
 }
 
 std::optional<std::size_t> encode_adaptive(const SparseVector& vector, std::size_t limit, Buffer<std::byte>& out) {

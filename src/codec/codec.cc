@@ -5,21 +5,25 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
+#include <limits>
 #include <optional>
 
+#include "codec/codec_spec.h"
 #include "codec/fields.h"
 #include "codec/index_codec.h"
 #include "codec/numbers.h"
 #include "codec/packed.h"
+#include "codec/support.h"
 #include "codec/value_format.h"
 #include "core/buffer.h"
 #include "core/crc32c.h"
-#include "core/registry.h"
 #include "core/standard_float_mode.h"
+#include "kernels/frame_plan.h"
 #include "kernels/simd.h"
 #include "sparsewire/errors.h"
-#include "sparsewire/spec.h"
 
 namespace sparsewire {
 namespace {
@@ -31,17 +35,21 @@ constexpr std::uint8_t kFull = 0;       // the id for "no indices: all entries a
 constexpr std::size_t kHeaderSize = 24;
 constexpr std::size_t kChecksumSize = 4;
 constexpr std::uint64_t kMostDim = 0xFFFFFFFF;
+constexpr std::uint8_t kInt2 = 5;  // value_formats.def
+
+void write_header(std::byte*& at, std::uint8_t index_id, std::uint8_t value_id, std::uint64_t dim, std::size_t count) {
+  write_field(at, kMagic);
+  write_field(at, kVersion);
+  write_field(at, index_id);
+  write_field(at, value_id);
+  write_field(at, std::uint8_t{0});
+  write_field(at, dim);
+  write_field(at, std::uint64_t{count});
+}
 
 template <class Table>
 auto* find_id(const Table& table, int id) {
   const auto found = std::find_if(table.begin(), table.end(), [&](const auto& entry) { return entry.id == id; });
-  return found == table.end() ? nullptr : &*found;
-}
-
-template <class Table>
-auto* find_name(const Table& table, std::string_view name) {
-  const auto found =
-      std::find_if(table.begin(), table.end(), [&](const auto& entry) { return entry.info.name == name; });
   return found == table.end() ? nullptr : &*found;
 }
 
@@ -150,111 +158,71 @@ void check(const SparseVector& vector) {
       vector.size(), vector.dim));
 }
 
-void check_finite(const SparseVector& vector) {
-  if (all_finite(vector.values)) return;
-  const auto bad = std::find_if(vector.values.begin(), vector.values.end(), [](float v) { return !std::isfinite(v); });
-  const auto i = static_cast<std::size_t>(bad - vector.values.begin());
-  throw UsageError(fmt::format("[codec] the value at index {} is {}", vector.index(i), *bad));
-}
-
-const ValueFormat& read_format(Spec& spec) {
-  std::vector<std::string_view> names;
-  for (const CodecInfo& info : value_formats()) names.push_back(info.name);
-  return *find_name(value_format_table(), spec.choice("values", names));
-}
-
-// Whether values are packed: "no", "yes", or "sparse", where they are not those of full vectors.
-std::string read_pack(Spec& spec) {
-  return spec.name() == auto_codec().name ? spec.choice("pack", {"sparse", "yes", "no"})
-                                          : spec.choice("pack", {"no", "yes", "sparse"});
-}
-
-// "int8, int4 and int2"
-std::string names_with_blocks() {
-  std::vector<std::string_view> names;
-  for (const ValueFormat& format : value_format_table()) {
-    if (format.has_blocks) names.push_back(format.info.name);
-  }
-  std::string text;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    text += fmt::format("{}{}", i == 0 ? "" : i + 1 == names.size() ? " and " : ", ", names[i]);
-  }
-  return text;
-}
-
 }  // namespace
 
-struct Codec::Parts {
-  const IndexCodec* index_codec = nullptr;  // null: `auto`, the shortest
-  const ValueFormat* value_format = nullptr;
-  std::size_t block = 0;
-  bool pack_sparse = false;
-  bool pack_full = false;
+struct Codec::Parts final : FramePlanner {
+  CodecChoice choice;
   Buffer<std::byte> best;
   Buffer<std::byte> next;
   Buffer<std::byte> plain;
   Buffer<std::byte> packed;
+  SupportOf support;
+  std::vector<const IndexCodec*> may_be_shortest;
+
   std::vector<SizeEstimate> estimates;  // of all index codecs
 
+  bool is_planned() const noexcept;  // int2 with the usual blocks
+  std::optional<FramePlan> plan(const Support& given) override;
+  void list_short_ones(const Support& given);
   std::size_t encode_indices(const SparseVector& vector, const IndexCodec*& used);
   std::size_t encode_shortest(const SparseVector& vector, const IndexCodec*& used);
   Bytes encode_values(std::span<const float> values, bool pack, float* received, bool& is_packed);
 };
 
-Codec::Codec(std::string_view spec_text) : parts_(std::make_unique<Parts>()) {
+Codec::Codec(std::string_view spec) : parts_(std::make_unique<Parts>()) {
   kernels::choose_simd();  // may throw; the kernels must not
-  Spec spec(spec_text);
-  parts_->index_codec = find_name(index_codecs(), spec.name());
-  if (parts_->index_codec == nullptr && spec.name() != auto_codec().name) {
-    const ValueFormat* const format = find_name(value_format_table(), spec.name());
-    throw UsageError(
-        fmt::format("'{}' is not a codec; there are {}{}", spec.name(), names_of(codecs()),
-                    format == nullptr ? "" : fmt::format("; for the value format write {}", format->info.example)));
+  parts_->choice = parse_codec(spec);
+}
+
+// On a device int2 is written, with gaps in Golomb's code or as numbers.
+std::optional<FramePlan> Codec::Parts::plan(const Support& given) {
+  if (!is_planned() || given.count == given.dim || given.count < kLeastPlanned || given.count > kMostPlanned ||
+      given.dim > kMostDim) {
+    return std::nullopt;
   }
-  parts_->value_format = &read_format(spec);
-  const auto block = spec.integer("block", kLeastBlock, kMostBlock);
-  if (block && !parts_->value_format->has_blocks) {
-    spec.fail(
-        fmt::format("block= is valid with {} only, not with {}", names_with_blocks(), parts_->value_format->info.name));
+  const IndexCodec* used = choice.index_codec;
+  if (used == nullptr) {
+    list_short_ones(given);
+    if (may_be_shortest.size() != 1) return std::nullopt;  // the host tries them all
+    used = may_be_shortest.front();
   }
-  if (parts_->value_format->has_blocks) parts_->block = block.value_or(kDefaultBlock);
-  const std::string pack = read_pack(spec);
-  parts_->pack_sparse = pack != "no";
-  parts_->pack_full = pack == "yes";
-  spec.finish();
-}
-
-bool Codec::rounds() const noexcept { return parts_->value_format->rounds; }
-
-const ValueFormat& value_format_of(std::string_view codec) {
-  Spec spec(codec);
-  return read_format(spec);
-}
-
-// Packing takes 9 to 5 bits off a float, the fewer the more of the entries are sent, and hardly anything off an
-// integer. 7 is right for a third of them (docs/benchmarks.md).
-ValueBits expected_value_bits(std::string_view codec) {
-  constexpr double kPackedAway = 7;
-  Spec spec(codec);
-  const ValueFormat& format = read_format(spec);
-  const std::string pack = read_pack(spec);
-  const bool is_float = format.packing != Packing::none && format.packing != Packing::integers;
-  const double packed = is_float ? format.bits - kPackedAway : format.bits;
-  return {.of_some = pack == "no" ? format.bits : packed, .of_all = pack == "yes" ? packed : format.bits};
-}
-
-const ValueFormat& reducible_format(const ValueFormat& format) noexcept {
-  const ValueFormat* best = &exact_format();
-  for (const ValueFormat& other : value_format_table()) {
-    if (other.reduced_as != ReducedAs::nothing && other.bits >= format.bits && other.bits < best->bits) best = &other;
+  FramePlan plan;
+  if (used->encode == encode_golomb) {
+    plan.indices = FramePlan::Indices::golomb;
+    plan.divisor = divisor_for(given).divisor();
+  } else if (used->encode == encode_adaptive) {
+    const NumberChoice numbers = choose_number_code(given.gaps, 0);
+    plan.indices = FramePlan::Indices::adaptive;
+    plan.linear = static_cast<std::uint32_t>(numbers.code.linear);
+    plan.parameter = static_cast<std::uint32_t>(numbers.parameter);
+  } else {
+    return std::nullopt;
   }
-  return *best;
+  std::array<std::byte, sizeof(plan.head)> head;
+  std::byte* at = head.data();
+  write_header(at, used->id, choice.value_format->id, given.dim, given.count);
+  write_field(at, static_cast<std::uint32_t>(choice.block));
+  plan.head = std::bit_cast<decltype(plan.head)>(head);
+  return plan;
 }
 
-const ValueFormat& exact_format() noexcept {
-  const auto table = value_format_table();
-  return *std::find_if(table.begin(), table.end(), [](const ValueFormat& format) { return !format.rounds; });
+bool Codec::Parts::is_planned() const noexcept {
+  return choice.value_format->id == kInt2 && choice.block == kPlannedBlock;
 }
+
+FramePlanner* Codec::planner() noexcept { return parts_->is_planned() ? parts_.get() : nullptr; }
+
+bool Codec::rounds() const noexcept { return parts_->choice.value_format->rounds; }
 
 Codec::~Codec() = default;
 Codec::Codec(Codec&&) noexcept = default;
@@ -262,40 +230,44 @@ Codec& Codec::operator=(Codec&&) noexcept = default;
 
 // Leaves the section in `best` and its codec in `used`; returns its size.
 std::size_t Codec::Parts::encode_indices(const SparseVector& vector, const IndexCodec*& used) {
-  if (index_codec != nullptr) {
-    const auto size = index_codec->encode(vector, ~std::size_t{0}, best);
-    if (!size) {
-      throw UsageError(
-          fmt::format("[{}] these indices were not drawn by randomk, or only a part of them is sent (by the exchange "
-                      "sharded): take "
-                      "the codec auto, or the sparsifier randomk with the exchange allgather or server",
-                      index_codec->info.name));
-    }
-    used = index_codec;
+  if (choice.index_codec != nullptr) {
+    const auto size = choice.index_codec->encode(vector, ~std::size_t{0}, best);
+    if (!size) throw_not_drawn(*choice.index_codec);
+    used = choice.index_codec;
     return *size;
   }
   return encode_shortest(vector, used);
 }
 
-// By the codec with the lowest estimate, and by others that may be as short.
-std::size_t Codec::Parts::encode_shortest(const SparseVector& vector, const IndexCodec*& used) {
+// Lists the index codecs that `auto` tries: that with the lowest estimate, and others that may be as short.
+void Codec::Parts::list_short_ones(const Support& given) {
   constexpr double kClose = 1.003;  // estimates are from samples
   const std::span<const IndexCodec> all = index_codecs();
+  double lowest = std::numeric_limits<double>::infinity();
+  const IndexCodec* first = &all.front();
   estimates.clear();
-  std::size_t lowest = 0;
-  const auto counted = [&](std::size_t i) { return estimates[i].bytes / all[i].preference; };
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    estimates.push_back(all[i].estimate(vector));
-    if (counted(i) < counted(lowest)) lowest = i;
+  for (const IndexCodec& one : all) {
+    estimates.push_back(one.estimate(given));
+    const double counted = estimates.back().bytes / one.preference;
+    if (counted >= lowest) continue;
+    lowest = counted;
+    first = &one;
   }
-  const double most = std::max(1.0, kClose / all[lowest].preference) * counted(lowest);
-  std::size_t least = ~std::size_t{0};
+  const double most = std::max(1.0, kClose / first->preference) * lowest;
+  may_be_shortest.clear();
   for (std::size_t i = 0; i < all.size(); ++i) {
-    if (i != lowest && estimates[i].least > most) continue;
-    const auto size = all[i].encode(vector, least - 1, next);
+    if (&all[i] == first || estimates[i].least <= most) may_be_shortest.push_back(&all[i]);
+  }
+}
+
+std::size_t Codec::Parts::encode_shortest(const SparseVector& vector, const IndexCodec*& used) {
+  list_short_ones(support.look_at(vector));
+  std::size_t least = ~std::size_t{0};
+  for (const IndexCodec* const one : may_be_shortest) {
+    const auto size = one->encode(vector, least - 1, next);
     if (!size) continue;
     least = *size;
-    used = &all[i];
+    used = one;
     std::swap(best, next);
     if (least == 0) break;
   }
@@ -304,24 +276,17 @@ std::size_t Codec::Parts::encode_shortest(const SparseVector& vector, const Inde
 
 // The section of values, in `plain` or in `packed`.
 Bytes Codec::Parts::encode_values(std::span<const float> values, bool pack, float* received, bool& is_packed) {
-  const std::size_t size = value_format->size(values.size(), block);
+  const std::size_t size = choice.value_format->size(values.size(), choice.block);
   // Also for `packed` while packing does not pay yet, and with room for short vectors of changing length: later steps
   // shall not allocate.
   plain.reserve_with_room(size + 256);
   if (pack) packed.reserve_with_room(size + 256);
-  value_format->encode(values, block, plain.data(), received);
+  choice.value_format->encode(values, choice.block, plain.data(), received);
   const Bytes section(plain.data(), size);
-  const auto shorter = pack ? pack_values(*value_format, values.size(), block, section, packed) : std::nullopt;
+  const auto shorter =
+      pack ? pack_values(*choice.value_format, values.size(), choice.block, section, packed) : std::nullopt;
   is_packed = shorter.has_value();
   return is_packed ? Bytes(packed.data(), *shorter) : section;
-}
-
-void Codec::round(const SparseVector& vector, std::vector<float>& received) {
-  const StandardFloatMode mode;
-  check_finite(vector);
-  resize_with_room(received, vector.size());
-  bool is_packed = false;
-  parts_->encode_values(vector.values, /*pack=*/false, received.data(), is_packed);
 }
 
 void Codec::encode(const SparseVector& vector, std::vector<std::byte>& frame, std::vector<float>* received) {
@@ -332,25 +297,22 @@ void Codec::encode(const SparseVector& vector, std::vector<std::byte>& frame, st
                                  vector.dim));
   }
   check_finite(vector);
+  const CodecChoice& choice = parts_->choice;
   const IndexCodec* used = nullptr;
   // A vector that lists all its entries is sent as a full one, unless the spec names an index codec.
-  const bool is_complete = vector.size() == vector.dim && vector.dim != 0 && parts_->index_codec == nullptr;
+  const bool is_complete = vector.size() == vector.dim && vector.dim != 0 && choice.index_codec == nullptr;
   const bool is_full = vector.is_full() || is_complete;
   const std::size_t index_size = is_full ? 0 : parts_->encode_indices(vector, used);
   if (received != nullptr) resize_with_room(*received, vector.size());
   bool is_packed = false;
-  const Bytes values = parts_->encode_values(vector.values, is_full ? parts_->pack_full : parts_->pack_sparse,
+  const Bytes values = parts_->encode_values(vector.values, is_full ? choice.pack_full : choice.pack_sparse,
                                              received == nullptr ? nullptr : received->data(), is_packed);
   resize_with_room(frame, kHeaderSize + values.size() + index_size + kChecksumSize);
 
   std::byte* at = frame.data();
-  write_field(at, kMagic);
-  write_field(at, kVersion);
-  write_field(at, used == nullptr ? kFull : used->id);
-  write_field(at, static_cast<std::uint8_t>(parts_->value_format->id + (is_packed ? kPacked : 0)));
-  write_field(at, std::uint8_t{0});
-  write_field(at, vector.dim);
-  write_field(at, std::uint64_t{vector.size()});
+  write_header(at, used == nullptr ? kFull : used->id,
+               static_cast<std::uint8_t>(choice.value_format->id + (is_packed ? kPacked : 0)), vector.dim,
+               vector.size());
   at = std::copy(values.begin(), values.end(), at);
   at = std::copy_n(parts_->best.data(), index_size, at);
   write_field(at, crc32c(Bytes(frame).first(frame.size() - kChecksumSize)));

@@ -1,6 +1,10 @@
 #include "codec/divisor.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+
+#include "kernels/stretches.h"
 
 namespace sparsewire {
 namespace {
@@ -30,7 +34,10 @@ class Search {
 
 }  // namespace
 
-kernels::GolombCode search_divisor(std::span<const float> sample, double mean) noexcept {
+kernels::GolombCode search_divisor(std::span<const std::uint32_t> gaps, double mean) noexcept {
+  std::array<float, kernels::kMostDivisorSample> floats;
+  std::transform(gaps.begin(), gaps.end(), floats.begin(), kernels::golomb_sample);
+  const auto sample = std::span<const float>(floats).first(gaps.size());
   constexpr double kMost = kernels::GolombCode::kMostDivisor;
   // The best divisor for a random support with this mean gap, up to a rounding that does not matter for the search.
   const double random = std::clamp(0.6931471805599453 * (mean + 0.5), 1.0, kMost);

@@ -6,7 +6,8 @@
 #include "codec/divisor.h"
 #include "codec/fields.h"
 #include "codec/index_codec.h"
-#include "codec/numbers.h"
+#include "codec/support.h"
+#include "kernels/stretches.h"
 
 namespace sparsewire {
 namespace {
@@ -20,25 +21,36 @@ std::uint64_t sum_of_gaps(std::span<const std::uint32_t> indices) {
   return indices.empty() ? 0 : indices.back() + 1 - indices.size();
 }
 
+double mean_of_gaps(std::size_t count, std::uint64_t sum) {
+  return count == 0 ? 0 : static_cast<double>(sum) / static_cast<double>(count);
+}
+
 kernels::GolombCode divisor_for(std::span<const std::uint32_t> indices) {
-  return search_divisor(indices.size(), sum_of_gaps(indices), [&](std::size_t i) { return gap_before(indices, i); });
+  std::array<std::uint32_t, kernels::kMostDivisorSample> sample;
+  std::size_t size = 0;
+  kernels::divisor_sample(indices.size()).for_each([&](std::size_t i) { sample[size++] = gap_before(indices, i); });
+  return search_divisor(std::span(sample).first(size), mean_of_gaps(indices.size(), sum_of_gaps(indices)));
 }
 
 }  // namespace
 
+kernels::GolombCode divisor_for(const Support& support) {
+  if (support.divisor == 0) {
+    const double mean = mean_of_gaps(support.count, support.sum_of_gaps());
+    support.divisor = search_divisor(support.divisor_gaps, mean).divisor();
+  }
+  return kernels::GolombCode(support.divisor);
+}
+
 // The sample is the one of `adaptive`, so that the difference of the two is more accurate than each of them.
-SizeEstimate estimate_golomb(const SparseVector& vector) {
-  const std::size_t count = vector.indices.size();
-  std::array<float, kMostNumberSample> sample;
-  std::size_t size = 0;
-  for_sample(count, [&](std::size_t i) {
-    sample[size++] =
-        std::min(static_cast<float>(gap_before(vector.indices, i)), 0x1p30F);  // golomb_cost() takes no more
-  });
-  const auto bits = kernels::golomb_cost(divisor_for(vector.indices), std::span(sample).first(size));
+SizeEstimate estimate_golomb(const Support& support) {
+  std::array<float, kernels::kMostNumberSample> sample;
+  const std::size_t size = support.gaps.size();
+  std::transform(support.gaps.begin(), support.gaps.end(), sample.begin(), kernels::golomb_sample);
+  const auto bits = kernels::golomb_cost(divisor_for(support), std::span(sample).first(size));
   const double each = size == 0 ? 0 : static_cast<double>(bits) / static_cast<double>(size);
-  return static_cast<double>(sizeof(std::uint32_t) + (count < kLeastForLanes ? 0 : kLaneTable + 2)) +
-         each / 8 * static_cast<double>(count);
+  return static_cast<double>(sizeof(std::uint32_t) + (support.count < kLeastForLanes ? 0 : kLaneTable + 2)) +
+         each / 8 * static_cast<double>(support.count);
 }
 
 std::optional<std::size_t> encode_golomb(const SparseVector& vector, std::size_t limit, Buffer<std::byte>& out) {

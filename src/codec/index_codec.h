@@ -8,6 +8,7 @@
 #include <span>
 
 #include "core/buffer.h"
+#include "kernels/frame_plan.h"
 #include "sparsewire/codec.h"
 #include "sparsewire/sparse_vector.h"
 
@@ -29,9 +30,10 @@ struct SizeEstimate {
   SizeEstimate(double expected, double at_least) : bytes(expected), least(at_least) {}
 };
 
-// What the section of an index codec contains, as far as `inspect` can say.
+// What the section of an index codec contains.
 enum class IndexSection : std::uint8_t {
   other,
+  draw,     // how the indices were drawn: others cannot be encoded
   numbers,  // blocks of numbers (codec/numbers.h)
 };
 
@@ -42,8 +44,8 @@ struct IndexCodec {
   double preference;
   IndexSection section;
 
-  // About how many bytes encode() needs. Cheap: from a sample. REQUIRES: `vector` is not full.
-  SizeEstimate (*estimate)(const SparseVector& vector);
+  // About how many bytes encode() needs. Cheap: from a sample. REQUIRES: the vector is not full.
+  SizeEstimate (*estimate)(const Support& support);
 
   // Writes the section for the indices of `vector` to the start of `out` and returns its size. Returns nothing if this
   // codec cannot encode them, or needs more than `limit` bytes. REQUIRES: `vector` is not full.
@@ -59,7 +61,7 @@ std::span<const IndexCodec> index_codecs() noexcept;
 const CodecInfo& auto_codec() noexcept;
 
 #define INDEX_CODEC(id, name, preference, section, summary, example)                                               \
-  SizeEstimate estimate_##name(const SparseVector& vector);                                                        \
+  SizeEstimate estimate_##name(const Support& support);                                                            \
   std::optional<std::size_t> encode_##name(const SparseVector& vector, std::size_t limit, Buffer<std::byte>& out); \
   bool decode_##name(Bytes section, SparseVector& vector);
 #include "codec/index_codecs.def"

@@ -13,39 +13,25 @@
 
 #include "core/buffer.h"
 #include "kernels/numbers.h"
+#include "kernels/stretches.h"
 #include "sparsewire/codec.h"
 
 namespace sparsewire {
 
 using Bytes = std::span<const std::byte>;
+using kernels::kMostNumberSample;
 
 inline constexpr std::size_t kNumbersHead = 1 + 4 + 4;
 inline constexpr std::size_t kNumberPiece = kernels::kMostNumbers;  // numbers that are computed at a time
-inline constexpr std::size_t kMostNumberSample = 4096;
 
 // The best `linear` for a sample, and what the sample takes with it.
 struct NumberChoice {
   kernels::NumberCode code;
-  double bits = 0;  // of one number
+  double bits = 0;    // of one number
+  int parameter = 0;  // of the last block
 };
 // The sample: stretches of 32 neighbours. REQUIRES: at most kMostNumberSample numbers.
 NumberChoice choose_number_code(std::span<const std::uint32_t> sample, int least_parameter) noexcept;
-
-// Calls add(i) for a sample of the numbers 0 to count - 1: all of them if they are few, otherwise stretches of 32.
-template <class Add>
-void for_sample(std::size_t count, Add&& add) {
-  constexpr std::size_t kFew = 1024;
-  constexpr std::size_t kLength = kernels::kNumberBlock;
-  const std::size_t stretches = std::clamp(count / 16, kFew, kMostNumberSample) / kLength;
-  if (count <= kFew) {
-    for (std::size_t i = 0; i < count; ++i) add(i);
-    return;
-  }
-  for (std::size_t s = 0; s < stretches; ++s) {
-    const std::size_t begin = (count - kLength) * s / (stretches - 1);
-    for (std::size_t i = begin; i < begin + kLength; ++i) add(i);
-  }
-}
 
 // Writes the section of `count` numbers to `out`, after `head` bytes that it leaves alone, and returns the size of
 // both. Nothing if that is more than `limit` bytes, or too long for the format. `piece(begin, numbers)` computes the

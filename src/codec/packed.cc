@@ -85,7 +85,7 @@ template <class C>
 Choice choose(const std::byte* codes, std::size_t count) noexcept {
   std::array<std::uint32_t, kMostNumberSample> sample;  // of codes
   std::size_t size = 0;
-  for_sample(count, [&](std::size_t i) { sample[size++] = C::get(codes, i); });
+  kernels::number_sample(count).for_each([&](std::size_t i) { sample[size++] = C::get(codes, i); });
   const Range range = range_of<C>(codes, count);
   std::array<std::uint32_t, kMostNumberSample> numbers;
   const auto evaluate = [&](Fold fold) {

@@ -7,8 +7,8 @@
 
 namespace sparsewire {
 
-SizeEstimate estimate_raw32(const SparseVector& vector) {
-  return static_cast<double>(vector.indices.size() * sizeof(std::uint32_t));
+SizeEstimate estimate_raw32(const Support& support) {
+  return static_cast<double>(support.count * sizeof(std::uint32_t));
 }
 
 std::optional<std::size_t> encode_raw32(const SparseVector& vector, std::size_t limit, Buffer<std::byte>& out) {

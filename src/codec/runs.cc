@@ -5,6 +5,7 @@
 #include "codec/divisor.h"
 #include "codec/fields.h"
 #include "codec/index_codec.h"
+#include "codec/support.h"
 #include "kernels/golomb.h"
 
 namespace sparsewire {
@@ -25,12 +26,6 @@ void for_each_run(std::span<const std::uint32_t> indices, Visit&& visit) {
   }
 }
 
-std::size_t count_runs(std::span<const std::uint32_t> indices) {
-  std::size_t runs = indices.empty() ? 0 : 1;
-  for (std::size_t i = 1; i < indices.size(); ++i) runs += indices[i] == indices[i - 1] + 1 ? 0U : 1U;
-  return runs;
-}
-
 // A lower bound for the bits of the codes of `count` numbers that add up to `sum`: each quotient is more than
 // number / divisor - 1.
 std::uint64_t least_bits(const kernels::GolombCode& code, std::uint64_t count, std::uint64_t sum) {
@@ -46,12 +41,12 @@ double golomb_bits(double mean) {
 
 }  // namespace
 
-SizeEstimate estimate_runs(const SparseVector& vector) {
+SizeEstimate estimate_runs(const Support& support) {
   constexpr double kLess = 0.93;  // lengths that are all alike take less than expected
-  if (vector.indices.empty()) return static_cast<double>(kRunsHead);
-  const auto runs = static_cast<double>(count_runs(vector.indices));
-  const auto count = static_cast<double>(vector.indices.size());
-  const double gap = (static_cast<double>(vector.indices.back()) + 1 - count) / runs;
+  if (support.count == 0) return static_cast<double>(kRunsHead);
+  const auto runs = static_cast<double>(support.runs);
+  const auto count = static_cast<double>(support.count);
+  const double gap = (static_cast<double>(support.last) + 1 - count) / runs;
   const double expected = runs * (golomb_bits(gap) + golomb_bits(count / runs - 1)) / 8;
   return {kRunsHead + expected, kRunsHead + kLess * expected};
 }

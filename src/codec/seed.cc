@@ -32,23 +32,22 @@ bool fits(const Draw& draw, std::uint64_t dim, std::size_t count) {
 }
 
 // How many units have to be written; nothing if the indices were not drawn.
-std::optional<std::size_t> units_to_write(const SparseVector& vector) {
-  const Draw& draw = vector.draw;
-  if (draw.units.empty() || !fits(draw, vector.dim, vector.indices.size())) return std::nullopt;
-  return is_one_unit(draw, vector.dim, vector.indices.size()) ? 0 : draw.units.size();
+std::optional<std::size_t> units_to_write(const Draw& draw, std::uint64_t dim, std::size_t count) {
+  if (draw.units.empty() || !fits(draw, dim, count)) return std::nullopt;
+  return is_one_unit(draw, dim, count) ? 0 : draw.units.size();
 }
 
 }  // namespace
 
-SizeEstimate estimate_seed(const SparseVector& vector) {
-  const auto units = units_to_write(vector);
+SizeEstimate estimate_seed(const Support& support) {
+  const auto units = support.draw == nullptr ? std::nullopt : units_to_write(*support.draw, support.dim, support.count);
   if (!units) return std::numeric_limits<double>::infinity();
   return static_cast<double>(kSeedHead + *units * kUnit + kChecksum);
 }
 
 std::optional<std::size_t> encode_seed(const SparseVector& vector, std::size_t limit, Buffer<std::byte>& out) {
   const Draw& draw = vector.draw;
-  const auto found = units_to_write(vector);
+  const auto found = units_to_write(draw, vector.dim, vector.indices.size());
   if (!found) return std::nullopt;
   const std::size_t units = *found;
   const std::size_t size = kSeedHead + units * kUnit + kChecksum;

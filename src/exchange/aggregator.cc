@@ -44,7 +44,8 @@ Aggregator::Aggregator(const ExchangePlan& plan, const ServedRegion& served)
       holds_lr_(parse_feedback(plan.config.feedback).scale_by_lr),
       inputs_(plan.weights.size()),
       sifter_(make_sifter(plan, served)),
-      codec_(codec_of(plan)) {}
+      codec_(codec_of(plan)),
+      rounding_(codec_of(plan)) {}
 
 void check_downlink(const ExchangePlan& plan, const ServedRegion& served) {
   if (plan.config.downlink.empty()) return;
@@ -65,20 +66,15 @@ std::optional<std::uint64_t> Aggregator::choose(float lr) {
   return std::nullopt;
 }
 
-std::optional<std::uint64_t> Aggregator::answer(float lr, Message& frame) {
-  if (const auto bad = choose(lr)) return bad;
-  codec_.encode(chosen(), frame, codec_.rounds() ? &received_ : nullptr);
-  return std::nullopt;
-}
+void Aggregator::encode(Message& frame) { codec_.encode(chosen(), frame, codec_.rounds() ? &received_ : nullptr); }
 
-std::optional<std::uint64_t> Aggregator::answer(float lr, SparseVector& answer) {
-  if (const auto bad = choose(lr)) return bad;
+void Aggregator::round() { rounding_.round(chosen(), received_); }
+
+void Aggregator::read_answer(SparseVector& answer) const {
   answer.dim = dim_;
   answer.draw.units.clear();
   copy_with_room(chosen().indices, answer.indices);
-  if (codec_.rounds()) codec_.round(chosen(), received_);
   copy_with_room(codec_.rounds() ? received_ : chosen().values, answer.values);
-  return std::nullopt;
 }
 
 void Aggregator::finish() {

@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "codec/rounding.h"
 #include "exchange/exchange.h"
 #include "merge/merger.h"
 
@@ -25,11 +26,15 @@ class Aggregator {
   // The entries of each worker in this step, in rank order; the caller decodes into them.
   std::span<SparseVector> inputs() noexcept { return inputs_; }
 
-  // Sums up the inputs and replaces `frame` by the answer; or returns the index of a sum that is not finite. `lr` is
-  // the learning rate of the step.
-  std::optional<std::uint64_t> answer(float lr, Message& frame);
-  // The same without a frame, where nobody else gets the answer; `answer` becomes what others would decode.
-  std::optional<std::uint64_t> answer(float lr, SparseVector& answer);
+  // Sums up the inputs and chooses the answer; or returns the index of a sum that is not finite. `lr` is the learning
+  // rate of the step.
+  std::optional<std::uint64_t> choose(float lr);
+  // Rounds the answer, and replaces `frame` by it.
+  void encode(Message& frame);
+  // The same without a frame, where no other rank gets the answer.
+  void round();
+  // Replaces `answer` by what every rank would decode.
+  void read_answer(SparseVector& answer) const;
 
   // Ends a step, after every rank got the answer.
   void finish();
@@ -40,8 +45,7 @@ class Aggregator {
   Sifter* sifter() noexcept { return sifter_ ? &*sifter_ : nullptr; }
 
  private:
-  // The answer as it is before it is rounded, or the index of a sum that is not finite.
-  std::optional<std::uint64_t> choose(float lr);
+  // The answer as it is before it is rounded.
   const SparseVector& chosen() const noexcept { return sifter_ ? answer_ : sum_; }
 
   std::uint64_t dim_;
@@ -52,9 +56,10 @@ class Aggregator {
   SparseVector sum_;
   std::optional<Sifter> sifter_;
   Codec codec_;
-  SparseVector answer_;  // with a downlink; otherwise the sum is the answer
-  std::vector<float> received_;
-  bool has_sifted_ = false;  // undo() has to take that back
+  Rounding rounding_;            // that of the codec
+  SparseVector answer_;          // with a downlink; otherwise the sum is the answer
+  std::vector<float> received_;  // the values of the answer as every rank decodes them, if the codec rounds
+  bool has_sifted_ = false;      // undo() has to take that back
 };
 
 // Throws UsageError if the downlink of that region cannot be constructed. For ranks that serve no region, so that all

@@ -19,7 +19,9 @@ class AllGatherExchange final : public Exchange {
     traffic_ = {};
     thrown_ = nullptr;
     StageClock clock;
-    const std::size_t frame_size = write_message(codec_, sent, trailer, received, message_, thrown_);
+    const std::size_t frame_size = has_frame_ ? end_message(trailer, received, message_, thrown_)
+                                              : write_message(codec_, sent, trailer, received, message_, thrown_);
+    has_frame_ = false;
     clock.lap(traffic_.ns_encode);
     transport_.all_gather(message_, all_);
     keep_room(all_);
@@ -42,12 +44,19 @@ class AllGatherExchange final : public Exchange {
     return outcome;
   }
 
+  Codec* frame_codec() noexcept override { return &codec_; }
+  void give_frame(std::vector<std::byte>& frame) override {
+    message_.swap(frame);
+    has_frame_ = true;
+  }
+
  private:
   const ExchangePlan plan_;
   Transport& transport_;
   Codec codec_;
   Merger merger_;
   Message message_;
+  bool has_frame_ = false;  // for the next run(), in the message
   std::vector<Message> all_;
   std::vector<std::span<const std::byte>> frames_;
   std::vector<SparseVector> vectors_;  // of all ranks

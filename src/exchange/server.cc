@@ -84,7 +84,11 @@ class ServerExchange final : public Exchange {
       if (r != kServer) traffic_.bytes_served += frames_[r].size();
     }
     clock.lap(traffic_.ns_decode);
-    if (const auto bad = aggregator_->answer(outcome.lr, answer_)) outcome.fail({.rank = kServer, .index = *bad});
+    if (const auto bad = aggregator_->choose(outcome.lr)) {
+      outcome.fail({.rank = kServer, .index = *bad});
+    } else {
+      aggregator_->encode(answer_);
+    }
     make_room_for_trailer(answer_);
     clock.lap(traffic_.ns_merge);
   }

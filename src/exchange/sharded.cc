@@ -1,5 +1,6 @@
 // Every rank is the server of a region: entries go to their owners, and the owners' answers to all ranks. With a
-// downlink each rank moves 2k(P-1)/P entries, however large P is.
+// downlink each rank moves 2k(P-1)/P entries, however large P is. A rank is the owner of a part of its own entries,
+// too: these are rounded as a frame would round them, and not encoded. So a rank that is alone makes no frames.
 //
 // The regions are those of Li et al., Near-optimal sparse allreduce (Ok-Topk), 2022; the server's memory is that of Zou
 // et al., 2022.
@@ -18,6 +19,7 @@ class ShardedExchange final : public Exchange {
       : plan_(plan),
         transport_(transport),
         regions_(plan.dim, transport.size(), plan.config.pool),
+        rounding_(plan.config.codec),
         aggregator_(plan,
                     {.region = transport.rank(), .regions = transport.size(), .dim = regions_.size(transport.rank())}),
         to_(static_cast<std::size_t>(transport.size())),
@@ -34,7 +36,6 @@ class ShardedExchange final : public Exchange {
     traffic_ = {};
     thrown_ = nullptr;
     clock_ = {};
-    sends_nothing_ = transport_.size() == 1 && has_sent_;
     encode(sent, trailer, received);
     clock_.lap(traffic_.ns_encode);
     transport_.all_to_all(to_, from_);
@@ -76,6 +77,8 @@ class ShardedExchange final : public Exchange {
 
  private:
   static std::size_t as_index(int rank) { return static_cast<std::size_t>(rank); }
+  std::size_t own() const { return as_index(transport_.rank()); }
+  bool is_alone() const { return transport_.size() == 1; }
 
   // Writes a message to the owner of each region. `received` becomes the rounded values, in the order of `sent`.
   void encode(const SparseVector& sent, const StepTrailer& trailer, std::vector<float>& received) {
@@ -97,20 +100,16 @@ class ShardedExchange final : public Exchange {
     regions_.split(sent, parts_);
     rounded_.resize(parts_.size());
     const bool rounds = codecs_[0].rounds();
-    if (sends_nothing_) {
-      to_[0].clear();
-      if (rounds) codecs_[0].round(parts_[0], rounded_[0]);
-      if (rounds) regions_.join(rounded_, received);
-      return;
-    }
     for_each_item(plan_.config.pool, parts_.size(), [&](std::size_t r, std::size_t thread) {
-      codecs_[thread].encode(parts_[r], to_[r], rounds ? &rounded_[r] : nullptr);
+      if (r == own()) {
+        to_[r].clear();
+        rounding_.round(parts_[r], rounded_[r]);
+      } else {
+        codecs_[thread].encode(parts_[r], to_[r], rounds ? &rounded_[r] : nullptr);
+      }
     });
-    for (int r = 0; r < transport_.size(); ++r) {
-      if (r != transport_.rank()) traffic_.bytes_up += to_[as_index(r)].size();
-    }
+    for (const Message& message : to_) traffic_.bytes_up += message.size();
     if (rounds) regions_.join(rounded_, received);
-    has_sent_ = true;
   }
 
   // Messages without frames.
@@ -140,33 +139,29 @@ class ShardedExchange final : public Exchange {
 
   void aggregate(StepOutcome& outcome) {
     const std::span<SparseVector> inputs = aggregator_.inputs();
-    if (sends_nothing_) return answer_alone(inputs[0], outcome);
-    if (const auto failure = decode_all(inputs, [&](int) { return regions_.size(transport_.rank()); })) {
+    std::swap(inputs[own()], parts_[own()]);
+    if (codecs_[0].rounds()) inputs[own()].values.swap(rounded_[own()]);
+    if (const auto failure = decode_all(inputs, false, [&](int) { return regions_.size(transport_.rank()); })) {
       return outcome.fail(*failure);
     }
-    for (int r = 0; r < transport_.size(); ++r) {
-      if (r != transport_.rank()) traffic_.bytes_served += frames_[as_index(r)].size();
-    }
+    for (const auto& frame : frames_) traffic_.bytes_served += frame.size();
     clock_.lap(traffic_.ns_decode);
-    if (const auto bad = aggregator_.answer(outcome.lr, answer_)) {
+    if (const auto bad = aggregator_.choose(outcome.lr)) {
       outcome.fail({.rank = transport_.rank(), .index = served_index(static_cast<std::uint32_t>(*bad))});
+    } else if (is_alone()) {
+      aggregator_.round();
+    } else {
+      aggregator_.encode(answer_);
     }
     make_room_for_trailer(answer_);
   }
 
-  void answer_alone(SparseVector& input, StepOutcome& outcome) {
-    std::swap(input, parts_[0]);
-    if (codecs_[0].rounds()) input.values.swap(rounded_[0]);
-    if (const auto bad = aggregator_.answer(outcome.lr, answered_[0])) {
-      outcome.fail({.rank = 0, .index = *bad});
-    }
-    make_room_for_trailer(answer_);
-  }
-
-  // Decodes the frames of all ranks; that of rank r has the dimension dim(r). Returns the failure of the lowest rank.
+  // Decodes the frames of all ranks, or of all others; that of rank r has the dimension dim(r). Returns the failure of
+  // the lowest rank.
   template <class Dim>
-  std::optional<Failure> decode_all(std::span<SparseVector> vectors, Dim dim) {
+  std::optional<Failure> decode_all(std::span<SparseVector> vectors, bool own_too, Dim dim) {
     for_each_item(plan_.config.pool, vectors.size(), [&](std::size_t r, std::size_t) {
+      if (r == own() && !own_too) return;
       failures_[r] = decode_from(frames_[r], static_cast<int>(r), dim(static_cast<int>(r)), vectors[r]);
     });
     for (const std::optional<Failure>& failure : failures_) {
@@ -175,14 +170,11 @@ class ShardedExchange final : public Exchange {
     return std::nullopt;
   }
 
-  // Decodes the answers of all regions into one vector. The regions are disjoint, so their sum only sorts the entries.
+  // Makes one vector of the answers of all regions. The regions are disjoint, so their sum only sorts the entries.
   std::optional<Failure> collect(SparseVector& total) {
-    if (sends_nothing_) {
-      model_.sum(plan_.dim, answered_, {}, total);
-      clock_.lap(traffic_.ns_merge);
-      return std::nullopt;
-    }
-    if (const auto failure = decode_all(answered_, [&](int r) { return regions_.size(r); })) return failure;
+    if (is_alone()) aggregator_.read_answer(answered_[0]);
+    if (const auto failure = decode_all(answered_, !is_alone(), [&](int r) { return regions_.size(r); }))
+      return failure;
     for (int r = 0; r < transport_.size(); ++r) {
       if (r != transport_.rank()) traffic_.bytes_down += frames_[as_index(r)].size();
     }
@@ -198,6 +190,7 @@ class ShardedExchange final : public Exchange {
   Transport& transport_;
   Regions regions_;
   std::vector<Codec> codecs_;  // one for each thread
+  Rounding rounding_;          // that of the codecs, for this rank's own part
   Aggregator aggregator_;
   Merger model_;
   StageClock clock_;
@@ -206,10 +199,6 @@ class ShardedExchange final : public Exchange {
   std::vector<Message> to_;
   std::vector<Message> from_;
   std::vector<std::span<const std::byte>> frames_;  // of the messages that were received last
-  // A rank that is alone makes frames in its first step only, which finds out whether the codec can: later ones just
-  // round the values.
-  bool sends_nothing_ = false;
-  bool has_sent_ = false;
   Message answer_;
   std::vector<Message> answers_;
   std::vector<SparseVector> answered_;  // the answers of all regions

@@ -166,6 +166,8 @@ bool golomb_decode(const GolombCode& code, std::span<const std::byte> bytes,
                    const std::array<std::size_t, kGolombLanes + 1>& begins, std::uint64_t dim, std::size_t count,
                    std::uint32_t* indices) noexcept;
 
+// A gap of a sample. Larger ones are cut: it is not necessary to tell them apart.
+inline float golomb_sample(std::uint32_t gap) noexcept { return std::min(static_cast<float>(gap), 0x1p30F); }
 // The total length in bits of the codes of a sample of gaps. Approximate, as it is computed in float: to compare
 // divisors.
 std::uint64_t golomb_cost(const GolombCode& code, std::span<const float> gaps) noexcept;

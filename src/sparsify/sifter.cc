@@ -175,19 +175,23 @@ SiftNorms Sifter::Parts::sift(const Gradient& gradient, SparseVector& sent, floa
   return sparsifier->sift(&in_units_of_memory, feedback.scale_by_lr ? lr : 1.0F, memory, sent);
 }
 
+void Sifter::Parts::count_step(const SiftNorms& sifted, std::uint64_t entries) {
+  stats_before = stats;
+  stats.step += 1;
+  stats.entries = entries;
+  stats.sent_norm2 = sifted.sent_norm2;
+  stats.memory_norm2 = sifted.accumulated_norm2 - sifted.sent_norm2;
+  stats.total_error += stats.memory_norm2;
+}
+
 // Calls sift() and counts the step; after an exception `sent` is empty.
 template <class Sift>
 void Sifter::Parts::take_step(SparseVector& sent, Sift sift) {
   const StandardFloatMode mode;
-  can_undo = can_flush = false;
+  can_undo = can_flush = is_in_frame = false;
   try {
     const SiftNorms sifted = sift();
-    stats_before = stats;
-    stats.step += 1;
-    stats.entries = sent.size();
-    stats.sent_norm2 = sifted.sent_norm2;
-    stats.memory_norm2 = sifted.accumulated_norm2 - sifted.sent_norm2;
-    stats.total_error += stats.memory_norm2;
+    count_step(sifted, sent.size());
   } catch (...) {
     sent.clear(memory.size());
     throw;
@@ -198,6 +202,31 @@ void Sifter::Parts::take_step(SparseVector& sent, Sift sift) {
 void Sifter::sift(const Gradient& gradient, SparseVector& sent, float lr, float unscale) {
   Parts& p = *parts_;
   p.take_step(sent, [&] { return p.sift(gradient, sent, lr, unscale); });
+}
+
+bool Sifter::sift_into(const Gradient& gradient, FramePlanner& planner, std::vector<std::byte>& frame,
+                       SparseVector& sent, float lr, float unscale) {
+  Parts& p = *parts_;
+  frame.clear();
+  if (p.feedback.kind != Feedback::Kind::ef || gradient.device.kind == Device::host) {
+    sift(gradient, sent, lr, unscale);
+    return false;
+  }
+  const StandardFloatMode mode;
+  p.can_undo = p.can_flush = p.is_in_frame = false;
+  p.check_gradient(gradient);
+  p.move_to(gradient.device);
+  const auto sifted = p.sparsifier->sift_into(p.scaled(gradient, lr, unscale), p.memory, planner, frame, sent);
+  if (!sifted) {
+    sift(gradient, sent, lr, unscale);
+    return false;
+  }
+  p.count_step(sifted->norms, sifted->entries);
+  p.is_in_frame = !frame.empty();
+  p.can_undo = true;
+  p.can_flush = !p.is_in_frame;
+  if (p.is_in_frame) p.count_rounding_loss(sifted->rounding_loss2);
+  return p.is_in_frame;
 }
 
 void Sifter::sift(const SparseVector& sum, SparseVector& sent, float lr) {
@@ -228,7 +257,7 @@ void Sifter::sift(const SparseVector& sum, SparseVector& sent, float lr) {
 }
 
 void Sifter::Parts::begin_undo(const SparseVector& sent) {
-  if (!can_undo || sent.size() != stats.entries) {
+  if (!can_undo || (is_in_frame ? sent.size() != 0 : sent.size() != stats.entries)) {
     throw UsageError(fmt::format("[{}] undo: there is no step to take back that sent {} entries", name, sent.size()));
   }
   check(sent, "undo");
@@ -244,6 +273,7 @@ void Sifter::undo(const Gradient& gradient, const SparseVector& sent, float lr, 
     throw UsageError(fmt::format("[{}] undo: the gradient is on another device than in the step", p.name));
   }
   p.begin_undo(sent);
+  if (p.is_in_frame) p.memory.put_taken_back();
   if (p.has_velocity()) {
     p.velocity.put_back(sent, p.cleared);
     const kernels::ScaledGradient total = p.velocity.as_gradient();
@@ -349,8 +379,12 @@ void Sifter::keep_rounding_loss(const SparseVector& sent, std::span<const float>
   }
   // Often nothing is lost: a server that answers in the format of what it got. On a device this saves a copy.
   if (change != 0 && p.feedback.kind != Feedback::Kind::none) p.memory.add_differences(sent, received);
-  p.stats.memory_norm2 += change;
-  p.stats.total_error += change;
+  p.count_rounding_loss(change);
+}
+
+void Sifter::Parts::count_rounding_loss(double loss2) {
+  stats.memory_norm2 += loss2;
+  stats.total_error += loss2;
 }
 
 void Sifter::observe(const SparseVector& sent, std::span<const float> update_at_sent,

@@ -24,10 +24,11 @@ struct Sifter::Parts {
   std::unique_ptr<FusedSparsifier> sparsifier;
   ErrorMemory memory;
   SiftStats stats;
-  SiftStats stats_before;  // for undo
-  bool can_undo = false;   // a step was taken, and nothing but what belongs to it came after it
-  bool can_flush = false;  // nothing at all came after it
-  std::vector<float> all;  // of flush(), kept so that the steady state allocates nothing
+  SiftStats stats_before;    // for undo
+  bool can_undo = false;     // a step was taken, and nothing but what belongs to it came after it
+  bool can_flush = false;    // nothing at all came after it
+  bool is_in_frame = false;  // its entries became a frame, and are on the device
+  std::vector<float> all;    // of flush(), kept so that the steady state allocates nothing
 
   std::vector<double> loss_of_tiles;  // of keep_rounding_loss()
 
@@ -45,6 +46,7 @@ struct Sifter::Parts {
   void move_to(Device device);
   template <class Sift>
   void take_step(SparseVector& sent, Sift sift);
+  void count_step(const SiftNorms& sifted, std::uint64_t entries);
   SiftNorms sift(const Gradient& gradient, SparseVector& sent, float lr, float unscale);
   SiftNorms sift_velocity(const Gradient& gradient, SparseVector& sent, float unscale);
   SiftNorms sift_without_feedback(const kernels::ScaledGradient& gradient, SparseVector& sent);
@@ -55,6 +57,7 @@ struct Sifter::Parts {
   void begin_undo(const SparseVector& sent);
   void check(const SparseVector& entries, const char* what) const;
   double rounding_loss2(const SparseVector& sent, std::span<const float> received);
+  void count_rounding_loss(double loss2);
   void write(ErrorMemory& to, std::size_t begin, std::size_t size, const Gradient& numbers, const char* what);
   Layout serialize_head(State& state);
   void serialize_body(State& state, LongVector& all_memory, LongVector& all_velocity);

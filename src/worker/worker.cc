@@ -149,7 +149,7 @@ void Worker::Parts::sift() {
   stats.ns_sift = 0;
   StageClock clock;
   step_number = sifter.step();
-  has_sifted = has_swapped = false;
+  has_sifted = has_swapped = has_frame = false;
   thrown = nullptr;
   const int rank = transport.rank();
   trailer = {.rank = rank,
@@ -161,11 +161,16 @@ void Worker::Parts::sift() {
              .entries = 0,
              .failure = {}};
   try {
-    sifter.sift(gradient, sent, options.lr, options.unscale);
+    Codec* const codec = dense_exchange == nullptr && !observes ? exchange->frame_codec() : nullptr;
+    if (FramePlanner* const planner = codec == nullptr ? nullptr : codec->planner()) {
+      has_frame = sifter.sift_into(gradient, *planner, frame, sent, options.lr, options.unscale);
+    } else {
+      sifter.sift(gradient, sent, options.lr, options.unscale);
+    }
     has_sifted = true;
     // The memory of a server is on the device of its worker, too.
     if (Sifter* const server = exchange->server()) server->move_to(gradient.device);
-    trailer.entries = sent.size();
+    trailer.entries = sifter.stats().entries;
     if (goes_dense) sifter.flush(sent);
   } catch (const BadGradient& error) {
     trailer.failure = {.rank = rank, .index = error.index()};
@@ -179,6 +184,7 @@ void Worker::Parts::sift() {
 void Worker::Parts::exchange_all() {
   usable = false;
   outcome = {};
+  if (has_frame) exchange->give_frame(frame);
   outcome = active_exchange().run(sent, trailer, received, total);
 }
 
@@ -270,7 +276,7 @@ void Worker::Parts::account() {
   const std::uint64_t all_entries = layout.dim() * static_cast<std::uint64_t>(transport.size());
   const bool all_were_sent = outcome.entries == all_entries && total.size() == layout.dim() && layout.dim() != 0;
   stats.step = sifted.step;
-  stats.entries_sent = sent.size();
+  stats.entries_sent = sifted.entries;
   stats.entries_total = total.size();
   stats.density = layout.dim() == 0 ? 0 : static_cast<double>(total.size()) / static_cast<double>(layout.dim());
   stats.dense_bytes = layout.dim() * sizeof(float);

@@ -65,4 +65,4 @@ class Streams(threading.local):
         assert stream is not None
         _here.stream = stream.cuda_stream
         stream.wait_event(event)
-        buffer.record_stream(stream)
+        # No record_stream(): who waits for the answer waits for this stream, and failed buckets are kept (Stages).

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Optional, Sequence, Union
+from typing import Any, Callable, Optional, Sequence, Union
 
 import numpy
 import torch
@@ -12,6 +12,7 @@ import sparsewire
 
 from ._device import array
 from ._options import Options
+from ._stats import PartStats
 
 
 class Tensor:
@@ -31,7 +32,7 @@ class _Part:
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         self.tensors = tensors
-        self._is_in_place = all(one.start + one.size == other.start for one, other in zip(tensors, tensors[1:]))
+        self.is_in_place = all(one.start + one.size == other.start for one, other in zip(tensors, tensors[1:]))
         self.starts: dict[str, int] = {}
         self.size = 0
         for tensor in tensors:
@@ -45,7 +46,7 @@ class _Part:
         return [(tensor.name, tensor.size) for tensor in self.tensors]
 
     def pack(self, numbers: torch.Tensor) -> torch.Tensor:
-        if self._is_in_place:
+        if self.is_in_place:
             return self._in_place(numbers)
         if self._packed is None or (self._packed.dtype, self._packed.device) != (numbers.dtype, numbers.device):
             self._packed = torch.empty(self.size, dtype=numbers.dtype, device=numbers.device)
@@ -58,7 +59,7 @@ class _Part:
 
     def write_update(self, numbers: torch.Tensor, factor: float) -> None:
         assert self.worker is not None
-        if self._is_in_place:
+        if self.is_in_place:
             self.worker.write_update(array(self._in_place(numbers)), factor)
             return
         assert self._packed is not None
@@ -96,6 +97,7 @@ class Group:
         self._start = _Part(self.tensors)  # all of them densely
         self._begun: list[_Part] = []  # whose step has begun, by begin()
         self._done: list[_Part] = []  # the steps of this pass, in order
+        self._is_answered = False  # by step()
         self._buffer: Optional[torch.Tensor] = None
 
     @property
@@ -112,10 +114,12 @@ class Group:
         return self._sparse.worker
 
     def make_worker(self) -> sparsewire.Worker:
-        return self._make(self._sparse, self.options.for_worker())
+        return self._worker_of(self._sparse)
 
-    def _make(self, part: _Part, options: dict[str, Any]) -> sparsewire.Worker:
+    def _worker_of(self, part: _Part) -> sparsewire.Worker:
+        """Makes it, if it is not there yet."""
         if part.worker is None:
+            options = self.options.for_worker() if part is self._sparse else self.options.for_dense()
             part.worker = sparsewire.Worker(part.layout, transport=self._transport, **options)
         return part.worker
 
@@ -139,18 +143,31 @@ class Group:
             return [self._start]
         return [self._dense, self._sparse] if self._dense.tensors else [self._sparse]
 
-    def step(self, numbers: torch.Tensor, unscale: float, number: int, starting: bool) -> None:
-        """One step. ``numbers`` must stay as they are until answer() or take_back()."""
+    def step(
+        self, numbers: torch.Tensor, unscale: float, number: int, starting: bool, at_once: bool = False
+    ) -> None:
+        """One step. ``numbers`` must stay as they are until answer() or take_back().
+
+        at_once: it will not be taken back, and all of its update is wanted. Then ``numbers`` may be the answer already.
+        """
         self._done = []
-        for part in self._parts(starting):
-            self._begin(part, numbers, unscale)
-            self._finish(part, number)
+        parts = self._parts(starting)
+        self._is_answered = at_once and len(parts) == 1 and parts[0].is_in_place
+        for part in parts:
+            if self._is_answered:
+                worker = self._worker_of(part)
+                array_of_part = array(part.pack(numbers))
+                self._run(part, number, lambda: worker._step_in_place(array_of_part, unscale))
+            else:
+                self._begin(part, numbers, unscale)
+                self._finish(part, number)
         if not starting and not self.is_all_dense:
             self._start.worker = None  # the dense start is over
 
     def begin(self, numbers: torch.Tensor, unscale: float, starting: bool) -> None:
         """The first half of a step, without messages. REQUIRES: is_made(). It cannot be taken back before finish()."""
         self._done = []
+        self._is_answered = False
         self._begun = self._parts(starting)
         for part in self._begun:
             self._begin(part, numbers, unscale)
@@ -161,13 +178,16 @@ class Group:
             self._finish(part, number)
 
     def _begin(self, part: _Part, numbers: torch.Tensor, unscale: float) -> None:
-        worker = self._make(part, self.options.for_worker() if part is self._sparse else self.options.for_dense())
-        worker.begin_step(array(part.pack(numbers)), unscale=unscale)
+        self._worker_of(part).begin_step(array(part.pack(numbers)), unscale=unscale)
 
     def _finish(self, part: _Part, number: int) -> None:
         assert part.worker is not None
+        self._run(part, number, part.worker.finish_step)
+
+    def _run(self, part: _Part, number: int, messages: Callable[[], None]) -> None:
+        """What needs all ranks in the step of a part; errors have the numbers and names of the hook."""
         try:
-            part.worker.finish_step()
+            messages()
         except sparsewire.BadGradient as error:
             self.take_back()  # what this group has done before
             raise sparsewire.BadGradient(
@@ -205,6 +225,8 @@ class Group:
 
     def answer(self, numbers: torch.Tensor, factor: float, unused: Sequence[Tensor]) -> None:
         """Writes the update. Entries of ``unused`` tensors, which nobody will apply, return to the memory."""
+        if self._is_answered:
+            return
         for part in self._done:
             part.write_update(numbers, factor)
         if self._done[-1] is self._sparse and unused:
@@ -240,16 +262,9 @@ class Group:
             self.worker.read_memory(tensor.name, found)
         return found
 
-    def stats(self) -> list[dict[str, Any]]:
+    def stats(self) -> list[PartStats]:
         """Of the steps of this pass."""
-        found = []
-        for part in self._done:
-            assert part.worker is not None
-            one: dict[str, Any] = dict(part.worker.stats())
-            if part is not self._sparse:  # an all-reduce: every rank also serves a part
-                one["bytes_served"] = one["bytes_up"] + one["bytes_down"]
-            found.append(one)
-        return found
+        return [PartStats(part.worker._last_stats(), part is self._sparse) for part in self._done if part.worker]
 
     def adopt(self, others: Sequence[Group]) -> None:
         """Takes over what groups of another order held; they lose these tensors."""

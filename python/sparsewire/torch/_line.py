@@ -38,5 +38,7 @@ class Line:
         return self._unfinished == 0
 
     def wait_until_idle(self) -> None:
+        if self.is_idle:
+            return
         with self._changed:
             self._changed.wait_for(lambda: self.is_idle)

@@ -1,4 +1,4 @@
-"""What the State's thread does: buckets of a backward pass become steps of groups, and get their answers."""
+"""What the State's threads do: buckets of a backward pass become steps of groups, and get their answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from ._stats import Totals
 
 # After loading, buckets are regrouped once more (DDP does it after the first backward pass, or the second).
 _PASSES_UNTIL_REGROUPED = 3
-_UNTIL_BACKWARD_RETURNS = 0.0002  # seconds
 
 
 class Passes:
@@ -134,7 +133,7 @@ class Passes:
             one.complete()
             self.waiting.remove(one)  # afterwards, so that a job that cannot be completed fails with the State
         if job.last:
-            self._end_later(job)
+            self.end(job.buffer.device)
 
     # The same in three parts, each on a thread of its own: while one bucket is exchanged, the next one is sifted, and the
     # one before it is answered. Not for everything: what has begun cannot be taken back without messages.
@@ -168,7 +167,7 @@ class Passes:
         job.complete()
         self.waiting.remove(job)
         if job.last:
-            self._end_later(job)
+            self.end(job.buffer.device)
 
     def _must_copy(self, job: Job) -> bool:
         """Whether the bucket is on a GPU and must be copied to the host. Waits for it: the thread, or its stream."""
@@ -195,8 +194,9 @@ class Passes:
         if self._is_bad:
             return
         job.unused = self._find_unused(group, job.numbers)
+        at_once = self._scaler is None and not job.unused and job.numbers.dtype is not torch.float16
         try:
-            group.step(job.numbers, 1.0 / job.scale, self.steps_done + 1, self.is_starting)
+            group.step(job.numbers, 1.0 / job.scale, self.steps_done + 1, self.is_starting, at_once)
         except sparsewire.BadGradient:
             if self._scaler is None:
                 raise
@@ -237,11 +237,6 @@ class Passes:
             -1,
         )
 
-    def _end_later(self, job: Job) -> None:
-        """backward() need not wait for the end, but it needs the GIL to return; stats() waits."""
-        time.sleep(_UNTIL_BACKWARD_RETURNS)
-        self.end(job.buffer.device)
-
     def end(self, device: torch.device) -> None:
         self.totals.device = describe(device)
         if self._is_bad:
@@ -249,7 +244,7 @@ class Passes:
         else:
             self.steps_done += 1
             size = self.transport.size if self.transport is not None else 1
-            self.totals.add([stats for group in self.stepped for stats in group.stats()], size)
+            self.totals.add([part for group in self.stepped for part in group.stats()], size)
             self.totals.host_copies += self._host_copies
         self._passes_loaded = max(0, self._passes_loaded - 1)
         if not self._held and self._passes_loaded:  # DDP's buckets are the groups again
@@ -257,8 +252,9 @@ class Passes:
             for group in self.groups.values():
                 group.free_buffer()
         self.groups = {names: group for names, group in self.groups.items() if group.left}
-        rank = self.transport.rank if self.transport is not None else 0
-        self.record({"skipped": self._is_bad, **self.totals.last}, rank)
+        if self._metrics is not None:
+            rank = self.transport.rank if self.transport is not None else 0
+            self.record({"skipped": self._is_bad, **self.totals.last}, rank)
 
     # --- groups ---
 

@@ -97,7 +97,7 @@ class _Hook:
     def __call__(self, gradient: torch.Tensor) -> None:
         state = self._state
         if state.error is not None:
-            raise state._as_runtime_error(state.error)
+            raise state._stages.as_runtime_error(state.error)
         try:
             if gradient.is_cuda:
                 stream = torch.cuda.current_stream(gradient.device)  # the one that FSDP2 reduces on
@@ -105,8 +105,8 @@ class _Hook:
             else:
                 state._call(lambda: self._step(gradient))
         except Exception as error:
-            state._fail(error)
-            raise state._as_runtime_error(error) from error
+            state._stages.fail(error)
+            raise state._stages.as_runtime_error(error) from error
 
     def _step_on(self, stream: torch.cuda.Stream, gradient: torch.Tensor) -> None:
         with torch.cuda.stream(stream):

@@ -1,13 +1,10 @@
-"""State: what users hold of a hook, and the thread that does its work."""
+"""State: what users hold of a hook."""
 
 from __future__ import annotations
 
 import atexit
 import base64
 import io
-import os
-import queue
-import threading
 import weakref
 from typing import Any, Callable, Optional
 
@@ -17,14 +14,13 @@ import torch.distributed as dist
 import sparsewire
 
 from . import _saved
-from ._job import Job
-from ._line import Line
+from ._buckets import Buckets
 from ._options import Exclude, Options
 from ._parameters import Parameters
 from ._passes import Passes
+from ._stages import Stages
 
 _CONSOLIDATED = b"sparsewire consolidated state\n"  # before what ranks send each other for it
-_TYPES = (torch.float32, torch.bfloat16, torch.float16)
 _open_states: weakref.WeakSet[State] = weakref.WeakSet()
 
 
@@ -79,18 +75,17 @@ class State:
         self._reset(chosen)
 
     def _reset(self, options: Options) -> None:
-        self.error: Optional[Exception] = None
-        self._pid = os.getpid()
-        self._closed = False
-        self._jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._begun = Line()  # buckets that are sifted
-        self._exchanged = Line()  # those that wait for their answer
-        self._threads: list[threading.Thread] = []
         self._parameters = Parameters(self.exclude, options.min_compress_size)
-        self._seen: set[str] = set()  # in this backward pass, by the hook
-        self._passes = Passes(options, self._parameters, self.scaler, self.metrics)  # belongs to the thread
+        self._buckets = Buckets(self._parameters, self.scaler)
+        self._passes = Passes(options, self._parameters, self.scaler, self.metrics)  # belongs to the threads
+        self._stages = Stages(self._passes, self.process_group, self.deadline)
         _open_states.add(self)
-        weakref.finalize(self, self._jobs.put, None).atexit = False  # a State that is freed ends its thread
+        weakref.finalize(self, self._stages.stop).atexit = False  # a State that is freed ends its threads
+
+    @property
+    def error(self) -> Optional[Exception]:
+        """What ended the training; after it the State must not be used again."""
+        return self._stages.error
 
     @property
     def options(self) -> Options:
@@ -104,191 +99,27 @@ class State:
             _saved.check_names(self._passes.loaded, self._parameters)
         return self
 
-    # --- the hook's side: autograd's thread ---
-
     def submit(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
-        """What the hook does: hands a bucket to the thread. Never raises: the Future fails instead."""
+        """What the hook does: hands a bucket to the threads. Never raises: the Future fails instead."""
         try:
-            job = self._make_job(bucket)
-        except Exception as raised:
-            error = raised
-            self.error = self.error or error
-            failed = Job(torch.empty(0), (), ())
-            failed.fail(self._as_runtime_error(self.error))
-            if self._passes.transport is not None:
-                self._passes.transport.fail(str(self.error))
-            if self._threads:  # earlier buckets of this pass may be waiting for this one
-                self._jobs.put((lambda: self._fail(error), queue.SimpleQueue()))
-            return failed.future
-        self._start()
-        self._jobs.put(job)
+            self._stages.check_usable()
+            job = self._buckets.make_job(bucket)
+        except Exception as error:
+            return self._stages.refuse(error).future
+        self._stages.put(job)
         return job.future
 
-    def _make_job(self, bucket: Any) -> Job:
-        if self.error is not None:
-            raise self.error
-        if self._closed:
-            raise RuntimeError("[torch] this State was closed")
-        if os.getpid() != self._pid:
-            raise RuntimeError("[torch] this State belongs to the process that made it: register the hook after a fork")
-        if not isinstance(bucket, dist.GradBucket):  # type: ignore[attr-defined]
-            raise TypeError(
-                f"[torch] the hook got a {type(bucket).__name__} instead of a bucket: torch.compile's Python reducer is "
-                "not supported; set torch._dynamo.config.optimize_ddp = True or compile the inner module"
-            )
-        model = self._parameters.model()
-        if model is not None and getattr(getattr(model, "_join_config", None), "enable", False):
-            raise RuntimeError("[torch] model.join() is not supported: give all ranks equally many batches")
-        buffer = bucket.buffer()
-        if buffer.is_sparse or buffer.layout != torch.strided:
-            raise TypeError("[torch] sparse gradients are not supported: use Embedding(sparse=False)")
-        if buffer.dtype not in _TYPES:
-            raise TypeError(f"[torch] gradients of {buffer.dtype} are not supported: float32, bfloat16 or float16")
-        known = self._parameters
-        parameters = bucket.parameters()
-        names = tuple(self._parameters.name(parameter) for parameter in parameters)
-        sizes = tuple(parameter.numel() for parameter in parameters)
-        if sum(sizes) != buffer.numel():
-            raise RuntimeError("[torch] the bucket's size is not that of its parameters")
-        job = Job(buffer.detach(), names, sizes)
-        if known.all is None and self._seen & set(names):  # a new pass, without the end of the last one seen
-            known.all = frozenset(self._seen)
-            self._seen = set()
-        job.first = not self._seen
-        self._seen.update(names)
-        job.last = self._seen >= known.all if known.all is not None else bucket.is_last()
-        if job.last:
-            if known.all is None:
-                known.all = frozenset(self._seen)
-            self._seen = set()
-        if self.scaler is not None:
-            if not known.is_bound:
-                raise sparsewire.UsageError("[torch] with a scaler the State must know the model: state.bind(model)")
-            if job.first:
-                self._scale = float(self.scaler.get_scale())
-            job.scale = self._scale
-        return job
-
-    def _as_runtime_error(self, error: Exception) -> RuntimeError:
-        if isinstance(error, RuntimeError) and str(error).startswith("sparsewire on rank"):
-            return error
-        rank = dist.get_rank(self.process_group) if dist.is_initialized() else 0
-        made = RuntimeError(f"sparsewire on rank {rank}: {type(error).__name__}: {error}")
-        made.__cause__ = error
-        return made
-
-    # --- the threads: the first one does everything, or hands buckets on to the others ---
-
-    def _start(self) -> None:
-        if self._threads:
-            return
-        this = weakref.ref(self)
-        todo: dict[str, tuple[Any, ...]] = {
-            "sparsewire": (_run, this, self._jobs, self._begun),
-            "sparsewire exchange": (_run_stage, this, State._exchange, self._begun, self._exchanged),
-            "sparsewire answer": (_run_stage, this, State._answer, self._exchanged, None),
-        }
-        for name, (function, *arguments) in todo.items():
-            thread = threading.Thread(target=function, args=arguments, daemon=True, name=name)
-            self._threads.append(thread)
-            thread.start()
-
-    def _drain(self) -> None:
-        """On the first thread: waits until the others are idle."""
-        self._begun.wait_until_idle()
-        self._exchanged.wait_until_idle()
-
-    def _call(self, function: Any) -> Any:
-        """Runs ``function`` on the thread, after all buckets; between backward passes."""
-        if self.error is not None:
-            raise self._as_runtime_error(self.error)
-        if self._closed:
-            raise RuntimeError("[torch] this State was closed")
-        if os.getpid() != self._pid:
-            raise RuntimeError("[torch] this State belongs to the process that made it, not to one that was forked")
-        self._start()
-        answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._jobs.put((function, answer))
-        result, error = answer.get()
-        if error is not None:
-            raise error
-        return result
+    def _call(self, function: Callable[[], Any]) -> Any:
+        return self._stages.call(function)
 
     def _connect(self) -> None:
-        self._passes.connect(self.process_group, self.deadline)
-
-    def _work(self, job: Job) -> None:
-        try:
-            self._passes.waiting.append(job)
-            if job.first:
-                self._drain()  # the end of the last pass
-            self._check_error()
-            self._connect()
-            # Alone there are no messages to wait for, and handing over takes longer than it saves.
-            if self._passes.transport is not None and self._passes.can_begin(job):
-                self._passes.begin(job)
-                if job.last and self._begun.is_idle:  # nothing is left to do beside it
-                    self._exchange(job)
-                else:
-                    self._begun.put(job)
-                return
-            self._drain()
-            self._check_error()
-            self._passes.take(job)
-        except BaseException as error:  # also SystemExit: backward() must not wait for ever
-            self._fail_with(job, error)
-
-    def _exchange(self, job: Job) -> None:
-        try:
-            self._check_error()
-            self._passes.exchange(job)
-            if job.last and self._exchanged.is_idle:
-                self._answer(job)
-            else:
-                self._exchanged.put(job)
-        except BaseException as error:
-            self._fail_with(job, error)
-
-    def _answer(self, job: Job) -> None:
-        try:
-            self._check_error()
-            self._passes.answer(job)
-        except BaseException as error:
-            self._fail_with(job, error)
-
-    def _check_error(self) -> None:
-        if self.error is not None:
-            raise self.error
-
-    def _fail_with(self, job: Job, error: BaseException) -> None:
-        self._fail(error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}"))
-        assert self.error is not None
-        job.fail(self._as_runtime_error(self.error))  # it may have come after the others had failed
-
-    def _fail(self, error: Exception) -> None:
-        if self.error is None:
-            self.error = error
-            transport = self._passes.transport
-            if transport is not None and not isinstance(error, (sparsewire.TransportError, sparsewire.BadGradient)):
-                transport.fail(f"{type(error).__name__}: {error}")
-        shown = self._as_runtime_error(self.error)
-        for job in list(self._passes.waiting):
-            job.fail(shown)
-        self._passes.waiting = []
+        self._stages.connect()
 
     # --- what users call between backward passes ---
 
     def _check_between_passes(self) -> None:
-        if self._seen:
+        if self._buckets.is_in_pass:
             raise RuntimeError("[torch] a backward pass is under way, or was broken off: call this between two of them")
-
-    def _settle(self) -> None:
-        """Waits until the threads have done what they were given."""
-        is_own = threading.current_thread() in self._threads
-        if self._threads and not is_own and not self._closed and os.getpid() == self._pid:
-            answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
-            self._jobs.put((lambda: None, answer))
-            answer.get()
 
     def retune(self, sparsifier: Optional[str] = None, **options: Any) -> None:
         """Other options from the next step on; memories are kept. Collective: all ranks must give the same.
@@ -313,12 +144,12 @@ class State:
 
     def stats(self) -> dict[str, Any]:
         """Bytes, density, norms and times: of the last backward pass, and in total."""
-        self._settle()
+        self._stages.settle()
         return self._passes.totals.as_dict()
 
     def write_scalars(self, writer: Any, step: Optional[int] = None) -> None:
         """Writes the numbers of the last backward pass to a ``torch.utils.tensorboard.SummaryWriter``."""
-        self._settle()
+        self._stages.settle()
         for name, value in self._passes.totals.last.items():
             if isinstance(value, (int, float)):
                 writer.add_scalar(f"sparsewire/{name}", value, self._passes.steps_done if step is None else step)
@@ -329,7 +160,7 @@ class State:
         Call it between backward passes: the line has the number of steps done. The names ``loss``, ``train_loss``,
         ``test_loss``, ``test_accuracy`` and the like come first in reports. Does nothing without ``metrics=``.
         """
-        self._settle()
+        self._stages.settle()
         taken = {"step", "rank", "skipped", *self._passes.totals.so_far(), *self._passes.totals.last} & numbers.keys()
         if taken:
             raise sparsewire.UsageError(f"[torch] the metrics have a {min(taken)} already: give it another name")
@@ -411,20 +242,7 @@ class State:
 
     def close(self) -> None:
         """Ends the thread and the connections. The State cannot be used after it. Called at exit."""
-        if self._closed or os.getpid() != self._pid:
-            return
-        self._closed = True
-        if self._threads and threading.current_thread() not in self._threads:
-            self._jobs.put(None)
-            for thread in self._threads:
-                thread.join(0.5)
-            if any(thread.is_alive() for thread in self._threads) and self._passes.transport is not None:
-                self._passes.transport.fail("the process closes its State")
-                for thread in self._threads:
-                    thread.join(5)
-        self._passes.groups = {}
-        self._passes.stepped = []
-        self._passes.transport = None
+        self._stages.close()
 
     def __repr__(self) -> str:
         return f"<sparsewire.torch.State {self.options.sparsifier}, {self._passes.totals.steps} steps>"
@@ -444,53 +262,6 @@ class State:
         self._reset(options)
         if state is not None:
             self.load_state_dict(torch.load(io.BytesIO(base64.b64decode(state))))
-
-
-def _run(state_of: weakref.ref[State], jobs: queue.SimpleQueue[Any], begun: Line) -> None:
-    """The first thread."""
-    while True:
-        job = jobs.get()
-        state = state_of()
-        if job is None or state is None:
-            if isinstance(job, Job):
-                job.fail(RuntimeError("sparsewire: the State is gone"))
-            begun.put(None)
-            return
-        if isinstance(job, Job):
-            state._work(job)
-        else:
-            state._drain()
-            _reply(*job)
-        del state, job  # so that the State can be freed
-
-
-def _run_stage(
-    state_of: weakref.ref[State],
-    work: Callable[[State, Job], None],
-    jobs: Line,
-    later: Optional[Line],
-) -> None:
-    """The other threads."""
-    while True:
-        job = jobs.get()
-        if job is None:
-            if later is not None:
-                later.put(None)
-            return
-        state = state_of()
-        if state is None:
-            job.fail(RuntimeError("sparsewire: the State is gone"))
-        else:
-            work(state, job)
-        del state, job
-        jobs.done()
-
-
-def _reply(function: Any, answer: queue.SimpleQueue[Any]) -> None:
-    try:
-        answer.put((function(), None))
-    except BaseException as error:
-        answer.put((None, error))
 
 
 @atexit.register

@@ -9,9 +9,10 @@ inline constexpr unsigned kEntryThreads = 256;
 
 __global__ void take_entries(float* memory, const std::uint32_t* indices, std::size_t n, bool zeros, float* values) {
   for_each_entry(n, [=](std::size_t i) {
-    const float number = memory[indices[i]];
+    const std::uint32_t at = indices[i];
+    const float number = memory[at];
     values[i] = number;
-    if (zeros || key(number) != 0) memory[indices[i]] = 0;
+    if (zeros || key(number) != 0) memory[at] = 0;
   });
 }
 
@@ -21,7 +22,10 @@ __global__ void write_entries(float* memory, const std::uint32_t* indices, std::
 
 // The indices differ from each other.
 __global__ void add_entries(float* memory, const std::uint32_t* indices, std::size_t n, const float* values) {
-  for_each_entry(n, [=](std::size_t i) { memory[indices[i]] = __fadd_rn(memory[indices[i]], values[i]); });
+  for_each_entry(n, [=](std::size_t i) {
+    const std::uint32_t at = indices[i];
+    memory[at] = __fadd_rn(memory[at], values[i]);
+  });
 }
 
 // The same; keeps the numbers from before, and finds the lowest index at which the sum is not finite.
@@ -29,9 +33,11 @@ __global__ void add_sum_entries(float* memory, const std::uint32_t* indices, std
                                 float* before, unsigned long long* bad) {
   for_each_entry(n, [=](std::size_t i) {
     const std::uint32_t at = indices[i];
-    before[i] = memory[at];
-    memory[at] = __fadd_rn(before[i], values[i]);
-    if (key(memory[at]) >= kInfinityKey) atomicMin(bad, static_cast<unsigned long long>(at));
+    const float number = memory[at];
+    const float sum = __fadd_rn(number, values[i]);
+    before[i] = number;
+    memory[at] = sum;
+    if (key(sum) >= kInfinityKey) atomicMin(bad, static_cast<unsigned long long>(at));
   });
 }
 

@@ -1,67 +1,304 @@
-// Units of one tile each, such as chunks of 4096: a step is one launch. A block adds the gradient to its unit, finds
-// the k-th entry, and takes the winners out.
+// Units of one tile each, such as chunks of 4096: a warp adds the gradient to its unit, slice by slice, and takes the
+// winners out. So a warp never waits for another one, and while some choose, others load.
 //
-// The k-th entry is guessed from the step before: what reaches a floor below it is written to shared memory, where each
-// candidate counts the better ones. If there are fewer than k, or many, the k-th is searched in registers.
+// The k-th entry is guessed from the step before: what reaches a floor below it is written to shared memory, and the
+// winners are chosen among that. If there are fewer than k, or many, the unit goes to a list, and a second launch
+// searches the k-th in all its sums.
 #pragma once
 
 #include "kernels/cuda/unit_select.cuh"
 
 namespace sparsewire::cuda {
 
+// Units whose k-th entry must be searched.
+struct UnitSearch {
+  std::uint32_t count = 0;
+  std::uint32_t done = 0;  // blocks that have finished
+};
+
 struct TileUnitsArguments {
   float* memory;
   const void* gradient;
   Factors by;
+  std::uint32_t units;
   const UnitTile* tiles;  // one for each unit
   const Piece* pieces;
   const Bar* bars;  // for the factors
   const std::uint32_t* ks;
   const std::uint32_t* slots;  // where the winners of each unit are written; there is room for k
+  bool clears;                 // winners become 0 in the memory; else they stay there, too
   std::uint32_t* floors;       // of each unit, a rank; 0: there is no guess
   float* margins;              // of the floors below the last k-th
   double* norms;
   double* sent_norms;
-  TileList* lists;        // offset ~0: the tile has a sum that is not finite, and its entries are back
+  TileList* lists;        // candidates; offset ~0: the tile has a sum that is not finite, and its entries are back
   Control* control;       // for the failure
   std::uint32_t* counts;  // winners of each unit
   std::uint32_t* indices;
   float* values;
+  UnitSearch* search;
+  std::uint32_t* searched;  // the units of the search
 };
 
-inline constexpr std::uint32_t kFewCandidates = kPassThreads;
-inline constexpr int kHalfRows = kRows / 2;  // two warps share a slice, as in the pass
+inline constexpr unsigned kUnitWarps = 4;   // in a block
+inline constexpr unsigned kUnitBlocks = 8;  // in a multiprocessor
+inline constexpr unsigned kUnitThreads = kUnitWarps * 32;
+inline constexpr int kCandidateRows = 8;
+inline constexpr std::uint32_t kMostCandidates = kCandidateRows * 32;
 
-struct TileUnitsShared {
-  double first_half[kSlices][32];
-  double slices[kSlices];
-  std::uint32_t counts[2][kPassWarps];
-  std::uint32_t ends[kPassWarps][2];
-  // The candidates, and how many winners each warp has among them.
-  alignas(16) std::uint32_t ranks[kFewCandidates + 4];
-  float values[kFewCandidates];
-  std::uint16_t offsets[kFewCandidates];
-  std::uint8_t wins[kFewCandidates];
-  std::uint32_t winners[kPassWarps];
+// The candidates of a unit, in ascending order.
+struct TileCandidates {
+  float values[kMostCandidates];
+  std::uint16_t offsets[kMostCandidates];  // in the tile; kWins is added to those of winners
   double squares[kSlices * 32];
-  std::uint32_t kth;
 };
+inline constexpr std::uint32_t kWins = 0x8000;
+
+// Brings the entries of a tile back, as kernels::make_round_trip(). The slices before `first` have their sums already.
+template <class T>
+__device__ __noinline__ void bring_tile_back(const TileUnitsArguments& a, std::uint32_t u, UnitTile tile,
+                                             unsigned first) {
+  if constexpr (!std::is_void_v<T>) {
+    const unsigned lane = threadIdx.x % 32;
+    if (lane == 0) {
+      a.counts[u] = 0;
+      a.lists[u] = {~0U, 0};
+    }
+    for (std::uint32_t offset = lane; offset < tile.size; offset += 32) {
+      const std::size_t at = index_in(tile, a.pieces, offset);
+      const float added = number(static_cast<const T*>(a.gradient), at);
+      const float sum = offset < first * kSlice ? a.memory[at] : accumulated(a.memory[at], added, a.by);
+      if (key(sum) >= kInfinityKey) {
+        atomicMin(&a.control->failure.bad, static_cast<unsigned long long>(at));
+      } else {
+        a.memory[at] = restored(sum, added, a.by);
+      }
+    }
+  }
+}
+
+// A unit as a warp sees it: one slice at a time. kWhole: it has 4096 consecutive entries.
+template <class T, bool kWhole>
+class WarpUnit {
+ public:
+  __device__ WarpUnit(const TileUnitsArguments& a, std::uint32_t u, const UnitTile& tile, TileCandidates& s)
+      : a_(a), tile_(tile), s_(s), u_(u), lane_(threadIdx.x % 32), factor_(a.bars[u].factor), k_(a.ks[u]) {}
+
+  __device__ __forceinline__ void sift() {
+    const std::uint32_t floor = a_.floors[u_];
+    const std::uint32_t wanted = floor == 0 ? ~0U : floor;
+    const float margin = a_.margins[u_];
+    const std::uint32_t start = a_.slots[u_];
+    double slice_sum = 0;  // of the slice with the number of this lane
+    for (unsigned slice = 0; slice < kSlices; ++slice) {
+      if (!kWhole && slice * kSlice >= tile_.size) break;
+      float sum[kRows];
+      load(slice, sum);
+      if (kHasGradient && is_bad(sum)) return bring_tile_back<T>(a_, u_, tile_, slice);
+      double lane_sum = 0;
+#pragma unroll
+      for (int row = 0; row < kRows; ++row) lane_sum += static_cast<double>(sum[row]) * static_cast<double>(sum[row]);
+#pragma unroll
+      for (int half = 16; half > 0; half /= 2) lane_sum += __shfl_xor_sync(kAllLanes, lane_sum, half);
+      if (lane_ == slice) slice_sum = lane_sum;
+      keep(slice, sum, wanted);
+    }
+    const double norm = add_lanes<kSlices>(slice_sum);
+    __syncwarp();
+    const bool has_all = n_ >= k_ || floor == 1;  // all winners are candidates
+    if (lane_ == 0) {
+      a_.norms[u_] = norm;
+      a_.lists[u_] = {0, n_};
+    }
+    if (!has_all || n_ > kMostCandidates) {
+      if (lane_ == 0) a_.searched[atomicAdd(&a_.search->count, 1)] = u_;
+      return;
+    }
+    const std::uint32_t kth = choose(start, floor);
+    const double sent_norm = square_few(0, n_, s_.squares, [&](std::uint32_t at) -> MaybeSent {
+      return {s_.offsets[at] >= kWins, s_.offsets[at] % kWins, s_.values[at]};
+    });
+    if (lane_ != 0) return;
+    a_.sent_norms[u_] = sent_norm;
+    a_.counts[u_] = min(n_, k_);
+    const float next = next_margin(margin, n_, k_);
+    a_.margins[u_] = next;
+    a_.floors[u_] = floor_below(kth, next);
+  }
+
+ private:
+  __device__ __forceinline__ std::uint32_t offset(unsigned slice, int row) const {
+    return slice * static_cast<unsigned>(kSlice) + static_cast<unsigned>(row) * 32 + lane_;
+  }
+  __device__ __forceinline__ bool inside(unsigned slice, int row) const {
+    return kWhole || offset(slice, row) < tile_.size;
+  }
+  __device__ __forceinline__ std::size_t index(std::uint32_t at) const {
+    return kWhole ? tile_.begin + at : index_in(tile_, a_.pieces, min(at, tile_.size - 1));
+  }
+  __device__ __forceinline__ void load(unsigned slice, float (&sum)[kRows]) const {
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) sum[row] = a_.memory[index(offset(slice, row))];
+    if constexpr (kHasGradient) {
+      float added[kRows];
+#pragma unroll
+      for (int row = 0; row < kRows; ++row) {
+        added[row] = number(static_cast<const T*>(a_.gradient), index(offset(slice, row)));
+      }
+#pragma unroll
+      for (int row = 0; row < kRows; ++row) sum[row] = accumulated(sum[row], added[row], a_.by);
+    }
+    if constexpr (!kWhole) {
+#pragma unroll
+      for (int row = 0; row < kRows; ++row) sum[row] = inside(slice, row) ? sum[row] : 0;
+    }
+  }
+  __device__ __forceinline__ static bool is_bad(const float (&sum)[kRows]) {
+    std::uint32_t largest = 0;
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) largest = max(largest, key(sum[row]));
+    return __any_sync(kAllLanes, largest >= kInfinityKey) != 0;
+  }
+
+  // Writes the sums to the memory, and what reaches the floor also to the candidates.
+  __device__ __forceinline__ void keep(unsigned slice, const float (&sum)[kRows], std::uint32_t floor) {
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) {
+      if (kHasGradient && inside(slice, row)) a_.memory[index(offset(slice, row))] = sum[row];
+      const bool reaches = rank_of(sum[row], factor_) >= floor;
+      const unsigned lanes = __ballot_sync(kAllLanes, reaches);
+      if (lanes == 0) continue;
+      const std::uint32_t to = n_ + count_before(lanes);
+      if (reaches && to < kMostCandidates) {
+        s_.values[to] = sum[row];
+        s_.offsets[to] = static_cast<std::uint16_t>(offset(slice, row));
+      }
+      n_ += static_cast<std::uint32_t>(__popc(lanes));
+    }
+  }
+
+  // Writes the k best candidates. Returns about the rank of the k-th, or 0 if there are fewer.
+  __device__ __forceinline__ std::uint32_t choose(std::uint32_t start, std::uint32_t floor) {
+    std::uint32_t ranks[kCandidateRows];
+#pragma unroll
+    for (int row = 0; row < kCandidateRows; ++row) {
+      const std::uint32_t i = static_cast<unsigned>(row) * 32 + lane_;
+      ranks[row] = i < n_ ? rank_of(s_.values[i], factor_) : 0;
+    }
+    const Bar bar = n_ > k_ ? find_bar(ranks, floor) : Bar{};
+    std::uint32_t number = 0;  // of winners so far
+    std::uint32_t ties = 0;
+#pragma unroll
+    for (int row = 0; row < kCandidateRows; ++row) {
+      if (static_cast<unsigned>(row) * 32 >= n_) break;
+      const std::uint32_t i = static_cast<unsigned>(row) * 32 + lane_;
+      const bool is_tie = ranks[row] == bar.rank && bar.quota > 0;
+      const unsigned row_ties = __ballot_sync(kAllLanes, is_tie);
+      const bool wins = ranks[row] > bar.rank || (is_tie && ties + count_before(row_ties) < bar.quota);
+      const unsigned winners = __ballot_sync(kAllLanes, wins);
+      if (wins) {
+        const std::uint32_t to = start + number + count_before(winners);
+        const std::size_t at = index(s_.offsets[i]);
+        a_.indices[to] = static_cast<std::uint32_t>(at);
+        a_.values[to] = s_.values[i];
+        if (a_.clears) a_.memory[at] = 0;
+        s_.offsets[i] = static_cast<std::uint16_t>(s_.offsets[i] + kWins);
+      }
+      ties += static_cast<std::uint32_t>(__popc(row_ties));
+      number += static_cast<std::uint32_t>(__popc(winners));
+    }
+    __syncwarp();
+    if (n_ > k_) return bar.rank;
+    if (n_ < k_) return 0;
+    std::uint32_t least = ~0U;
+#pragma unroll
+    for (int row = 0; row < kCandidateRows; ++row) least = min(least, ranks[row] - 1);  // those that are none: ~0
+    return __reduce_min_sync(kAllLanes, least) + 1;
+  }
+
+  // The bar that k of more than k candidates reach. By bisection: few steps, as they stop when k are above.
+  __device__ __forceinline__ Bar find_bar(const std::uint32_t (&ranks)[kCandidateRows], std::uint32_t floor) const {
+    std::uint32_t highest = 0;
+#pragma unroll
+    for (int row = 0; row < kCandidateRows; ++row) highest = max(highest, ranks[row]);
+    std::uint32_t low = floor;  // more than k are at or above it
+    std::uint32_t high = __reduce_max_sync(kAllLanes, highest) + 1;
+    std::uint32_t above = 0;  // that many are at or above `high`, fewer than k
+    while (high - low > 1) {
+      const std::uint32_t middle = low + (high - low) / 2;
+      std::uint32_t count = 0;
+#pragma unroll
+      for (int row = 0; row < kCandidateRows; ++row) count += ranks[row] >= middle ? 1 : 0;
+      count = __reduce_add_sync(kAllLanes, count);
+      if (count == k_) return {middle - 1, 0, 1};
+      if (count > k_) {
+        low = middle;
+      } else {
+        high = middle;
+        above = count;
+      }
+    }
+    return {low, k_ - above, 1};
+  }
+
+  static constexpr bool kHasGradient = !std::is_void_v<T>;
+
+  const TileUnitsArguments& a_;
+  UnitTile tile_;
+  TileCandidates& s_;
+  std::uint32_t u_;
+  unsigned lane_;
+  float factor_;
+  std::uint32_t k_;
+  std::uint32_t n_ = 0;  // candidates
+};
+
+// Not inlined: it needs more registers, and they would be missing elsewhere.
+template <class T>
+__device__ __noinline__ void sift_part_of_tile(const TileUnitsArguments& a, std::uint32_t u, UnitTile tile,
+                                               TileCandidates& s) {
+  WarpUnit<T, false>(a, u, tile, s).sift();
+}
+
+// One warp for each unit.
+template <class T>
+__global__ void __launch_bounds__(kUnitThreads, kUnitBlocks)
+    sift_tile_units(const __grid_constant__ TileUnitsArguments a) {
+  __shared__ TileCandidates s[kUnitWarps];
+  const std::uint32_t u = blockIdx.x * kUnitWarps + threadIdx.x / 32;
+  if (u >= a.units) return;
+  const UnitTile tile = a.tiles[u];
+  const std::uint32_t ahead = u + kBlocksAhead * kUnitWarps;
+  if (threadIdx.x == 0 && ahead < a.units) {
+    prefetch(a.tiles + ahead);
+    prefetch(a.bars + ahead);
+    prefetch(a.ks + ahead);
+    prefetch(a.slots + ahead);
+    prefetch(a.floors + ahead);
+    prefetch(a.margins + ahead);
+  }
+  if (tile.size == kTile && tile.pieces == 1) {
+    WarpUnit<T, true>(a, u, tile, s[threadIdx.x / 32]).sift();
+  } else {
+    sift_part_of_tile<T>(a, u, tile, s[threadIdx.x / 32]);
+  }
+}
 
 // How many ranks of the block are at least `least`. The `counts` of two calls in turn must differ.
-__device__ inline std::uint32_t count_from(const std::uint32_t (&ranks)[kHalfRows], std::uint32_t least,
-                                           std::uint32_t (&counts)[kPassWarps]) {
+__device__ inline std::uint32_t count_from(const std::uint32_t (&ranks)[kRows], std::uint32_t least,
+                                           std::uint32_t (&counts)[kSlices]) {
   std::uint32_t count = 0;
 #pragma unroll
-  for (int row = 0; row < kHalfRows; ++row) count += ranks[row] >= least ? 1 : 0;
+  for (int row = 0; row < kRows; ++row) count += ranks[row] >= least ? 1 : 0;
   count = __reduce_add_sync(kAllLanes, count);
   if (threadIdx.x % 32 == 0) counts[threadIdx.x / 32] = count;
   __syncthreads();
-  return __reduce_add_sync(kAllLanes, threadIdx.x % 32 < kPassWarps ? counts[threadIdx.x % 32] : 0);
+  return __reduce_add_sync(kAllLanes, threadIdx.x % 32 < kSlices ? counts[threadIdx.x % 32] : 0);
 }
 
 // The bar that k entries of the block reach, or all that are not zero if they are fewer.
-__device__ inline Bar find_bar(const std::uint32_t (&ranks)[kHalfRows], std::uint32_t k,
-                               std::uint32_t (&counts)[2][kPassWarps]) {
+__device__ inline Bar find_bar_in_tile(const std::uint32_t (&ranks)[kRows], std::uint32_t k,
+                                       std::uint32_t (&counts)[2][kSlices]) {
   if (count_from(ranks, 1, counts[1]) <= k) return {};
   std::uint32_t low = 1;  // more than k are at or above it
   std::uint32_t high = kInfinityKey + 1;
@@ -80,244 +317,62 @@ __device__ inline Bar find_bar(const std::uint32_t (&ranks)[kHalfRows], std::uin
   return {low, k - above, 1};
 }
 
-// One unit, by the threads of a block. kWhole: it has 4096 consecutive entries.
-template <class T, bool kWhole>
-class TileUnit {
- public:
-  __device__ TileUnit(const TileUnitsArguments& a, const UnitTile& tile, TileUnitsShared& s)
-      : a_(a), tile_(tile), s_(s), factor_(a.bars[blockIdx.x].factor), k_(a.ks[blockIdx.x]) {}
-
-  __device__ __forceinline__ void sift() {
-    const std::uint32_t floor = a_.floors[blockIdx.x];
-    start_ = a_.slots[blockIdx.x];
-    float margin = threadIdx.x == 0 ? a_.margins[blockIdx.x] : 0;
-    load();
-    std::uint32_t largest = 0;
-#pragma unroll
-    for (int row = 0; row < kHalfRows; ++row) {
-      largest = max(largest, key(sum_[row]));
-      candidates_ |= (rank_of(sum_[row], factor_) >= floor ? 1U : 0U) << static_cast<unsigned>(row);
-    }
-    if (floor == 0) candidates_ = 0;
-    const std::uint32_t in_warp = __reduce_add_sync(kAllLanes, static_cast<unsigned>(__popc(candidates_)));
-    if (threadIdx.x % 32 == 0) s_.counts[0][warp()] = in_warp;
-    if (warp() % 2 == 0) s_.first_half[warp() / 2][threadIdx.x % 32] = add_squares(0, ~0U);
-    const bool is_bad = __syncthreads_or(largest >= kInfinityKey) != 0;
-    if (threadIdx.x == 0) a_.lists[blockIdx.x] = {is_bad ? ~0U : 0U, 0};
-    if (is_bad) return bring_back();
-    add_second_half(~0U);
-
-    const std::uint32_t count = threadIdx.x % 32 < kPassWarps ? s_.counts[0][threadIdx.x % 32] : 0;
-    const std::uint32_t n = __reduce_add_sync(kAllLanes, count);
-    const std::uint32_t before = __reduce_add_sync(kAllLanes, threadIdx.x % 32 < warp() ? count : 0);
-    // The same for all threads.
-    if (n >= k_ && n <= kFewCandidates) {
-      choose_few(n, before);
-    } else {
-      TileUnit copy = *this;  // only the copy has to be in memory for the call
-      copy.choose_any();
-      sent_ = copy.sent_;
-    }
-    if (threadIdx.x != 0) return;
-    a_.counts[blockIdx.x] = sent_;
-    margin = floor == 0 ? 0.12F : next_margin(margin, n, k_);
-    a_.margins[blockIdx.x] = margin;
-    a_.floors[blockIdx.x] = floor_below(s_.kth, margin);
-  }
-
- private:
-  __device__ static unsigned warp() { return threadIdx.x / 32; }
-  __device__ __forceinline__ static std::uint32_t offset(int row) {
-    return first_of_thread() + static_cast<unsigned>(row) * 32;
-  }
-  __device__ __forceinline__ bool inside(int row) const { return kWhole || offset(row) < tile_.size; }
-  __device__ __forceinline__ std::size_t index(std::uint32_t at) const {
-    return kWhole ? tile_.begin + at : index_in(tile_, a_.pieces, min(at, tile_.size - 1));
-  }
-
-  __device__ __forceinline__ void load() {
-#pragma unroll
-    for (int row = 0; row < kHalfRows; ++row) sum_[row] = a_.memory[index(offset(row))];
-    if constexpr (kHasGradient) {
-      float added[kHalfRows];
-#pragma unroll
-      for (int row = 0; row < kHalfRows; ++row) added[row] = gradient_at(index(offset(row)));
-#pragma unroll
-      for (int row = 0; row < kHalfRows; ++row) sum_[row] = accumulated(sum_[row], added[row], a_.by);
-    }
-#pragma unroll
-    for (int row = 0; row < kHalfRows; ++row) sum_[row] = inside(row) ? sum_[row] : 0;
-  }
-  __device__ __forceinline__ float gradient_at(std::size_t at) const {
-    if constexpr (kHasGradient) return number(static_cast<const T*>(a_.gradient), at);
-    return 0;
-  }
-
-  // The squares of this thread's entries in the given rows, added to what its lane has so far.
-  __device__ __forceinline__ double add_squares(double lane_sum, std::uint32_t rows) const {
-#pragma unroll
-    for (int row = 0; row < kHalfRows; ++row) {
-      const bool counts = (rows >> static_cast<unsigned>(row) & 1U) != 0;
-      const double one = counts ? static_cast<double>(sum_[row]) : 0;
-      lane_sum += one * one;
-    }
-    return lane_sum;
-  }
-  // After the first halves of the slices were added up: the sums of the slices. Barriers come before and after it.
-  __device__ __forceinline__ void add_second_half(std::uint32_t rows) {
-    if (warp() % 2 == 0) return;
-    const double slice = add_lanes<32>(add_squares(s_.first_half[warp() / 2][threadIdx.x % 32], rows));
-    if (threadIdx.x % 32 == 0) s_.slices[warp() / 2] = slice;
-  }
-  __device__ __forceinline__ void write_norm(double* to) const {
-    if (warp() != 0) return;
-    const double norm = add_lanes<kSlices>(threadIdx.x < kSlices ? s_.slices[threadIdx.x] : 0);
-    if (threadIdx.x == 0) *to = norm;
-  }
-
-  // As kernels::make_round_trip().
-  __device__ __forceinline__ void bring_back() {
-    if (threadIdx.x == 0) a_.counts[blockIdx.x] = 0;
-    if constexpr (kHasGradient) {
-#pragma unroll
-      for (int row = 0; row < kHalfRows; ++row) {
-        if (!inside(row)) continue;
-        const std::size_t at = index(offset(row));
-        if (key(sum_[row]) >= kInfinityKey) {
-          atomicMin(&a_.control->failure.bad, static_cast<unsigned long long>(at));
-        } else {
-          a_.memory[at] = restored(sum_[row], gradient_at(at), a_.by);
-        }
-      }
-    }
-  }
-
-  // The k best of n candidates, of which `before` are those of the warps before this one.
-  __device__ __forceinline__ void choose_few(std::uint32_t n, std::uint32_t before) {
-#pragma unroll
-    for (int row = 0; row < kHalfRows; ++row) {
-      const bool mine = (candidates_ >> static_cast<unsigned>(row) & 1U) != 0;
-      const unsigned lanes = __ballot_sync(kAllLanes, mine);
-      if (mine) {
-        const std::uint32_t to = before + count_before(lanes);
-        s_.ranks[to] = rank_of(sum_[row], factor_);
-        s_.values[to] = sum_[row];
-        s_.offsets[to] = static_cast<std::uint16_t>(offset(row));
-      } else if (kHasGradient && inside(row)) {
-        a_.memory[index(offset(row))] = sum_[row];
-      }
-      before += static_cast<std::uint32_t>(__popc(lanes));
-    }
-    if (threadIdx.x < 4) s_.ranks[n + threadIdx.x] = 0;  // the last four that are read at a time
-    __syncthreads();
-    write_norm(a_.norms + blockIdx.x);
-    const std::uint32_t i = threadIdx.x;
-    const bool has_any = warp() * 32 < n;  // the warp
-    bool wins = false;
-    unsigned lanes = 0;
-    if (has_any) {
-      const std::uint32_t better = i < n ? count_better(i, s_.ranks[i], n) : ~0U;
-      wins = better < k_;
-      lanes = __ballot_sync(kAllLanes, wins);
-      if (threadIdx.x % 32 == 0) s_.winners[warp()] = static_cast<std::uint32_t>(__popc(lanes));
-      if (better == k_ - 1) s_.kth = s_.ranks[i];
-      s_.wins[i] = wins ? 1 : 0;
-      if (i < n && (kHasGradient || wins)) a_.memory[index(s_.offsets[i])] = wins ? 0 : s_.values[i];
-    }
-    __syncthreads();
-    if (wins) {
-      std::uint32_t to = start_ + count_before(lanes);
-      for (unsigned w = 0; w < warp(); ++w) to += s_.winners[w];
-      a_.indices[to] = static_cast<std::uint32_t>(index(s_.offsets[i]));
-      a_.values[to] = s_.values[i];
-    }
-    if (warp() == kPassWarps - 1) {  // which has no candidates, mostly
-      const double norm = square_few(0, n, s_.squares, [&](std::uint32_t at) -> MaybeSent {
-        return {s_.wins[at] != 0, s_.offsets[at], s_.values[at]};
-      });
-      if (threadIdx.x % 32 == 0) a_.sent_norms[blockIdx.x] = norm;
-    }
-    sent_ = k_;
-  }
-
-  // Candidates that come before number i: those with a higher rank, and of equal ones those with a lower index.
-  __device__ __forceinline__ std::uint32_t count_better(std::uint32_t i, std::uint32_t rank, std::uint32_t n) const {
-    std::uint32_t better = 0;
-    for (std::uint32_t j = 0; j < n; j += 4) {
-      const uint4 others = *reinterpret_cast<const uint4*>(s_.ranks + j);
-      better += others.x + (j < i ? 1 : 0) > rank ? 1 : 0;
-      better += others.y + (j + 1 < i ? 1 : 0) > rank ? 1 : 0;
-      better += others.z + (j + 2 < i ? 1 : 0) > rank ? 1 : 0;
-      better += others.w + (j + 3 < i ? 1 : 0) > rank ? 1 : 0;
-    }
-    return better;
-  }
-
-  // Not inlined in the fast way: the registers that it needs would be missing there.
-  __device__ __noinline__ void choose_any() {
-    std::uint32_t ranks[kHalfRows];
-#pragma unroll
-    for (int row = 0; row < kHalfRows; ++row) ranks[row] = rank_of(sum_[row], factor_);
-    const Bar bar = find_bar(ranks, k_, s_.counts);
-    write_norm(a_.norms + blockIdx.x);
-    std::uint32_t sent = 0;  // rows
-    sent_ = bar.quota;
-    sent_ += for_each_winner(ranks, bar.rank, bar.quota, 0, s_.ends, [&](int row, std::uint32_t number) {
-      a_.indices[start_ + number] = static_cast<std::uint32_t>(index(offset(row)));
-      a_.values[start_ + number] = sum_[row];
-      sent |= 1U << static_cast<unsigned>(row);
-    });
-#pragma unroll
-    for (int row = 0; row < kHalfRows; ++row) {
-      const bool wins = (sent >> static_cast<unsigned>(row) & 1U) != 0;
-      if ((kHasGradient || wins) && inside(row)) a_.memory[index(offset(row))] = wins ? 0 : sum_[row];
-    }
-    if (threadIdx.x == 0) s_.kth = bar.rank;
-    if (warp() % 2 == 0) s_.first_half[warp() / 2][threadIdx.x % 32] = add_squares(0, sent);
-    __syncthreads();
-    add_second_half(sent);
-    __syncthreads();
-    write_norm(a_.sent_norms + blockIdx.x);
-  }
-
-  static constexpr bool kHasGradient = !std::is_void_v<T>;
-
-  const TileUnitsArguments& a_;
-  const UnitTile& tile_;
-  TileUnitsShared& s_;
-  float factor_;
-  std::uint32_t k_;
-  std::uint32_t start_ = 0;  // where the winners are written
-  float sum_[kHalfRows];
-  std::uint32_t candidates_ = 0;  // rows
-  std::uint32_t sent_ = 0;        // entries of the unit
+struct SearchShared {
+  std::uint32_t counts[2][kSlices];
+  std::uint32_t ends[kSlices][2];
+  double slices[kSlices];
 };
 
-// Not inlined: it needs more registers, and they would be missing elsewhere.
-template <class T>
-__device__ __noinline__ void sift_part_of_tile(const TileUnitsArguments& a, const UnitTile& tile, TileUnitsShared& s) {
-  TileUnit<T, false>(a, tile, s).sift();
+// Takes the winners out of a unit whose sums are in the memory. One block.
+__device__ inline void search_unit(const TileUnitsArguments& a, std::uint32_t u, SearchShared& s) {
+  const UnitTile tile = a.tiles[u];
+  const float factor = a.bars[u].factor;
+  const std::uint32_t start = a.slots[u];
+  std::uint32_t ranks[kRows];
+#pragma unroll
+  for (int row = 0; row < kRows; ++row) {
+    const std::uint32_t offset = offset_of(row);
+    ranks[row] = offset < tile.size ? rank_of(a.memory[index_in(tile, a.pieces, offset)], factor) : 0;
+  }
+  const Bar bar = find_bar_in_tile(ranks, a.ks[u], s.counts);
+  double lane_sum = 0;
+  std::uint32_t sent = for_each_winner(ranks, bar.rank, bar.quota, 0, s.ends, [&](int row, std::uint32_t number) {
+    const std::size_t at = index_in(tile, a.pieces, offset_of(row));
+    const float value = a.memory[at];
+    a.indices[start + number] = static_cast<std::uint32_t>(at);
+    a.values[start + number] = value;
+    if (a.clears) a.memory[at] = 0;
+    lane_sum += static_cast<double>(value) * static_cast<double>(value);
+  });
+  sent += bar.quota;
+  const double norm = add_tile(lane_sum, s.slices);
+  if (threadIdx.x == 0) {
+    constexpr float kFirstMargin = 0.12F;
+    const float margin = a.floors[u] == 0 ? kFirstMargin : next_margin(a.margins[u], a.lists[u].count, a.ks[u]);
+    a.sent_norms[u] = norm;
+    a.counts[u] = sent;
+    a.margins[u] = margin;
+    a.floors[u] = floor_below(bar.rank, margin);
+  }
+  __syncthreads();
 }
 
-template <class T>
-__global__ void __launch_bounds__(kPassThreads, kPassBlocks)
-    sift_tile_units(const __grid_constant__ TileUnitsArguments a) {
-  __shared__ TileUnitsShared s;
-  const UnitTile tile = a.tiles[blockIdx.x];
-  const unsigned ahead = blockIdx.x + kBlocksAhead;
-  if (threadIdx.x == 0 && ahead < gridDim.x) {
-    prefetch(a.tiles + ahead);
-    prefetch(a.bars + ahead);
-    prefetch(a.ks + ahead);
-    prefetch(a.slots + ahead);
-    prefetch(a.floors + ahead);
-    prefetch(a.margins + ahead);
-  }
-  if (tile.size == kTile && tile.pieces == 1) {
-    TileUnit<T, true>(a, tile, s).sift();
-  } else {
-    sift_part_of_tile<T>(a, tile, s);
-  }
+inline constexpr std::uint32_t kSearchBlocks = 1024;
+
+// The units whose winners are not among few candidates. Any number of blocks.
+static __global__ void __launch_bounds__(kTileThreads) search_tile_units(const __grid_constant__ TileUnitsArguments a) {
+  __shared__ SearchShared s;
+  const std::uint32_t count = a.search->count;
+  for (std::uint32_t i = blockIdx.x; i < count; i += gridDim.x) search_unit(a, a.searched[i], s);
+  if (threadIdx.x == 0 && atomicAdd(&a.search->done, 1) == gridDim.x - 1) *a.search = {};
+}
+
+// The memory becomes 0 where the winners were. One thread for each unit.
+__global__ void clear_tile_units(float* memory, std::uint32_t units, const std::uint32_t* slots,
+                                 const std::uint32_t* counts, const std::uint32_t* indices) {
+  for_each_entry(units, [=](std::size_t u) {
+    for (std::uint32_t i = slots[u]; i < slots[u] + counts[u]; ++i) memory[indices[i]] = 0;
+  });
 }
 
 // Puts the winners back, after a step that failed. One thread for each unit.

@@ -1,9 +1,9 @@
 // Arrays of the caller on a GPU: updates are written to them.
-#include <cstring>
 
 #include "core/half.h"
 #include "kernels/cuda/arrays.h"
 #include "sparsify/cuda/device.h"
+#include "sparsify/cuda/host_entries.h"
 #include "sparsify/device_memory.h"
 
 namespace sparsewire {
@@ -68,12 +68,12 @@ class CudaArrays final : public DeviceArrays {
   void write(const SparseVector& entries, float factor, const WritableNumbers& to) override {
     if (to.size == 0) return;
     const OnDevice on(device_);
-    const cudaStream_t stream = upload(entries, to);
+    const cudaStream_t stream = give(entries, to);
     if (!entries.is_full()) SPARSEWIRE_CUDA_CHECK(cudaMemsetAsync(to.data, 0, to.size_bytes(), stream));
     if (entries.size() > 0) {
       with_numbers_of(to.type, [&]<class T>(T) {
-        write_update<T>
-            <<<blocks(entries), 256, 0, stream>>>(to.data, indices_of(entries), values_.data(), entries.size(), factor);
+        write_update<T><<<blocks(entries), 256, 0, stream>>>(to.data, indices_of(entries), given_.values.data(),
+                                                             entries.size(), factor);
       });
       SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     }
@@ -83,10 +83,10 @@ class CudaArrays final : public DeviceArrays {
   void subtract(const SparseVector& entries, float factor, const WritableNumbers& from) override {
     if (from.size == 0 || entries.size() == 0) return;
     const OnDevice on(device_);
-    const cudaStream_t stream = upload(entries, from);
+    const cudaStream_t stream = give(entries, from);
     with_numbers_of(from.type, [&]<class T>(T) {
-      subtract_update<T>
-          <<<blocks(entries), 256, 0, stream>>>(from.data, indices_of(entries), values_.data(), entries.size(), factor);
+      subtract_update<T><<<blocks(entries), 256, 0, stream>>>(from.data, indices_of(entries), given_.values.data(),
+                                                              entries.size(), factor);
     });
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     order_.end(stream);
@@ -107,37 +107,22 @@ class CudaArrays final : public DeviceArrays {
     return static_cast<unsigned>(std::clamp<std::size_t>((entries.size() + 255) / 256, 1, 1U << 16U));
   }
   const std::uint32_t* indices_of(const SparseVector& entries) const {
-    return entries.is_full() ? nullptr : indices_.data();
+    return entries.is_full() ? nullptr : given_.indices.data();
   }
 
-  // Copies the entries to the device, on the stream of the array, which it returns.
-  cudaStream_t upload(const SparseVector& entries, const WritableNumbers& array) {
+  // Copies entries to where the device can read them. Returns the stream of the array.
+  cudaStream_t give(const SparseVector& entries, const WritableNumbers& array) {
     check_array(array.data, array.device, device_);
-    order_.wait();  // the arrays may be in use
-    const std::size_t n = entries.size();
-    values_.reserve(n);
-    host_values_.reserve(n);
+    order_.wait();  // those before may be in use
+    given_.set(entries.indices, entries.values);
     const auto stream = static_cast<cudaStream_t>(array.stream);
     order_.begin(stream);
-    if (n == 0) return stream;
-    std::memcpy(host_values_.data(), entries.values.data(), n * sizeof(float));
-    SPARSEWIRE_CUDA_CHECK(
-        cudaMemcpyAsync(values_.data(), host_values_.data(), n * sizeof(float), cudaMemcpyHostToDevice, stream));
-    if (entries.is_full()) return stream;
-    indices_.reserve(n);
-    host_indices_.reserve(n);
-    std::memcpy(host_indices_.data(), entries.indices.data(), n * sizeof(std::uint32_t));
-    SPARSEWIRE_CUDA_CHECK(cudaMemcpyAsync(indices_.data(), host_indices_.data(), n * sizeof(std::uint32_t),
-                                          cudaMemcpyHostToDevice, stream));
     return stream;
   }
 
   int device_;
   StreamOrder order_;
-  DeviceArray<std::uint32_t> indices_;
-  DeviceArray<float> values_;
-  PinnedArray<std::uint32_t> host_indices_;
-  PinnedArray<float> host_values_;
+  HostEntries given_;
 };
 
 }  // namespace

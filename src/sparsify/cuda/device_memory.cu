@@ -1,7 +1,11 @@
 // An error memory on a GPU.
 //
 // A model that is one unit takes the fast way of kernels/cuda/unit_memory.h, all others that of many_units.cuh.
+#include <bit>
+#include <cmath>
 #include <cstring>
+#include <limits>
+#include <numeric>
 #include <string>
 
 #include "kernels/cuda/groups.cuh"
@@ -16,6 +20,15 @@ namespace sparsewire {
 namespace cuda {
 namespace {
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// The largest magnitude; infinity if there is a NaN.
+double largest(const float* values, std::size_t n) {
+  std::uint32_t key = 0;
+  for (std::size_t i = 0; i < n; ++i) key = std::max(key, kernels::key_of(values[i]));
+  return key >= kInfinityKey ? kInfinity : std::bit_cast<float>(key);
+}
+
 class CudaMemory final : public DeviceMemory {
  public:
   CudaMemory(int device, std::size_t size) : device_(device), size_(size), numbers_(size), bad_(1) {
@@ -26,21 +39,59 @@ class CudaMemory final : public DeviceMemory {
                                   const kernels::SecondChoice* second, const ScaledGradient* gradient,
                                   TakenEntries& taken) override {
     const OnDevice on(device_);
+    most_ = kInfinity;  // unless all goes well
     const cudaStream_t stream = begin(gradient);
     first_is_added_ = gradient == nullptr || gradient->first_add == nullptr || size_ == 0;
     if (!first_is_added_) follow(*gradient->first_add, stream);
     try {
-      return take_now(units, choices, factor, second, gradient, stream, taken);
+      const auto bad = take_now(units, choices, factor, second, gradient, stream, taken);
+      // No number is larger than the norm of all sums.
+      const std::vector<double>& norms = taken.accumulated_norm2;
+      if (!bad) most_ = with_rounding(std::sqrt(std::accumulate(norms.begin(), norms.end(), 0.0)));
+      return bad;
     } catch (...) {
       if (!first_is_added_) add_first(*gradient, stream);
       throw;
     }
   }
 
+  bool writes_frames() const override { return true; }
+  std::optional<std::size_t> take_for_frame(std::span<const Unit> units, std::span<const UnitChoice> choices,
+                                            float factor, const ScaledGradient& gradient, Support& support) override {
+    const OnDevice on(device_);
+    most_ = kInfinity;
+    frame_stream_ = begin(&gradient);
+    if (many_ == nullptr) many_ = std::make_unique<ManyUnits>(taken_);
+    order_.wait();  // its arrays may be in use
+    const auto bad = many_->take_for_frame(numbers_.data(), units, choices, factor, gradient, frame_stream_, support);
+    order_.end(frame_stream_);
+    return bad;
+  }
+  bool write_frame(const FramePlan& plan, std::vector<std::byte>& frame, FrameNorms& norms) override {
+    const OnDevice on(device_);
+    const bool is_written = many_->write_frame(plan, frame, norms);
+    order_.end(frame_stream_);
+    return is_written;
+  }
+  void bring_taken(TakenEntries& taken) override {
+    const OnDevice on(device_);
+    reset(taken, many_->unit_count());
+    many_->bring_taken(taken);
+    order_.end(frame_stream_);
+  }
+  void put_taken_back() override {
+    const OnDevice on(device_);
+    most_ = kInfinity;
+    const cudaStream_t stream = begin(nullptr);
+    many_->put_taken_back(stream);
+    order_.end(stream);
+  }
+
   // Waits, because the gradient may be another memory's numbers, which change next.
   void restore(const ScaledGradient& gradient) override {
     if (size_ == 0) return;
     const OnDevice on(device_);
+    most_ = kInfinity;
     const cudaStream_t stream = begin(&gradient);
     restore_all(gradient, stream);
     order_.end(stream);
@@ -82,21 +133,22 @@ class CudaMemory final : public DeviceMemory {
   void take_at(std::span<const std::uint32_t> indices, bool zeros, float* values) override {
     if (indices.empty()) return;
     const OnDevice on(device_);
-    const cudaStream_t stream = upload(indices, nullptr);
-    take_entries<<<blocks_for(indices.size()), kEntryThreads, 0, stream>>>(numbers_.data(), indices_.data(),
-                                                                           indices.size(), zeros, values_.data());
+    const cudaStream_t stream = give(indices, nullptr);
+    given_.values.reserve(indices.size());
+    take_entries<<<blocks_for(indices.size()), kEntryThreads, 0, stream>>>(numbers_.data(), given_.indices.data(),
+                                                                           indices.size(), zeros, given_.values.data());
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
-    download(values_.data(), host_values_.data(), indices.size(), stream);
     finish(stream);
-    std::memcpy(values, host_values_.data(), indices.size() * sizeof(float));
+    std::memcpy(values, given_.values.data(), indices.size() * sizeof(float));
   }
 
   void write_at(std::span<const std::uint32_t> indices, const float* values) override {
     if (indices.empty()) return;
     const OnDevice on(device_);
-    const cudaStream_t stream = upload(indices, values);
-    write_entries<<<blocks_for(indices.size()), kEntryThreads, 0, stream>>>(numbers_.data(), indices_.data(),
-                                                                            indices.size(), values_.data());
+    most_ = std::max(most_, largest(values, indices.size()));
+    const cudaStream_t stream = give(indices, values);
+    write_entries<<<blocks_for(indices.size()), kEntryThreads, 0, stream>>>(numbers_.data(), given_.indices.data(),
+                                                                            indices.size(), given_.values.data());
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     order_.end(stream);
   }
@@ -104,9 +156,10 @@ class CudaMemory final : public DeviceMemory {
   void add_at(std::span<const std::uint32_t> indices, const float* values) override {
     if (indices.empty()) return;
     const OnDevice on(device_);
-    const cudaStream_t stream = upload(indices, values);
-    add_entries<<<blocks_for(indices.size()), kEntryThreads, 0, stream>>>(numbers_.data(), indices_.data(),
-                                                                          indices.size(), values_.data());
+    most_ = with_rounding(most_ + largest(values, indices.size()));
+    const cudaStream_t stream = give(indices, values);
+    add_entries<<<blocks_for(indices.size()), kEntryThreads, 0, stream>>>(numbers_.data(), given_.indices.data(),
+                                                                          indices.size(), given_.values.data());
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     order_.end(stream);
   }
@@ -116,11 +169,17 @@ class CudaMemory final : public DeviceMemory {
     const OnDevice on(device_);
     order_.wait();  // before_ may be in use
     before_.reserve(indices.size());
-    const cudaStream_t stream = upload(indices, values);
-    SPARSEWIRE_CUDA_CHECK(cudaMemsetAsync(bad_.data(), 0xFF, sizeof(kNoneBad), stream));
+    most_ = with_rounding(most_ + largest(values, indices.size()));
+    const bool may_overflow = !(most_ < std::numeric_limits<float>::max());
+    const cudaStream_t stream = give(indices, values);
+    if (may_overflow) SPARSEWIRE_CUDA_CHECK(cudaMemsetAsync(bad_.data(), 0xFF, sizeof(kNoneBad), stream));
     add_sum_entries<<<blocks_for(indices.size()), kEntryThreads, 0, stream>>>(
-        numbers_.data(), indices_.data(), indices.size(), values_.data(), before_.data(), bad_.data());
+        numbers_.data(), given_.indices.data(), indices.size(), given_.values.data(), before_.data(), bad_.data());
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    if (!may_overflow) {
+      order_.end(stream);
+      return std::nullopt;
+    }
     download(bad_.data(), host_bad_.data(), 1, stream);
     finish(stream);
     if (host_bad_[0] == kNoneBad) return std::nullopt;
@@ -132,8 +191,8 @@ class CudaMemory final : public DeviceMemory {
   void take_back_sum(std::span<const std::uint32_t> indices) override {
     if (indices.empty()) return;
     const OnDevice on(device_);
-    const cudaStream_t stream = upload(indices, nullptr);
-    write_entries<<<blocks_for(indices.size()), kEntryThreads, 0, stream>>>(numbers_.data(), indices_.data(),
+    const cudaStream_t stream = give(indices, nullptr);
+    write_entries<<<blocks_for(indices.size()), kEntryThreads, 0, stream>>>(numbers_.data(), given_.indices.data(),
                                                                             indices.size(), before_.data());
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     order_.end(stream);
@@ -141,6 +200,7 @@ class CudaMemory final : public DeviceMemory {
 
   void clear() override {
     const OnDevice on(device_);
+    most_ = 0;
     const cudaStream_t stream = begin(nullptr);
     SPARSEWIRE_CUDA_CHECK(cudaMemsetAsync(numbers_.data(), 0, size_ * sizeof(float), stream));
     order_.end(stream);
@@ -157,6 +217,7 @@ class CudaMemory final : public DeviceMemory {
   void write(std::size_t begin_at, std::span<const float> numbers) override {
     if (numbers.empty()) return;
     const OnDevice on(device_);
+    most_ = std::max(most_, largest(numbers.data(), numbers.size()));
     const cudaStream_t stream = begin(nullptr);
     SPARSEWIRE_CUDA_CHECK(cudaMemcpyAsync(numbers_.data() + begin_at, numbers.data(), numbers.size_bytes(),
                                           cudaMemcpyHostToDevice, stream));
@@ -165,6 +226,7 @@ class CudaMemory final : public DeviceMemory {
 
   Gradient numbers() const override {
     const OnDevice on(device_);
+    most_ = kInfinity;  // who gets them may change them (ScaledGradient::first_add)
     order_.begin(order_.own());
     Gradient all(numbers_.data(), NumberType::f32, size_);
     all.device = {Device::cuda, device_};
@@ -184,35 +246,17 @@ class CudaMemory final : public DeviceMemory {
     order_.end(stream);
     order_.wait();
   }
-  // Copies entries to indices_ and values_; without values there is only room for them.
-  cudaStream_t upload(std::span<const std::uint32_t> indices, const float* values) {
-    order_.wait();  // the arrays may be in use
-    const std::size_t n = indices.size();
-    indices_.reserve(n);
-    values_.reserve(n);
-    host_indices_.reserve(n);
-    host_values_.reserve(n);
-    const cudaStream_t stream = begin(nullptr);
-    std::memcpy(host_indices_.data(), indices.data(), indices.size_bytes());
-    SPARSEWIRE_CUDA_CHECK(
-        cudaMemcpyAsync(indices_.data(), host_indices_.data(), indices.size_bytes(), cudaMemcpyHostToDevice, stream));
-    if (values == nullptr) return stream;
-    std::memcpy(host_values_.data(), values, n * sizeof(float));
-    SPARSEWIRE_CUDA_CHECK(
-        cudaMemcpyAsync(values_.data(), host_values_.data(), n * sizeof(float), cudaMemcpyHostToDevice, stream));
-    return stream;
+  // Copies entries to where the device can read them, and returns the stream for that. There may be no values.
+  cudaStream_t give(std::span<const std::uint32_t> indices, const float* values) {
+    order_.wait();  // those before may be in use
+    given_.set(indices, {values, values == nullptr ? 0 : indices.size()});
+    return begin(nullptr);
   }
 
   std::optional<std::size_t> take_now(std::span<const Unit> units, std::span<const UnitChoice> choices, float factor,
                                       const kernels::SecondChoice* second, const ScaledGradient* gradient,
                                       cudaStream_t stream, TakenEntries& taken) {
-    taken.indices = {};
-    taken.values = {};
-    taken.kth = 0;
-    taken.chosen_twice = false;
-    taken.sent_norm2.clear();
-    taken.ends.assign(units.size(), 0);
-    taken.accumulated_norm2.assign(units.size(), 0);
+    reset(taken, units.size());
     if (size_ == 0) return std::nullopt;
     const bool is_one = units.size() == 1 && units[0].segments.size() == 1 && (factor == 1 || choices[0].k == 0);
     if (is_one) return take_from_one(choices[0], second, gradient, stream, taken);
@@ -222,6 +266,16 @@ class CudaMemory final : public DeviceMemory {
     const auto bad = many_->take(numbers_.data(), units, choices, factor, gradient, stream, taken);
     order_.end(stream);
     return bad;
+  }
+
+  static void reset(TakenEntries& taken, std::size_t units) {
+    taken.indices = {};
+    taken.values = {};
+    taken.kth = 0;
+    taken.chosen_twice = false;
+    taken.sent_norm2.clear();
+    taken.ends.assign(units, 0);
+    taken.accumulated_norm2.assign(units, 0);
   }
 
   // What is queued on `stream` comes after what is queued on that of the gradient.
@@ -307,26 +361,27 @@ class CudaMemory final : public DeviceMemory {
     }
   }
 
+  // A bound that holds after a rounding, or after a sum of squares.
+  static double with_rounding(double bound) { return bound * (1 + 1e-6); }
+
   int device_;
   std::size_t size_;
+  mutable double most_ = 0;     // no number is larger, as far as is known on the host
   bool first_is_added_ = true;  // in the take() under way: what is added to its gradient first
   StreamOrder order_;
   DeviceArray<float> numbers_;
   DeviceArray<unsigned long long> bad_;  // the lowest index with a sum that is not finite
   PinnedArray<unsigned long long> host_bad_;
 
-  // Entries on their way to the device, or from it.
-  DeviceArray<std::uint32_t> indices_;
-  DeviceArray<float> values_;
-  PinnedArray<std::uint32_t> host_indices_;
-  PinnedArray<float> host_values_;
+  HostEntries given_;          // entries for the device
   DeviceArray<float> before_;  // of add_sum()
 
   DeviceArray<double> norms_;  // of the tiles of a gradient, of groups of them, and of all
   PinnedArray<double> host_norms_;
-  HostEntries taken_;
-  std::unique_ptr<UnitMemory> unit_;  // if the model is one unit
-  std::unique_ptr<ManyUnits> many_;   // if it is many
+  HostEntries taken_;                    // entries from the device
+  std::unique_ptr<UnitMemory> unit_;     // if the model is one unit
+  std::unique_ptr<ManyUnits> many_;      // if it is many
+  cudaStream_t frame_stream_ = nullptr;  // of the last take_for_frame()
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // A pass over a model of many units. Has kernels, so one file may include it.
 //
-// Units that are no larger than a tile take one launch (tile_units.cuh). Others take a few: one adds the gradient and
+// Units that are no larger than a tile take two launches (tile_units.cuh). Others take a few: one adds the gradient and
 // takes out what reaches the floors of the units; if these were good guesses, the winners are among that
 // (unit_candidates.cuh); if not, all is put back, and as where there is no guess, the k-th entries are searched in all
 // numbers (unit_select.cuh).
@@ -11,10 +11,12 @@
 #include <cub/device/device_scan.cuh>
 
 #include "kernels/cuda/entries.cuh"
+#include "kernels/cuda/frame_writer.cuh"
 #include "kernels/cuda/marks.h"
 #include "kernels/cuda/tile_units.cuh"
 #include "kernels/cuda/types.h"
 #include "kernels/cuda/unit_candidates.cuh"
+#include "sparsify/cuda/host_entries.h"
 #include "sparsify/cuda/unit_table.cuh"
 
 namespace sparsewire::cuda {
@@ -38,20 +40,9 @@ void download(const T* from, T* to, std::size_t count, cudaStream_t stream) {
   SPARSEWIRE_CUDA_CHECK(cudaMemcpyAsync(to, from, count * sizeof(T), cudaMemcpyDeviceToHost, stream));
 }
 
-// Chosen entries on the host.
-struct HostEntries {
-  PinnedArray<std::uint32_t> indices;
-  PinnedArray<float> values;
-
-  void reserve(std::size_t count) {
-    indices.reserve(count);
-    values.reserve(count);
-  }
-};
-
 class ManyUnits {
  public:
-  explicit ManyUnits(HostEntries& entries) : entries_(entries), control_(1) { host_failure_.reserve(1); }
+  explicit ManyUnits(HostEntries& entries) : entries_(entries), control_(1), search_(1) { host_failure_.reserve(1); }
 
   // DeviceMemory::take(). Waits for the device. REQUIRES: nothing is queued that uses the same arrays.
   std::optional<std::size_t> take(float* numbers, std::span<const Unit> units, std::span<const UnitChoice> choices,
@@ -91,6 +82,61 @@ class ManyUnits {
     if (table_.takes_any()) take_out(taken);
     add_norms(taken);
     return std::nullopt;
+  }
+
+  // DeviceMemory::take_for_frame(), write_frame(), bring_taken() and put_taken_back(). REQUIRES: units of one tile,
+  // with a k; the same stream.
+  std::optional<std::size_t> take_for_frame(float* numbers, std::span<const Unit> units,
+                                            std::span<const UnitChoice> choices, float factor,
+                                            const ScaledGradient& gradient, cudaStream_t stream, Support& support) {
+    numbers_ = numbers;
+    gradient_ = &gradient;
+    stream_ = stream;
+    reserve_for(units);
+    table_.set_choices(choices, factor, stream);
+    reserve_tile_units();
+    if (writer_ == nullptr) writer_ = std::make_unique<FrameWriter>();
+    writer_->reserve(table_.host_slots().back());
+    if (!is_fresh_) begin_anew<<<1, kArenas, 0, stream>>>(control_.data());
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    is_fresh_ = false;
+    queue_tile_units(/*clears=*/false);
+    add_up(sent_, sent_before_);
+    download(&control_.data()->failure, host_failure_.data(), 1, stream);
+    writer_->begin({.units = table_.unit_count(),
+                    .room = table_.host_slots().back(),
+                    .slots = table_.slots(),
+                    .before = sent_before_.data(),
+                    .slot_indices = out_indices_.data(),
+                    .slot_values = out_values_.data()},
+                   numbers, stream);
+    support = writer_->support();
+    mark_counted();
+    return find_bad_tile();
+  }
+  bool write_frame(const FramePlan& plan, std::vector<std::byte>& frame, FrameNorms& norms) {
+    writer_->write(plan, stream_);
+    download(norms_.data(), host_norms_.data(), 2 * std::size_t{table_.tile_count()}, stream_);
+    SPARSEWIRE_CUDA_CHECK(cudaStreamSynchronize(stream_));
+    norms.accumulated_norm2.assign(host_norms_.data(), host_norms_.data() + table_.tile_count());
+    norms.sent_norm2.assign(host_norms_.data() + table_.tile_count(), host_norms_.data() + 2 * table_.tile_count());
+    norms.rounding_loss2 = writer_->loss2();
+    return writer_->finish(frame, stream_);
+  }
+  void bring_taken(TakenEntries& taken) {
+    queue_slots(sent_.data());
+    queue_norms(&control_.data()->failure);
+    clear_tile_units<<<blocks_for(table_.unit_count()), kEntryThreads, 0, stream_>>>(
+        numbers_, table_.unit_count(), table_.slots(), sent_.data(), out_indices_.data());
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    wait();
+    collect_slots(taken);
+  }
+  std::size_t unit_count() const { return table_.unit_count(); }
+  void put_taken_back(cudaStream_t stream) {
+    put_tile_units_back<<<blocks_for(table_.unit_count()), kEntryThreads, 0, stream>>>(
+        numbers_, table_.unit_count(), table_.slots(), sent_.data(), out_indices_.data(), out_values_.data());
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
   }
 
  private:
@@ -196,7 +242,7 @@ class ManyUnits {
                                        .sent_norms = sent_norms()};
     choose_candidates<<<units, kSelectThreads, 0, stream_>>>(arguments);
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
-    queue_slots();
+    queue_slots(ends_.data());
   }
 
   void put_candidates_back() {
@@ -207,51 +253,68 @@ class ManyUnits {
   }
 
   // Copies the counts of all units, and what is in their slots, to the host.
-  void queue_slots() {
+  void queue_slots(const std::uint32_t* counts) {
     const std::size_t room = table_.host_slots().back();
     mark_on_device(stream_);
     download(sent_norms(), host_norms_.data() + table_.tile_count(), table_.tile_count(), stream_);
-    download(ends_.data(), host_ends_.data(), table_.unit_count(), stream_);
+    download(counts, host_ends_.data(), table_.unit_count(), stream_);
     download(out_indices_.data(), entries_.indices.data(), room, stream_);
     download(out_values_.data(), entries_.values.data(), room, stream_);
   }
 
-  // All units have one tile: a step is one launch.
-  std::optional<std::size_t> take_from_tiles(TakenEntries& taken) {
+  // All units have one tile. If the winners are cleared, the memory is 0 there afterwards.
+  void queue_tile_units(bool clears) {
     const std::uint32_t units = table_.unit_count();
-    reserve_slots();
     const TileUnitsArguments arguments{.memory = numbers_,
                                        .gradient = data_of(gradient_),
                                        .by = factors_of(gradient_),
+                                       .units = units,
                                        .tiles = table_.tiles(),
                                        .pieces = table_.pieces(),
                                        .bars = table_.bars(),
                                        .ks = table_.ks(),
                                        .slots = table_.slots(),
+                                       .clears = clears,
                                        .floors = table_.floors(),
                                        .margins = table_.margins(),
                                        .norms = norms_.data(),
                                        .sent_norms = sent_norms(),
                                        .lists = lists_.data(),
                                        .control = control_.data(),
-                                       .counts = ends_.data(),
+                                       .counts = sent_.data(),
                                        .indices = out_indices_.data(),
-                                       .values = out_values_.data()};
-    with_type(gradient_, [&]<class T>(T*) { sift_tile_units<T><<<units, kPassThreads, 0, stream_>>>(arguments); });
+                                       .values = out_values_.data(),
+                                       .search = search_.data(),
+                                       .searched = searched_.data()};
+    const unsigned blocks = (units + kUnitWarps - 1) / kUnitWarps;
+    with_type(gradient_, [&]<class T>(T*) { sift_tile_units<T><<<blocks, kUnitThreads, 0, stream_>>>(arguments); });
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
-    queue_slots();
+    search_tile_units<<<std::min(units, kSearchBlocks), kTileThreads, 0, stream_>>>(arguments);
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+  }
+  void reserve_tile_units() {
+    reserve_slots();
+    searched_.reserve(table_.unit_count());
+  }
+
+  std::optional<std::size_t> take_from_tiles(TakenEntries& taken) {
+    reserve_tile_units();
+    queue_tile_units(/*clears=*/true);
+    queue_slots(sent_.data());
     queue_norms(&control_.data()->failure);
     wait();
-    is_fresh_ = host_failure_[0].bad == kNoneBad;
-    if (!is_fresh_) {
-      put_tile_units_back<<<blocks_for(units), kEntryThreads, 0, stream_>>>(
-          numbers_, units, table_.slots(), ends_.data(), out_indices_.data(), out_values_.data());
-      SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
-      restore();
-      return host_failure_[0].bad;
-    }
+    if (const auto bad = find_bad_tile()) return bad;
     collect_slots(taken);
     return std::nullopt;
+  }
+
+  // After a pass over units of one tile: whether a sum is not finite; then all is taken back.
+  std::optional<std::size_t> find_bad_tile() {
+    is_fresh_ = host_failure_[0].bad == kNoneBad;
+    if (is_fresh_) return std::nullopt;
+    put_taken_back(stream_);
+    restore();
+    return host_failure_[0].bad;
   }
 
   // The entries are on the host, in the slots of their units. Closes the gaps behind units that had fewer.
@@ -382,6 +445,9 @@ class ManyUnits {
   DeviceArray<float> candidate_values_;
   DeviceArray<std::uint16_t> candidate_offsets_;
   DeviceArray<std::uint8_t> wins_;
+  std::unique_ptr<FrameWriter> writer_;  // null until a frame is written
+  DeviceArray<UnitSearch> search_;
+  DeviceArray<std::uint32_t> searched_;
   DeviceArray<std::uint32_t> out_indices_;
   DeviceArray<float> out_values_;
 };

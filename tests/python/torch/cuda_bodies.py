@@ -228,6 +228,20 @@ def cuda_streams(steps):
     return wrong
 
 
+def cuda_failed():
+    """What backward() raises if a gradient is infinite and there is no scaler; and then again."""
+    run = Run("cuda", sparsifier="topk:ratio=0.05")
+    run.step(0)
+    said = []
+    for _ in range(2):
+        try:
+            run.step(1, bad="second")
+            said.append("no error")
+        except RuntimeError as error:
+            said.append(str(error))
+    return [*said, type(run.state.error).__name__]
+
+
 def cuda_two_models():
     """Two hooks on one GPU, whose passes interleave."""
     models = [DDP(Constants(torch.float32).cuda()) for _ in range(2)]

@@ -5,7 +5,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import sparsewire  # noqa: E402
-from ranks import run  # noqa: E402
+from ranks import Ranks, run  # noqa: E402
 
 pytestmark = [
     pytest.mark.timeout(240),
@@ -82,6 +82,16 @@ def test_a_saved_state_is_on_the_host():
 @on_device
 def test_a_stream_of_the_user():
     assert run(2, "cuda_streams", steps=10) == [[]] * 2
+
+
+@on_device
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_what_ends_a_training_is_raised_by_backward(ranks):
+    with Ranks(ranks) as own:  # they cannot be used again
+        for first, second, kind in own.ask("cuda_failed", 60):
+            assert "sparsewire on rank" in first and "not finite at index 3 of parameter second in step 2" in first, first
+            assert "sparsewire on rank" in second, second
+            assert kind == "BadGradient"
 
 
 @on_device

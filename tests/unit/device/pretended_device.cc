@@ -1,12 +1,16 @@
 // A device that is the host: what a DeviceMemory does, in the slowest and plainest way. So that machines without a GPU
 // test everything above it. Its pointers cannot be followed by mistake.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
 
+#include "codec/rounding.h"
+#include "codec/support.h"
 #include "core/number_types.h"
 #include "kernels/norm.h"
+#include "sparsewire/codec.h"
 #include "sparsewire/errors.h"
 #include "sparsify/device_memory.h"
 #include "train/optimiser.h"
@@ -56,7 +60,7 @@ class PretendedMemory final : public DeviceMemory {
       return std::nullopt;
     }
     for (std::size_t u = 0; u < units.size(); ++u) {
-      taken.accumulated_norm2.push_back(norm2_of(units[u]));
+      taken.accumulated_norm2.push_back(norm2_of(units[u], numbers_));
       const std::uint32_t kth = take_unit(units[u], choices[u], factor);
       if (choices[u].k > 0) taken.kth = kth;
       taken.ends.push_back(indices_.size());
@@ -65,6 +69,52 @@ class PretendedMemory final : public DeviceMemory {
     taken.values = values_;
     return std::nullopt;
   }
+
+  // The codec writes the frames. As a device, it cannot write each of them.
+  bool writes_frames() const override { return true; }
+  std::optional<std::size_t> take_for_frame(std::span<const Unit> units, std::span<const UnitChoice> choices,
+                                            float factor, const kernels::ScaledGradient& gradient,
+                                            Support& support) override {
+    if (const auto bad = take(units, choices, factor, nullptr, &gradient, for_frame_)) return bad;
+    units_.assign(units.begin(), units.end());
+    entries_.clear(numbers_.size());
+    entries_.indices = indices_;
+    entries_.values = values_;
+    support = support_.look_at(entries_);
+    Rounding("raw32:values=int2").round(entries_, rounded_);
+    for (std::size_t i = 0; i < indices_.size(); ++i) numbers_[indices_[i]] += values_[i] - rounded_[i];
+    return std::nullopt;
+  }
+  bool write_frame(const FramePlan& plan, std::vector<std::byte>& frame, FrameNorms& norms) override {
+    if (++frames_ % 4 == 0) return false;
+    const bool is_golomb = plan.indices == FramePlan::Indices::golomb;
+    Codec(is_golomb ? "golomb:values=int2" : "adaptive:values=int2").encode(entries_, frame);
+    const auto head = std::as_bytes(std::span(plan.head));
+    if (!std::equal(head.begin(), head.end(), frame.begin())) throw UsageError("the plan has another head");
+    norms.accumulated_norm2 = for_frame_.accumulated_norm2;
+    norms.sent_norm2.clear();
+    std::vector<float> sent(numbers_.size());
+    for (std::size_t i = 0; i < indices_.size(); ++i) sent[indices_[i]] = values_[i];
+    for (const Unit& unit : units_) norms.sent_norm2.push_back(norm2_of(unit, sent));
+    std::vector<double> tiles(kernels::tiles_of(values_.size()));
+    for (std::size_t t = 0; t < tiles.size(); ++t) {
+      std::array<double, 8> sums{};
+      const std::size_t first = t * kernels::kTile;
+      const std::size_t n = std::min(kernels::kTile, values_.size() - first);
+      for (std::size_t i = 0; i < n; ++i) {
+        const auto lost = static_cast<double>(values_[first + i] - rounded_[first + i]);
+        sums.at(i < n / 8 * 8 ? i % 8 : 0) += lost * lost;
+      }
+      tiles[t] = kernels::add_pairwise(sums.data(), sums.size());
+    }
+    norms.rounding_loss2 = kernels::sum_tiles(tiles.data(), tiles.size());
+    return true;
+  }
+  void bring_taken(TakenEntries& taken) override {
+    for (const std::uint32_t index : indices_) numbers_[index] = 0;
+    taken = for_frame_;
+  }
+  void put_taken_back() override { write_at(indices_, values_.data()); }
 
   void restore(const kernels::ScaledGradient& gradient) override {
     kernels::restore(here(gradient), 0, numbers_.size(), numbers_.data());
@@ -144,10 +194,10 @@ class PretendedMemory final : public DeviceMemory {
     norm.end();
     return kernels::sum_tiles(tiles.data(), tiles.size());
   }
-  double norm2_of(const Unit& unit) const {
+  static double norm2_of(const Unit& unit, const std::vector<float>& numbers) {
     std::vector<float> sums;
     for (const Segment& segment : unit.segments) {
-      for (std::size_t i = 0; i < segment.size; ++i) sums.push_back(numbers_[segment.begin + i]);
+      for (std::size_t i = 0; i < segment.size; ++i) sums.push_back(numbers[segment.begin + i]);
     }
     return norm2_of(Gradient(sums));
   }
@@ -180,7 +230,7 @@ class PretendedMemory final : public DeviceMemory {
   // By the second choice: of the largest by a hash, or of all by a score.
   void take_twice(const Unit& unit, const UnitChoice& choice, const kernels::SecondChoice& second,
                   TakenEntries& taken) {
-    taken.accumulated_norm2.push_back(norm2_of(unit));
+    taken.accumulated_norm2.push_back(norm2_of(unit, numbers_));
     const std::vector<float> sums = numbers_;
     const bool is_drawn = second.draw != nullptr;
     take_unit(unit, is_drawn ? choice : UnitChoice{.threshold = kernels::kLowestKey}, 1);
@@ -209,6 +259,12 @@ class PretendedMemory final : public DeviceMemory {
 
   std::vector<float> numbers_;
   std::size_t steps_ = 0;
+  std::size_t frames_ = 0;
+  TakenEntries for_frame_;
+  SparseVector entries_;  // of for_frame_
+  std::vector<float> rounded_;
+  SupportOf support_;
+  std::vector<Unit> units_;  // of for_frame_
   std::vector<float> before_;
   std::vector<std::uint32_t> indices_;
   std::vector<float> values_;

@@ -431,6 +431,44 @@ TEST_F(SifterOnADevice, SiftsSparseSumsWithTheBitsOfTheHost) {
   }
 }
 
+// The device looks for such sums only where there can be one: numbers that stayed, or came from outside, count.
+TEST_F(SifterOnADevice, FindsSumsThatAreTooLargeForAFloat) {
+  for (const bool is_written : {false, true}) {
+    SCOPED_TRACE(is_written ? "numbers from outside" : "numbers that stayed");
+    const SifterContext context{.layout = Layout({{"all", 5'000}})};
+    Sifter here("topk:k=1", "ef", context);
+    Sifter there("topk:k=1", "ef", context);
+    there.move_to(kDevice);
+    SparseVector sent_here;
+    SparseVector sent_there;
+    SparseVector sum;
+    sum.dim = 5'000;
+    sum.indices = {7, 100, 4'999};
+    sum.values = {1e38F, is_written ? 1.0F : 2.5e38F, 3e38F};
+    for (Sifter* const one : {&here, &there}) {
+      SparseVector& sent = one == &here ? sent_here : sent_there;
+      one->sift(sum, sent);
+      if (is_written) {
+        Numbers numbers(5'000, 0.0F);
+        numbers[100] = 2.5e38F;
+        one->write_memory("all", Gradient(numbers));
+      }
+      sum.values = {1.0F, 1e38F, 1.0F};
+      try {
+        one->sift(sum, sent);
+        ADD_FAILURE() << "2.5e38 + 1e38 was taken for a float";
+      } catch (const BadGradient& error) {
+        EXPECT_EQ(error.index(), 100U);
+      }
+      sum.values = {1.0F, 1e37F, 1.0F};
+      one->sift(sum, sent);
+      sum.values = {1e38F, is_written ? 1.0F : 2.5e38F, 3e38F};
+    }
+    EXPECT_EQ(difference(sent_here.values, sent_there.values), "");
+    EXPECT_EQ(difference(here.memory(), there.memory()), "");
+  }
+}
+
 // Sends what is larger than 1.
 class LargerThanOne final : public Sparsifier {
  public:

@@ -87,6 +87,10 @@ TEST(WorkerOnADevice, TrainsWithTheBitsOfTheHost) {
       {.sparsifier = "regtopk:ratio=0.02", .exchange = "server", .downlink = "threshold:lambda=0.5"},
       {.sparsifier = "threshold:ratio=0.05,calibrate=3", .feedback = "momentum:m=0.9,clip=1", .exchange = "allgather"},
       {.sparsifier = "randomk:ratio=0.02", .feedback = "ef:decay=0.9,scale=lr", .exchange = "allgather"},
+      {.sparsifier = "topk:k=40,chunk=100",
+       .feedback = "ef:decay=0.95",
+       .exchange = "allgather",
+       .codec = "adaptive:values=int2"},
       {.sparsifier = "dense", .exchange = "dense"},
       {.sparsifier = "topk:ratio=0.6", .exchange = "auto"}};
   for (const WorkerConfig& config : kConfigs) {

@@ -5,7 +5,7 @@
 
 namespace sparsewire {
 
-SizeEstimate estimate_steps32(const SparseVector& vector) { return static_cast<double>(vector.indices.size() * 4); }
+SizeEstimate estimate_steps32(const Support& support) { return static_cast<double>(support.count * 4); }
 
 std::optional<std::size_t> encode_steps32(const SparseVector& vector, std::size_t limit, Buffer<std::byte>& out) {
   const std::size_t size = vector.indices.size() * 4;
