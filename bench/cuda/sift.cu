@@ -53,6 +53,8 @@ constexpr Case kCases[] = {
     {"momentum, topk 0.1 %", "topk:ratio=0.001", "momentum:m=0.9,clip=1", Scope::model},
     {"rtopk 0.1 %", "rtopk:ratio=0.001", "ef", Scope::model},
     {"regtopk 0.1 %", "regtopk:ratio=0.001", "ef", Scope::model},
+    {"rtopk 0.1 % by layer", "rtopk:ratio=0.001", "ef", Scope::layer},
+    {"regtopk 0.1 % by layer", "regtopk:ratio=0.001", "ef", Scope::layer},
     {"randomk 0.1 %", "randomk:ratio=0.001", "ef", Scope::model}};
 
 using Clock = std::chrono::steady_clock;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "core/philox.h"
@@ -31,12 +32,11 @@ struct Regularisation {
   }
 };
 
-// Which k entries of a model of one unit are sent, if the largest are not. One of the two:
+// Which entries of a unit are sent, if the largest are not. One of the two:
 struct SecondChoice {
-  std::uint64_t k = 0;
   // Of the largest that the first choice gives, those with the smallest hashes: word 0 of the block with the number of
   // their index.
-  const Stream* draw = nullptr;
+  std::optional<Stream> draw = {};
   // Those with the largest scores: magnitudes, times a factor at the entries of the last round, which ascend. Nearly
   // always they are among the largest by magnitude.
   const Regularisation* regularisation = nullptr;

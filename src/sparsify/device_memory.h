@@ -24,6 +24,7 @@ namespace sparsewire {
 struct UnitChoice {
   std::uint64_t k = 0;  // the k largest that are not zero; 0: all entries whose key is at least `threshold`
   std::uint32_t threshold = kernels::kInfinityKey;
+  std::uint64_t second_k = 0;  // so many are sent by the second choice, if there is one; 0: all that are taken
 
   friend bool operator==(const UnitChoice&, const UnitChoice&) = default;
 };
@@ -38,7 +39,7 @@ struct TakenEntries {
   std::vector<double> sent_norm2;         // ||values||^2; empty if the device has not computed it
   // If one unit has a k: the key of its k-th entry, or 0 if there were fewer.
   std::uint32_t kth = 0;
-  bool chosen_twice = false;  // the entries are those of the second choice
+  bool chosen_twice = false;  // the entries are those of the second choice, in all units
 };
 
 // Of a step whose entries became a frame.
@@ -60,7 +61,7 @@ class DeviceMemory {
   // has made a round trip (kernels/sweep.h). If there is a second choice, the device may take the entries of that
   // instead: TakenEntries::chosen_twice. What is to be added to the gradient first (ScaledGradient::first_add) is added
   // also if it throws. REQUIRES: that gives finite numbers; a choice for each unit; 0 <= factor <= 1; the same `units`,
-  // at the same address, in every call with so many; one unit if there is a second choice.
+  // at the same address, in every call with so many; second_k <= k.
   virtual std::optional<std::size_t> take(std::span<const Unit> units, std::span<const UnitChoice> choices,
                                           float factor, const kernels::SecondChoice* second,
                                           const kernels::ScaledGradient* gradient, TakenEntries& taken) = 0;

@@ -160,14 +160,13 @@ class RegTopK final : public UnitSparsifier {
     const Segment& last = unit.segments.back();
     const auto first = first_from(score_.last_round, unit.segments.front().begin);
     const auto after = first_from(score_.last_round, last.begin + last.size);
-    const std::size_t k = budget_.k(step(), unit.size) + static_cast<std::size_t>(after - first);
-    return {.k = std::min(k, unit.size)};
+    const std::size_t k = budget_.k(step(), unit.size);
+    return {.k = std::min(k + static_cast<std::size_t>(after - first), unit.size), .second_k = k};
   }
   float factor() const override { return score_.factor_if_not_sent(); }
-  std::optional<kernels::SecondChoice> second_choice(const Unit& unit) const override {
+  std::optional<kernels::SecondChoice> second_choice() const override {
     if (score_.last_round.empty()) return std::nullopt;  // the largest are sent
-    return kernels::SecondChoice{
-        .k = budget_.k(step(), unit.size), .regularisation = &score_.regularisation(), .last_round = score_.last_round};
+    return kernels::SecondChoice{.regularisation = &score_.regularisation(), .last_round = score_.last_round};
   }
   void list_more(std::vector<std::uint32_t>& indices) override {
     for (const LastRound& last : score_.last_round) indices.push_back(last.index);

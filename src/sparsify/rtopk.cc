@@ -53,10 +53,12 @@ class RTopK final : public UnitSparsifier {
     pass.keep_best(k);
     return std::nullopt;
   }
-  UnitChoice choice(const Unit& unit) const override { return {.k = r_of(budget_.k(step(), unit.size), unit.size)}; }
-  std::optional<kernels::SecondChoice> second_choice(const Unit& unit) const override {
-    drawn_from_ = stream();
-    return kernels::SecondChoice{.k = budget_.k(step(), unit.size), .draw = &drawn_from_};
+  UnitChoice choice(const Unit& unit) const override {
+    const std::size_t k = budget_.k(step(), unit.size);
+    return {.k = r_of(k, unit.size), .second_k = k};
+  }
+  std::optional<kernels::SecondChoice> second_choice() const override {
+    return kernels::SecondChoice{.draw = stream()};
   }
   bool narrows() const override { return true; }
   void narrow(const Unit& unit, Candidates& chosen) override {
@@ -82,7 +84,6 @@ class RTopK final : public UnitSparsifier {
   double r_ = 0;
   double r_ratio_ = 0;
   TopSelector top_;
-  mutable Stream drawn_from_{0, 0, 0, 0};  // of second_choice()
 };
 
 }  // namespace

@@ -51,8 +51,8 @@ class UnitSparsifier : public FusedSparsifier {
   // that are zero.
   virtual void list_more(std::vector<std::uint32_t>& /*indices*/) {}
   virtual bool sends_zeros() const { return false; }
-  // For a sparsifier of one unit, if not all that choice() gives are sent and the device may decide it.
-  virtual std::optional<kernels::SecondChoice> second_choice(const Unit& /*unit*/) const { return std::nullopt; }
+  // If not all that choice() gives are sent and the device may decide it. Then choice() also says how many are.
+  virtual std::optional<kernels::SecondChoice> second_choice() const { return std::nullopt; }
   // If narrows(), and the device has not decided it: keeps those entries of a unit that are sent, by
   // Candidates::keep_best().
   virtual bool narrows() const { return false; }

@@ -18,7 +18,7 @@ void UnitSparsifier::make_choices() {
 SiftNorms UnitSparsifier::sift_on_device(const kernels::ScaledGradient* gradient, ErrorMemory& memory,
                                          SparseVector& out) {
   make_choices();
-  const auto second = units_.size() == 1 && !units_[0].dense ? second_choice(units_[0]) : std::nullopt;
+  const auto second = second_choice();
   if (const auto bad =
           memory.take_from_units(units_, choices_, factor(), second ? &*second : nullptr, gradient, taken_)) {
     throw_bad_gradient(name_, context_, step_, *gradient, memory, *bad);

@@ -1,16 +1,14 @@
 // What the kernel that finishes a step (finish.cuh) has in shared memory, and what its threads do together.
 #pragma once
 
+#include "kernels/cuda/scores.cuh"
 #include "kernels/cuda/scratch.cuh"
 #include "kernels/cuda/tile.cuh"
-#include "kernels/second_choice.h"
 
 namespace sparsewire::cuda {
 
 inline constexpr unsigned kFinishThreads = 512;
 inline constexpr unsigned kFinishWarps = kFinishThreads / 32;
-// By what the entries that are sent are chosen: see kernels/second_choice.h.
-enum class By { magnitude, draw, score };
 template <By kBy>
 inline constexpr std::uint32_t kListRoom =
     kBy == By::score ? 4096 : 6144;               // candidates in shared memory; a tile has 4096 at most
@@ -42,9 +40,7 @@ struct FinishArguments {
   // Of the second choice.
   std::uint32_t k_drawn = 0;
   Stream draw{0, 0, 0, 0};
-  kernels::Regularisation regularisation = {};
-  const kernels::LastRound* last_round = nullptr;
-  std::uint32_t last_round_size = 0;
+  Scores scores = {};
 };
 
 // In dynamic shared memory.

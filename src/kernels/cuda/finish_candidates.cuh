@@ -97,26 +97,10 @@ class BlockCandidates {
       const std::uint32_t from = s_.offset[low] + (i - s_.begin[low]);
       s_.index[i] = a_.indices[from];
       s_.value[i] = a_.values[from];
-      if constexpr (kBy == By::score) s_.score[i] = score(s_.index[i], s_.value[i]);
+      if constexpr (kBy == By::score) s_.score[i] = a_.scores.key_of(s_.index[i], s_.value[i]);
     }
     __syncthreads();
     return part;
-  }
-
-  // The key of an entry's score.
-  __device__ std::uint32_t score(std::uint32_t index, float value) const {
-    std::uint32_t low = 0;
-    std::uint32_t high = a_.last_round_size;
-    while (low < high) {
-      const std::uint32_t middle = (low + high) / 2;
-      if (a_.last_round[middle].index < index) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
-    if (low == a_.last_round_size || a_.last_round[low].index != index) return key(value);
-    return key(__fmul_rn(a_.regularisation.factor_at(a_.last_round[low], value), value));
   }
 
   const FinishArguments& a_;

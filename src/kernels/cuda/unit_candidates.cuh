@@ -5,6 +5,7 @@
 // If there are too few or too many, all have to be put back, and unit_select.cuh does it.
 #pragma once
 
+#include "kernels/cuda/scores.cuh"
 #include "kernels/cuda/unit_select.cuh"
 
 namespace sparsewire::cuda {
@@ -33,45 +34,69 @@ struct CandidateArguments {
   std::uint32_t* out_indices;
   float* out_values;
   double* sent_norms;  // of each tile
+  // Of the second choice.
+  const std::uint32_t* second_ks = nullptr;  // 0: all that the first choice gives are sent
+  std::uint32_t* ranks = nullptr;            // of the candidates
+  Stream draw{0, 0, 0, 0};
+  Scores scores = {};
 };
 
-// The k-th rank of a unit's candidates. By all threads of the block. REQUIRES: more than k.
-__device__ inline Bar find_bar_of(const float* values, std::uint32_t n, std::uint32_t k, float factor,
-                                  SelectShared& s) {
+// The k-th of n ranks, and how many that have it are among the first k. rank(i), if counts(i). By all threads of the
+// block. REQUIRES: k at least.
+template <class Rank, class Counts>
+__device__ inline uint2 find_kth_of(std::uint32_t n, std::uint32_t k, SelectShared& s, Rank rank, Counts counts) {
   std::uint32_t place = k;
   std::uint32_t prefix = 0;
   for (int round = 0; round < kSelectRounds; ++round) {
-    const unsigned above = select_above(round);
-    const unsigned shift = select_shift(round);
+    const unsigned above = round == 0 ? 32 : round == 1 ? 21 : 10;
+    const unsigned shift = round == 0 ? 21 : round == 1 ? 10 : 0;
     for (unsigned i = threadIdx.x; i < kBins; i += kSelectThreads) s.bins[i] = 0;
     __syncthreads();
     for (std::uint32_t at = 0; at < n; at += kSelectThreads) {
-      const bool is_there = at + threadIdx.x < n;
-      const std::uint32_t rank = is_there ? rank_of(values[at + threadIdx.x], factor) : 0;
-      const bool counts = is_there && (round == 0 || rank >> above == prefix);
-      count_in_bin(s.bins, rank >> shift & ((1U << (above - shift)) - 1), counts);
+      const std::uint32_t i = at + threadIdx.x;
+      const std::uint32_t one = i < n ? rank(i) : 0;
+      const bool is_in = i < n && (round == 0 || one >> above == prefix) && counts(i);
+      count_in_bin(s.bins, one >> shift & ((1U << (above - shift)) - 1), is_in);
     }
     __syncthreads();
     const uint2 found = find_bin_from_top(s.bins, place, s);
     prefix = prefix << (above - shift) | found.x;
     place = found.y;
   }
-  return {prefix, place, factor};
+  return {prefix, place};
 }
 
 inline constexpr std::uint32_t kTilesInShared = 1024;
+inline constexpr std::uint32_t kCandidatesInShared = 4096;
 
+// The candidates of a unit: in shared memory, or in that of the device if they are many.
+struct GatheredCandidates {
+  std::uint32_t* indices;
+  float* values;
+  std::uint32_t* ranks;
+  std::uint16_t* offsets;  // in their tiles
+  std::uint8_t* wins;
+};
+
+// In dynamic shared memory.
 struct ChooseShared {
   union {
     SelectShared select;
     double squares[kSelectThreads / 32][kSlices * 32];
   };
   std::uint32_t before[kTilesInShared];
-  std::uint32_t begin;  // where the candidates of the unit are gathered
+  std::uint32_t indices[kCandidatesInShared];
+  float values[kCandidatesInShared];
+  std::uint32_t ranks[kCandidatesInShared];
+  std::uint16_t offsets[kCandidatesInShared];
+  std::uint8_t wins[kCandidatesInShared];
+  std::uint32_t begin;  // where the candidates of the unit are gathered, if they are many
+  std::uint32_t reach;  // scores that reach the floor
   std::uint32_t is_last;
 };
 
 // The candidates of a unit, one tile after the other.
+template <By kBy>
 class UnitCandidates {
  public:
   __device__ UnitCandidates(const CandidateArguments& a, ChooseShared& s)
@@ -83,27 +108,53 @@ class UnitCandidates {
     count();
     const std::uint32_t floor = a_.floors[blockIdx.x];
     if (n_ < k_ && floor > 1) return fail(kTooFew);
-    if (threadIdx.x == 0) s_.begin = atomicAdd(&a_.control->gathered, n_);
-    __syncthreads();
-    begin_ = s_.begin;
-    if (begin_ + n_ > a_.room) return fail(kNoRoom);
+    if (!find_room()) return fail(kNoRoom);
     gather();
+    std::uint32_t reach = n_;  // the floor
+    if (kBy == By::score && k_ > 0 && floor > 1) {
+      reach = count_scores(floor);
+      if (reach < k_) return fail(kTooFew);
+    }
     Bar bar{0, 0, factor_};
-    if (k_ > 0 && n_ > k_) bar = find_bar_of(a_.values + begin_, n_, k_, factor_, s_.select);
-    const std::uint32_t sent = settle(bar);
+    if (k_ > 0 && n_ > k_) {
+      const uint2 kth = find_kth_of(
+          n_, k_, s_.select, [&](std::uint32_t i) { return rank(i); }, [](std::uint32_t) { return true; });
+      bar = {kth.x, kth.y, factor_};
+    }
+    const auto by_bar = [&](std::uint32_t i) { return compare(rank(i), bar.rank); };
+    std::uint32_t sent = 0;
+    const std::uint32_t drawn = kBy == By::draw ? a_.second_ks[blockIdx.x] : 0;
+    if (kBy == By::draw && drawn > 0 && min(n_, k_) > drawn) {
+      sent = draw(drawn, by_bar, bar.quota);
+    } else {
+      sent = for_each_in_order(by_bar, bar.quota,
+                               [&](std::uint32_t i, bool wins, std::uint32_t number) { settle(i, wins, number); });
+    }
     add_norms();
     if (threadIdx.x != 0) return;
     a_.counts[blockIdx.x] = sent;
     if (k_ == 0) return;
     a_.bars[blockIdx.x] = bar;
     if (range_.count == 1) return;  // its floor stays
-    a_.margins[blockIdx.x] = next_margin(a_.margins[blockIdx.x], n_, k_);
+    a_.margins[blockIdx.x] = next_margin(a_.margins[blockIdx.x], reach, k_);
     a_.floors[blockIdx.x] = floor_below(n_ > k_ ? bar.rank : floor, a_.margins[blockIdx.x]);
   }
 
  private:
   __device__ void fail(Outcome outcome) {
     if (threadIdx.x == 0) atomicOr(&a_.control->failure.outcome, outcome);
+  }
+
+  __device__ bool find_room() {
+    if (n_ <= kCandidatesInShared) {
+      c_ = {s_.indices, s_.values, s_.ranks, s_.offsets, s_.wins};
+      return true;
+    }
+    if (threadIdx.x == 0) s_.begin = atomicAdd(&a_.control->gathered, n_);
+    __syncthreads();
+    const std::uint32_t begin = s_.begin;
+    c_ = {a_.indices + begin, a_.values + begin, a_.ranks + begin, a_.offsets + begin, a_.wins + begin};
+    return begin + n_ <= a_.room;
   }
 
   // How many there are, and how many come before those of each tile.
@@ -130,54 +181,94 @@ class UnitCandidates {
       }
       const std::uint32_t from = a_.lists[range_.first + low].offset + (i - before_[low]);
       const std::uint32_t index = a_.arena_indices[from];
-      a_.indices[begin_ + i] = index;
-      a_.values[begin_ + i] = a_.arena_values[from];
-      a_.offsets[begin_ + i] = static_cast<std::uint16_t>(offset_in(a_.tiles[range_.first + low], a_.pieces, index));
+      const float value = a_.arena_values[from];
+      c_.indices[i] = index;
+      c_.values[i] = value;
+      if constexpr (kBy == By::score) {
+        c_.ranks[i] = k_ == 0 ? 1 : a_.scores.key_of(index, value) + 1;
+      } else if constexpr (kBy == By::draw) {
+        c_.ranks[i] = ~a_.draw.block(index)[0];
+      }
+      c_.offsets[i] = static_cast<std::uint16_t>(offset_in(a_.tiles[range_.first + low], a_.pieces, index));
     }
     __syncthreads();
   }
 
-  // Writes the winners to the slots of the unit and puts the others back. Returns how many are sent.
-  __device__ std::uint32_t settle(const Bar& bar) {
-    const std::uint32_t slot = a_.slots[blockIdx.x];
+  // Of candidate number i of the unit: what it is compared by first.
+  __device__ std::uint32_t rank(std::uint32_t i) const {
+    if constexpr (kBy == By::score) return c_.ranks[i];
+    return rank_of(c_.values[i], factor_);
+  }
+  // Where it is above the k-th, or ties with it.
+  enum class Place { below, ties, above };
+  __device__ static Place compare(std::uint32_t rank, std::uint32_t kth) {
+    return rank > kth ? Place::above : rank == kth ? Place::ties : Place::below;
+  }
+
+  // How many scores reach the floor: all entries that do so are candidates.
+  __device__ std::uint32_t count_scores(std::uint32_t floor) {
+    std::uint32_t count = 0;
+    for (std::uint32_t i = threadIdx.x; i < n_; i += kSelectThreads) count += rank(i) >= floor ? 1 : 0;
+    return add_block(count, s_.reach);
+  }
+
+  // Calls f(i, wins, number) for all candidates, by all threads in ascending order: `number` winners come before it.
+  // Of those that tie, the first `quota` win. Returns how many win.
+  template <class PlaceOf, class F>
+  __device__ __forceinline__ std::uint32_t for_each_in_order(PlaceOf place_of, std::uint32_t quota, F f) {
     std::uint32_t above = 0;
     std::uint32_t ties = 0;
     for (std::uint32_t at = 0; at < n_; at += kSelectThreads) {
-      const std::uint32_t i = begin_ + at + threadIdx.x;
-      const bool is_there = at + threadIdx.x < n_;
-      const float value = is_there ? a_.values[i] : 0;
-      const std::uint32_t rank = rank_of(value, factor_);
-      const bool is_above = is_there && rank > bar.rank;
-      const bool is_tie = is_there && rank == bar.rank && bar.quota > 0;
+      const std::uint32_t i = at + threadIdx.x;
+      const Place place = i < n_ ? place_of(i) : Place::below;
+      const bool is_above = place == Place::above;
+      const bool is_tie = place == Place::ties && quota > 0;
       // Ties in the upper half.
       std::uint32_t lower = 0;
       std::uint32_t all = 0;
       SelectScan(s_.select.scan).ExclusiveSum((is_above ? 1U : 0U) + (is_tie ? 1U << 16U : 0U), lower, all);
       const std::uint32_t tie = ties + (lower >> 16U);
-      const bool wins = is_above || (is_tie && tie < bar.quota);
-      if (wins) {
-        const std::uint32_t to = slot + above + (lower & 0xFFFFU) + min(tie, bar.quota);
-        a_.out_indices[to] = a_.indices[i];
-        a_.out_values[to] = value;
-      } else if (is_there) {
-        a_.memory[a_.indices[i]] = value;
-      }
-      if (is_there) a_.wins[i] = wins ? 1 : 0;
+      if (i < n_) f(i, is_above || (is_tie && tie < quota), above + (lower & 0xFFFFU) + min(tie, quota));
       above += all & 0xFFFFU;
       ties += all >> 16U;
       __syncthreads();
     }
-    return above + min(ties, bar.quota);
+    return above + min(ties, quota);
+  }
+
+  // Writes a winner to the slots of the unit, or puts the candidate back.
+  __device__ void settle(std::uint32_t i, bool wins, std::uint32_t number) {
+    const std::uint32_t index = c_.indices[i];
+    const float value = c_.values[i];
+    if (wins) {
+      const std::uint32_t to = a_.slots[blockIdx.x] + number;
+      a_.out_indices[to] = index;
+      a_.out_values[to] = value;
+    } else {
+      a_.memory[index] = value;
+    }
+    c_.wins[i] = wins ? 1 : 0;
+  }
+
+  // Of those that win by the first choice, the k with the smallest hashes.
+  template <class PlaceOf>
+  __device__ std::uint32_t draw(std::uint32_t k, PlaceOf first, std::uint32_t first_quota) {
+    for_each_in_order(first, first_quota,
+                      [&](std::uint32_t i, bool wins, std::uint32_t) { c_.wins[i] = wins ? 1 : 0; });
+    const auto has_won = [&](std::uint32_t i) { return c_.wins[i] != 0; };
+    const uint2 kth = find_kth_of(
+        n_, k, s_.select, [&](std::uint32_t i) { return c_.ranks[i]; }, has_won);
+    return for_each_in_order([&](std::uint32_t i) { return has_won(i) ? compare(c_.ranks[i], kth.x) : Place::below; },
+                             kth.y, [&](std::uint32_t i, bool wins, std::uint32_t number) { settle(i, wins, number); });
   }
 
   // The squares of the winners of each tile, by one warp.
   __device__ void add_norms() {
     for (std::uint32_t t = threadIdx.x / 32; t < range_.count; t += kSelectThreads / 32) {
       const std::uint32_t end = t + 1 < range_.count ? before_[t + 1] : n_;
-      const double sum = square_few(begin_ + before_[t], begin_ + end, s_.squares[threadIdx.x / 32],
-                                    [&](std::uint32_t i) -> MaybeSent {
-                                      return {a_.wins[i] != 0, a_.offsets[i], a_.values[i]};
-                                    });
+      const double sum = square_few(before_[t], end, s_.squares[threadIdx.x / 32], [&](std::uint32_t i) -> MaybeSent {
+        return {c_.wins[i] != 0, c_.offsets[i], c_.values[i]};
+      });
       if (threadIdx.x % 32 == 0) a_.sent_norms[range_.first + t] = sum;
     }
   }
@@ -189,14 +280,19 @@ class UnitCandidates {
   float factor_;
   std::uint32_t* before_;  // of the tiles of the unit
   std::uint32_t n_ = 0;
-  std::uint32_t begin_ = 0;
+  GatheredCandidates c_ = {};
 };
 
 // Chooses among the candidates of each unit: writes the winners to its slots, puts the others back, and adds up the
 // squares. One block for each unit. If the candidates of a unit do not suffice, those of all have to be put back.
+template <By kBy>
 __global__ void __launch_bounds__(kSelectThreads) choose_candidates(const __grid_constant__ CandidateArguments a) {
-  __shared__ ChooseShared s;
-  UnitCandidates(a, s).choose();
+  extern __shared__ __align__(16) unsigned char room[];
+  ChooseShared& s = *reinterpret_cast<ChooseShared*>(room);
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");  // until the pass has ended
+#endif
+  UnitCandidates<kBy>(a, s).choose();
   // The last block prepares the next step.
   Control& control = *a.control;
   __syncthreads();

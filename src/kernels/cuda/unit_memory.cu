@@ -10,6 +10,7 @@
 
 #include "kernels/cuda/arrays.h"
 #include "kernels/cuda/finish.cuh"
+#include "kernels/cuda/last_round.h"
 #include "kernels/cuda/marks.h"
 #include "kernels/cuda/pass.cuh"
 #include "kernels/cuda/scratch.cuh"
@@ -122,7 +123,7 @@ struct UnitMemory::Parts {
 
   // `threshold` is 0 where the guess counts.
   void queue(const ScaledGradient* gradient, std::size_t k, std::uint32_t threshold,
-             const kernels::SecondChoice* second = nullptr) {
+             const kernels::SecondChoice* second = nullptr, std::size_t second_k = 0) {
     const ScaledGradient* const first = gradient == nullptr ? nullptr : gradient->first_add;
     const UnitPassArguments pass_arguments{.pass = {.memory = memory,
                                                     .gradient = gradient == nullptr ? nullptr : gradient->data,
@@ -173,15 +174,14 @@ struct UnitMemory::Parts {
                               .result = result_on_device};
     if (second == nullptr) {
       queue_finish<By::magnitude>(arguments);
-    } else if (second->draw != nullptr) {
-      arguments.k_drawn = static_cast<std::uint32_t>(second->k);
+    } else if (second->draw) {
+      arguments.k_drawn = static_cast<std::uint32_t>(second_k);
       arguments.draw = *second->draw;
       queue_finish<By::draw>(arguments);
     } else {
-      upload(second->last_round);
-      arguments.regularisation = *second->regularisation;
-      arguments.last_round = last_round.data();
-      arguments.last_round_size = static_cast<std::uint32_t>(second->last_round.size());
+      last_round.upload(second->last_round, stream);
+      arguments.scores = {*second->regularisation, last_round.data(),
+                          static_cast<std::uint32_t>(second->last_round.size())};
       queue_finish<By::score>(arguments);
     }
     mark_on_device(stream);
@@ -202,22 +202,6 @@ struct UnitMemory::Parts {
     config.attrs = attributes;
     config.numAttrs = 2;
     SPARSEWIRE_CUDA_CHECK(cudaLaunchKernelEx(&config, finish<kBy>, arguments));
-  }
-
-  // REQUIRES: nothing is queued that uses the last round.
-  void reserve_last_round(std::size_t count) {
-    if (side == nullptr) side = std::make_unique<StreamOrder>();
-    side->wait();
-    last_round.reserve(count);
-    host_last_round.reserve(count);
-  }
-  // The last round goes to the device while the pass is running; `finish` waits for it. REQUIRES: room.
-  void upload(std::span<const kernels::LastRound> round) {
-    std::copy(round.begin(), round.end(), host_last_round.data());
-    SPARSEWIRE_CUDA_CHECK(cudaMemcpyAsync(last_round.data(), host_last_round.data(), round.size_bytes(),
-                                          cudaMemcpyHostToDevice, side->own()));
-    side->end(side->own());
-    side->begin(stream);
   }
 
   // Reads the result as soon as it is there, without a call.
@@ -379,9 +363,7 @@ struct UnitMemory::Parts {
   DeviceArray<std::uint32_t> group_counts;
   DeviceArray<std::uint32_t> indices, out_indices, sampled;
   std::unique_ptr<Counting> counting;
-  std::unique_ptr<StreamOrder> side;  // for uploads
-  DeviceArray<kernels::LastRound> last_round;
-  PinnedArray<kernels::LastRound> host_last_round;
+  LastRoundOnDevice last_round;
   DeviceArray<float> values, out_values;
 };
 
@@ -396,14 +378,14 @@ void UnitMemory::queue_top(const ScaledGradient* gradient, std::size_t k, void* 
   p.queue(gradient, k, 0);
 }
 
-std::optional<Sent> UnitMemory::top(const ScaledGradient* gradient, std::size_t k, const kernels::SecondChoice& second,
-                                    void* stream) {
+std::optional<Sent> UnitMemory::top(const ScaledGradient* gradient, std::size_t k, std::size_t second_k,
+                                    const kernels::SecondChoice& second, void* stream) {
   Parts& p = *parts_;
   // Of those that are chosen by scores the first choice has more, and a guess of its own.
-  const std::size_t guessed = second.draw != nullptr ? k : second.k;
+  const std::size_t guessed = second.draw ? k : second_k;
   p.begin_top(gradient, guessed, k, stream);
-  if (second.draw == nullptr) p.reserve_last_round(second.last_round.size());
-  p.queue(gradient, guessed, 0, &second);
+  if (!second.draw) p.last_round.reserve(second.last_round.size());
+  p.queue(gradient, guessed, 0, &second, second_k);
   const StepResult result = p.wait();
   if (result.outcome == kDone) return p.sent(result);
   if ((result.outcome & kNotFinite) != 0) return p.fail(*gradient, result);

@@ -38,10 +38,10 @@ class UnitMemory {
   // The gradient is in device memory; null: there is none. Takes the k largest by magnitude; of equal ones those with
   // the lower index; none that is zero. Where there is not enough room, it allocates more. REQUIRES: 1 <= k <= size.
   Sent top(const kernels::ScaledGradient* gradient, std::size_t k, void* stream);
-  // The same by a second choice: of the k largest, or of all. Returns nothing if that is not possible here: then it has
-  // added the gradient, and taken nothing. REQUIRES: second.k <= k.
-  std::optional<Sent> top(const kernels::ScaledGradient* gradient, std::size_t k, const kernels::SecondChoice& second,
-                          void* stream);
+  // The same by a second choice: second_k of the k largest, or of all. Returns nothing if that is not possible here:
+  // then it has added the gradient, and taken nothing. REQUIRES: 1 <= second_k <= k.
+  std::optional<Sent> top(const kernels::ScaledGradient* gradient, std::size_t k, std::size_t second_k,
+                          const kernels::SecondChoice& second, void* stream);
   // Takes all whose key is at least `threshold`.
   Sent above(const kernels::ScaledGradient* gradient, std::uint32_t threshold, void* stream);
 

@@ -263,7 +263,7 @@ class CudaMemory final : public DeviceMemory {
     add_first_unless_added(gradient, stream);
     if (many_ == nullptr) many_ = std::make_unique<ManyUnits>(taken_);
     order_.wait();  // its arrays may be in use
-    const auto bad = many_->take(numbers_.data(), units, choices, factor, gradient, stream, taken);
+    const auto bad = many_->take(numbers_.data(), units, choices, factor, second, gradient, stream, taken);
     order_.end(stream);
     return bad;
   }
@@ -344,8 +344,8 @@ class CudaMemory final : public DeviceMemory {
   Sent step_of_one(const UnitChoice& choice, const kernels::SecondChoice* second, const ScaledGradient* gradient,
                    cudaStream_t stream, bool& chosen_twice) {
     try {
-      if (second != nullptr) {
-        const auto sent = unit_->top(gradient, choice.k, *second, stream);
+      if (second != nullptr && choice.second_k > 0) {
+        const auto sent = unit_->top(gradient, choice.k, choice.second_k, *second, stream);
         chosen_twice = sent.has_value();
         // By magnitude then, among the sums.
         return sent ? *sent : unit_->top(nullptr, choice.k, stream);

@@ -12,6 +12,7 @@
 
 #include "kernels/cuda/entries.cuh"
 #include "kernels/cuda/frame_writer.cuh"
+#include "kernels/cuda/last_round.h"
 #include "kernels/cuda/marks.h"
 #include "kernels/cuda/tile_units.cuh"
 #include "kernels/cuda/types.h"
@@ -46,21 +47,24 @@ class ManyUnits {
 
   // DeviceMemory::take(). Waits for the device. REQUIRES: nothing is queued that uses the same arrays.
   std::optional<std::size_t> take(float* numbers, std::span<const Unit> units, std::span<const UnitChoice> choices,
-                                  float factor, const ScaledGradient* gradient, cudaStream_t stream,
-                                  TakenEntries& taken) {
+                                  float factor, const kernels::SecondChoice* second, const ScaledGradient* gradient,
+                                  cudaStream_t stream, TakenEntries& taken) {
     numbers_ = numbers;
     gradient_ = gradient;
     stream_ = stream;
+    // Scores are at most the magnitudes, so the best are candidates; but not if magnitudes have a factor.
+    by_ = second == nullptr ? By::magnitude : second->draw ? By::draw : factor == 1 ? By::score : By::magnitude;
     reserve_for(units);
-    table_.set_choices(choices, factor, stream);
+    set_choices(choices, factor, by_);
     if (!is_fresh_) begin_anew<<<1, kArenas, 0, stream>>>(control_.data());
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     is_fresh_ = false;  // until all has gone well
-    if (table_.is_one_tile_each()) return take_from_tiles(taken);
+    if (table_.is_one_tile_each() && by_ == By::magnitude) return take_from_tiles(taken);
     const bool guesses = table_.has_floors();
-    if (guesses) reserve_candidates();
+    if (guesses) reserve_candidates(second);
+    if (!guesses) set_choices(choices, factor, By::magnitude);
     accumulate(guesses);
-    if (guesses) queue_candidates();
+    if (guesses) queue_candidates(second);
     if (!guesses && table_.takes_any()) queue_count();
     queue_norms(guesses ? &control_.data()->last_failure : &control_.data()->failure);
     wait();
@@ -73,9 +77,11 @@ class ManyUnits {
     }
     if (guesses && failure.outcome == kDone) {
       collect_slots(taken);
+      taken.chosen_twice = by_ != By::magnitude;
       return std::nullopt;
     }
     if (guesses) {  // they were wrong
+      set_choices(choices, factor, By::magnitude);
       queue_count();
       wait();
     }
@@ -151,6 +157,16 @@ class ManyUnits {
   }
   double* sent_norms() const { return norms_.data() + table_.tile_count(); }
 
+  // What is looked for in each unit: of the second choice only what is decided here.
+  void set_choices(std::span<const UnitChoice> choices, float factor, By by) {
+    choices_.assign(choices.begin(), choices.end());
+    for (UnitChoice& one : choices_) {
+      if (by == By::score && one.second_k > 0) one.k = one.second_k;
+      if (by != By::draw) one.second_k = 0;
+    }
+    table_.set_choices(choices_, factor, stream_);
+  }
+
   // Makes room for what a pass over these units needs.
   void reserve_for(std::span<const Unit> units) {
     table_.set_units(units);
@@ -203,7 +219,9 @@ class ManyUnits {
     entries_.reserve(room);
   }
   // The arenas have twice as much room, because units that send more than others are not spread evenly over them.
-  void reserve_candidates() {
+  void reserve_candidates(const kernels::SecondChoice* second) {
+    if (by_ == By::score) last_round_.reserve(second->last_round.size());
+    if (by_ != By::magnitude) candidate_ranks_.reserve(table_.room());
     reserve_slots();
     arena_size_ = 2 * (table_.room() / kArenas) + static_cast<std::uint32_t>(kTile);
     arena_indices_.reserve(std::size_t{arena_size_} * kArenas);
@@ -215,34 +233,68 @@ class ManyUnits {
   }
 
   // Chooses among the entries that reach the floors, and takes the winners out if all went well.
-  void queue_candidates() {
+  void queue_candidates(const kernels::SecondChoice* second) {
     const std::uint32_t units = table_.unit_count();
-    const CandidateArguments arguments{.memory = numbers_,
-                                       .control = control_.data(),
-                                       .lists = lists_.data(),
-                                       .arena_indices = arena_indices_.data(),
-                                       .arena_values = arena_values_.data(),
-                                       .tiles = table_.tiles(),
-                                       .pieces = table_.pieces(),
-                                       .units = table_.units(),
-                                       .ks = table_.ks(),
-                                       .slots = table_.slots(),
-                                       .bars = table_.bars(),
-                                       .floors = table_.floors(),
-                                       .margins = table_.margins(),
-                                       .before = sent_before_.data(),
-                                       .room = table_.room(),
-                                       .indices = candidate_indices_.data(),
-                                       .values = candidate_values_.data(),
-                                       .offsets = candidate_offsets_.data(),
-                                       .wins = wins_.data(),
-                                       .counts = ends_.data(),
-                                       .out_indices = out_indices_.data(),
-                                       .out_values = out_values_.data(),
-                                       .sent_norms = sent_norms()};
-    choose_candidates<<<units, kSelectThreads, 0, stream_>>>(arguments);
+    CandidateArguments arguments{.memory = numbers_,
+                                 .control = control_.data(),
+                                 .lists = lists_.data(),
+                                 .arena_indices = arena_indices_.data(),
+                                 .arena_values = arena_values_.data(),
+                                 .tiles = table_.tiles(),
+                                 .pieces = table_.pieces(),
+                                 .units = table_.units(),
+                                 .ks = table_.ks(),
+                                 .slots = table_.slots(),
+                                 .bars = table_.bars(),
+                                 .floors = table_.floors(),
+                                 .margins = table_.margins(),
+                                 .before = sent_before_.data(),
+                                 .room = table_.room(),
+                                 .indices = candidate_indices_.data(),
+                                 .values = candidate_values_.data(),
+                                 .offsets = candidate_offsets_.data(),
+                                 .wins = wins_.data(),
+                                 .counts = ends_.data(),
+                                 .out_indices = out_indices_.data(),
+                                 .out_values = out_values_.data(),
+                                 .sent_norms = sent_norms(),
+                                 .second_ks = table_.second_ks(),
+                                 .ranks = candidate_ranks_.data()};
+    if (by_ == By::draw) {
+      arguments.draw = *second->draw;
+      launch_choice<By::draw>(arguments);
+    } else if (by_ == By::score) {
+      last_round_.upload(second->last_round, stream_);
+      arguments.scores = {*second->regularisation, last_round_.data(),
+                          static_cast<std::uint32_t>(second->last_round.size())};
+      launch_choice<By::score>(arguments);
+    } else {
+      launch_choice<By::magnitude>(arguments);
+    }
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     queue_slots(ends_.data());
+  }
+
+  template <By kBy>
+  void launch_choice(const CandidateArguments& arguments) {
+    if (!std::exchange(is_configured_, true)) {
+      for (const auto kernel :
+           {choose_candidates<By::magnitude>, choose_candidates<By::draw>, choose_candidates<By::score>}) {
+        SPARSEWIRE_CUDA_CHECK(
+            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(ChooseShared)));
+      }
+    }
+    cudaLaunchAttribute attribute;
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;  // launched while the pass still runs
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(table_.unit_count());
+    config.blockDim = dim3(kSelectThreads);
+    config.dynamicSmemBytes = sizeof(ChooseShared);
+    config.stream = stream_;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    SPARSEWIRE_CUDA_CHECK(cudaLaunchKernelEx(&config, choose_candidates<kBy>, arguments));
   }
 
   void put_candidates_back() {
@@ -424,6 +476,9 @@ class ManyUnits {
   float* numbers_ = nullptr;
   const ScaledGradient* gradient_ = nullptr;
   cudaStream_t stream_ = nullptr;
+  By by_ = By::magnitude;       // what is decided here
+  bool is_configured_ = false;  // the kernel that chooses
+  std::vector<UnitChoice> choices_;
 
   HostEntries& entries_;
   UnitTable table_;
@@ -448,6 +503,8 @@ class ManyUnits {
   std::unique_ptr<FrameWriter> writer_;  // null until a frame is written
   DeviceArray<UnitSearch> search_;
   DeviceArray<std::uint32_t> searched_;
+  DeviceArray<std::uint32_t> candidate_ranks_;
+  LastRoundOnDevice last_round_;
   DeviceArray<std::uint32_t> out_indices_;
   DeviceArray<float> out_values_;
 };

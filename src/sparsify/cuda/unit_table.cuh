@@ -33,6 +33,7 @@ class UnitTable {
   const UnitTiles* units() const noexcept { return units_.data(); }
   Bar* bars() const noexcept { return bars_.data(); }
   const std::uint32_t* ks() const noexcept { return ks_.data(); }
+  const std::uint32_t* second_ks() const noexcept { return second_ks_.data(); }
 
   std::size_t k_of(std::size_t unit) const noexcept { return choices_[unit].k; }
   bool only_one_has_k() const noexcept { return small_count_ + large_count_ == 1; }
@@ -81,6 +82,7 @@ class UnitTable {
   DeviceArray<UnitTiles> units_;
   DeviceArray<Bar> bars_;
   DeviceArray<std::uint32_t> ks_;
+  DeviceArray<std::uint32_t> second_ks_;
   DeviceArray<std::uint32_t> slots_;
   DeviceArray<std::uint32_t> floors_;
   DeviceArray<float> margins_;
@@ -161,11 +163,13 @@ inline void UnitTable::set_choices(std::span<const UnitChoice> choices, float fa
   takes_any_ = false;
   std::vector<Bar> bars;
   std::vector<std::uint32_t> ks;
+  std::vector<std::uint32_t> second_ks;
   for (const UnitChoice& choice : choices) {
     // A key at or above the threshold is a rank above it. What has a k gets its bar in each step.
     const bool has_k = choice.k > 0;
     bars.push_back({has_k ? 0 : choice.threshold, 0, has_k ? factor : 1});
     ks.push_back(static_cast<std::uint32_t>(choice.k));
+    second_ks.push_back(static_cast<std::uint32_t>(choice.second_k));
     takes_any_ = takes_any_ || has_k || choice.threshold < kInfinityKey;
   }
   plan_slots(choices, stream);
@@ -175,6 +179,7 @@ inline void UnitTable::set_choices(std::span<const UnitChoice> choices, float fa
   }
   unit_table::fill(bars_, bars, stream);
   unit_table::fill(ks_, ks, stream);
+  unit_table::fill(second_ks_, second_ks, stream);
   if (!same_kinds) list_units_with_k(choices, stream);
   has_floors_ = has_floors_ && same_kinds && may_guess_ && factor == factor_;
   factor_ = factor;
@@ -195,7 +200,8 @@ inline void UnitTable::plan_slots(std::span<const UnitChoice> choices, cudaStrea
     is_one_tile_each_ = is_one_tile_each_ && has_k;
     may_guess_ = may_guess_ && most > 0;
     if (has_k) last_with_k_ = u;
-    host_slots_.push_back(host_slots_.back() + static_cast<std::uint32_t>(most));
+    const std::size_t sent = choices[u].second_k > 0 ? choices[u].second_k : most;
+    host_slots_.push_back(host_slots_.back() + static_cast<std::uint32_t>(sent));
     const auto count = static_cast<double>(most);
     const auto beyond = static_cast<std::size_t>(std::max(0.25 * count, 8 * std::sqrt(count) + 16));
     const bool is_small = !has_k || host_units_[u].count == 1;  // all entries are candidates

@@ -43,7 +43,6 @@ class PretendedMemory final : public DeviceMemory {
                                   const kernels::SecondChoice* second, const kernels::ScaledGradient* gradient,
                                   TakenEntries& taken) override {
     if (choices.size() != units.size()) throw UsageError("a choice for each unit");
-    if (second != nullptr && units.size() != 1) throw UsageError("a second choice is for one unit");
     taken = {};
     if (gradient != nullptr) {
       if (gradient->first_add != nullptr) add_first(here(*gradient), here(*gradient->first_add));
@@ -55,14 +54,15 @@ class PretendedMemory final : public DeviceMemory {
     indices_.clear();
     values_.clear();
     // As a device, it cannot always choose twice.
-    if (second != nullptr && factor == 1 && ++steps_ % 3 != 0) {
-      take_twice(units[0], choices[0], *second, taken);
-      return std::nullopt;
-    }
+    taken.chosen_twice = second != nullptr && factor == 1 && ++steps_ % 3 != 0;
     for (std::size_t u = 0; u < units.size(); ++u) {
       taken.accumulated_norm2.push_back(norm2_of(units[u], numbers_));
-      const std::uint32_t kth = take_unit(units[u], choices[u], factor);
-      if (choices[u].k > 0) taken.kth = kth;
+      if (taken.chosen_twice && choices[u].second_k > 0) {
+        take_twice(units[u], choices[u], *second);
+      } else {
+        const std::uint32_t kth = take_unit(units[u], choices[u], factor);
+        if (choices[u].k > 0) taken.kth = kth;
+      }
       taken.ends.push_back(indices_.size());
     }
     taken.indices = indices_;
@@ -228,33 +228,28 @@ class PretendedMemory final : public DeviceMemory {
   }
 
   // By the second choice: of the largest by a hash, or of all by a score.
-  void take_twice(const Unit& unit, const UnitChoice& choice, const kernels::SecondChoice& second,
-                  TakenEntries& taken) {
-    taken.accumulated_norm2.push_back(norm2_of(unit, numbers_));
+  void take_twice(const Unit& unit, const UnitChoice& choice, const kernels::SecondChoice& second) {
     const std::vector<float> sums = numbers_;
-    const bool is_drawn = second.draw != nullptr;
-    take_unit(unit, is_drawn ? choice : UnitChoice{.threshold = kernels::kLowestKey}, 1);
+    const std::size_t begin = indices_.size();
+    take_unit(unit, second.draw ? choice : UnitChoice{.threshold = kernels::kLowestKey}, 1);
+    std::vector<std::uint32_t> taken(indices_.begin() + static_cast<std::ptrdiff_t>(begin), indices_.end());
     std::vector<std::uint64_t> keys(numbers_.size());
-    for (const std::uint32_t i : indices_) {
-      keys[i] = is_drawn ? ~second.draw->block(i)[0] : kernels::key_of(sums[i]);
-    }
+    for (const std::uint32_t i : taken) keys[i] = second.draw ? ~second.draw->block(i)[0] : kernels::key_of(sums[i]);
     for (const kernels::LastRound& last : second.last_round) {
       const float factor = second.regularisation->factor_at(last, sums[last.index]);
       if (sums[last.index] != 0) keys[last.index] = kernels::key_of(factor * std::abs(sums[last.index]));
     }
-    std::stable_sort(indices_.begin(), indices_.end(), [&](auto a, auto b) { return keys[a] > keys[b]; });
-    if (indices_.size() > second.k) indices_.resize(second.k);
-    std::sort(indices_.begin(), indices_.end());
+    std::stable_sort(taken.begin(), taken.end(), [&](auto a, auto b) { return keys[a] > keys[b]; });
+    if (taken.size() > choice.second_k) taken.resize(choice.second_k);
+    std::sort(taken.begin(), taken.end());
     numbers_ = sums;
-    values_.clear();
-    for (const std::uint32_t i : indices_) {
+    indices_.resize(begin);
+    values_.resize(begin);
+    for (const std::uint32_t i : taken) {
+      indices_.push_back(i);
       values_.push_back(numbers_[i]);
       numbers_[i] = 0;
     }
-    taken.ends = {indices_.size()};
-    taken.indices = indices_;
-    taken.values = values_;
-    taken.chosen_twice = true;
   }
 
   std::vector<float> numbers_;

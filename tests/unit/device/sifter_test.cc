@@ -361,8 +361,16 @@ TEST_F(SifterOnADevice, SiftsLargeModels) {
     run({.sparsifier = sparsifier, .context = {.layout = tensors(kSize)}}, "normal", 10);
     if (HasFailure()) return;
   }
-  for (const std::string kind : {"normal", "equal", "ties"}) {
-    run({.sparsifier = "topk:ratio=0.001", .context = {.layout = tensors(kSize), .scope = Scope::layer}}, kind, 5);
+  for (const std::string sparsifier : {"topk:ratio=0.001", "rtopk:ratio=0.001", "regtopk:ratio=0.001"}) {
+    for (const std::string kind : {"normal", "equal", "ties"}) {
+      run({.sparsifier = sparsifier, .context = {.layout = tensors(kSize), .scope = Scope::layer}}, kind, 7);
+      if (HasFailure()) return;
+    }
+  }
+  // So many candidates in a unit that they have to be gathered elsewhere.
+  for (const std::string sparsifier : {"topk:ratio=0.02", "rtopk:ratio=0.02", "regtopk:ratio=0.02"}) {
+    run({.sparsifier = sparsifier, .context = {.layout = tensors(kSize), .scope = Scope::layer}}, "normal", 7);
+    if (HasFailure()) return;
   }
 }
 
