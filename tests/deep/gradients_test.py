@@ -4,6 +4,7 @@
     gradients_test.py DEEP_GRADIENT MODULE     gradient.cc as a program; libsparsewire_torch.so
 """
 
+import copy
 import os
 import sys
 import tempfile
@@ -34,6 +35,25 @@ def dropout_masks(count):
     for block in range((count + 3) // 4):
         words += decoder.philox((block, STEP, WORKER, DROPOUT * 2**24), (SEED, 0))
     return torch.tensor([0 if word < 2**30 else 1 / 0.75 for word in words[:count]], dtype=torch.float64)
+
+
+def without_flips(make, inputs, targets):
+    """A network whose gradient is nearly the same in floats and in double, by PyTorch alone.
+
+    With few images, one activation that rounding moves across zero changes the gradient by percents. Which networks
+    have one depends on the processor: of six vgg19 one had on an AMD EPYC.
+    """
+    for seed in range(20):
+        torch.manual_seed(seed)
+        network = make()
+        first = []
+        for kind in (torch.float32, torch.float64):
+            copied = copy.deepcopy(network).to(kind).train()
+            F.cross_entropy(copied(inputs.to(kind)), targets).backward()
+            first.append(next(copied.parameters()).grad.double())
+        if (first[0] - first[1]).norm() < 5e-5 * first[1].norm():
+            return network
+    raise AssertionError("floats are too coarse for all of these networks")
 
 
 class Gradients(unittest.TestCase):
@@ -106,7 +126,8 @@ class Gradients(unittest.TestCase):
         self.check("resnet20", reference, *self.images(4, 3, 32, 32), dim=269722, rounding=2e-4)
 
     def test_vgg19(self):
-        self.check("vgg19", networks.Vgg19(), *self.images(3, 3, 32, 32), dim=20040522, rounding=2e-4)
+        inputs, targets = self.images(3, 3, 32, 32)
+        self.check("vgg19", without_flips(networks.Vgg19, inputs, targets), inputs, targets, dim=20040522, rounding=2e-4)
 
     def text(self, alphabet, length):
         torch.manual_seed(1)
