@@ -41,7 +41,7 @@ def without_flips(make, inputs, targets):
     """A network that has nearly the same loss and gradient in floats and in double, by PyTorch alone.
 
     With few images, one activation that rounding moves across zero changes the gradient by percents. Which networks
-    have one depends on the processor: of six vgg19 one had on an AMD EPYC.
+    have one depends on the processor: of six vgg19 one had, and of 25 resnet18 eleven, on an AMD EPYC.
     """
     for seed in range(20):
         torch.manual_seed(seed)
@@ -60,6 +60,9 @@ def without_flips(make, inputs, targets):
 
 
 class Gradients(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(0)  # the weights
+
     def run_program(self, model, sizes, arrays):
         with tempfile.TemporaryDirectory() as folder:
             for name, array in arrays.items():
@@ -120,12 +123,14 @@ class Gradients(unittest.TestCase):
 
     # Through many BatchNorms over few images rounding grows.
     def test_resnet18(self):
-        reference = networks.ResNet([64, 128, 256, 512], 2, zeros=False)
-        self.check("resnet18", reference, *self.images(3, 3, 32, 32), dim=11173962, rounding=2e-4)
+        inputs, targets = self.images(3, 3, 32, 32)
+        reference = without_flips(lambda: networks.ResNet([64, 128, 256, 512], 2, zeros=False), inputs, targets)
+        self.check("resnet18", reference, inputs, targets, dim=11173962, rounding=2e-4)
 
     def test_resnet20(self):
-        reference = networks.ResNet([16, 32, 64], 3, zeros=True)
-        self.check("resnet20", reference, *self.images(4, 3, 32, 32), dim=269722, rounding=2e-4)
+        inputs, targets = self.images(4, 3, 32, 32)
+        reference = without_flips(lambda: networks.ResNet([16, 32, 64], 3, zeros=True), inputs, targets)
+        self.check("resnet20", reference, inputs, targets, dim=269722, rounding=2e-4)
 
     def test_vgg19(self):
         inputs, targets = self.images(3, 3, 32, 32)
