@@ -80,7 +80,7 @@ class ResNet final : public Cifar {
     linear_.emplace(declare_, "linear", channels, kCifarClasses);
   }
 
-  at::Tensor forward(Pass& pass, const at::Tensor& inputs) const override {
+  at::Tensor forward(const Pass& pass, const at::Tensor& inputs) const override {
     at::Tensor x = at::relu(bn_(pass, conv_(pass, inputs)));
     for (const Block& block : blocks_) x = block(pass, x);
     return (*linear_)(pass, x.mean(at::IntArrayRef{2, 3}));
@@ -109,7 +109,7 @@ class Vgg19 final : public Cifar {
     linear_.emplace(declare_, "linear", channels, kCifarClasses);
   }
 
-  at::Tensor forward(Pass& pass, const at::Tensor& inputs) const override {
+  at::Tensor forward(const Pass& pass, const at::Tensor& inputs) const override {
     at::Tensor x = inputs;
     std::size_t layer = 0;
     for (const Stage& stage : kStages) {

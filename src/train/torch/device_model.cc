@@ -130,7 +130,7 @@ class DeviceModel final : public NetworkModel {
     on_driver([&](Buffers& /*buffers*/, Launching& /*lock*/) {
       const c10::AutoGradMode without_gradients(false);
       const at::Tensor targets = targets_of(batch).to(device_);
-      Pass pass = begin(batch, scored_, scored_state_, /*is_training=*/false);
+      const Pass pass = begin(scored_, scored_state_);
       const at::Tensor inputs = inputs_of(network(), batch, batch.pixels.data()).to(device_);
       const at::Tensor logits = network().forward(pass, inputs.contiguous(format_of(inputs)));
       score.loss = at::cross_entropy_loss(logits.to(at::kDouble), targets, {}, at::Reduction::Sum).item<double>();
@@ -163,6 +163,7 @@ class DeviceModel final : public NetworkModel {
       numbers.copy_(pinned, /*non_blocking=*/true);
       send(inputs_of(network, batch, batch.pixels.data()), pinned_inputs, inputs);
       send(targets_of(batch), pinned_targets, targets);
+      send(masks_of(network, batch), pinned_masks, masks);
       uploaded.record(stream);
     }
 
@@ -189,6 +190,8 @@ class DeviceModel final : public NetworkModel {
     at::Tensor inputs;
     at::Tensor pinned_targets;
     at::Tensor targets;
+    at::Tensor pinned_masks;
+    at::Tensor masks;
     c10::Event uploaded;
     c10::Event computed;
     c10::Event downloaded;
@@ -200,7 +203,9 @@ class DeviceModel final : public NetworkModel {
         on_host = at::empty(from.sizes(), from.options().pinned_memory(true));
         on_device = at::empty(from.sizes(), from.options().device(numbers.device()));
       }
-      std::memcpy(on_host.mutable_data_ptr(), from.const_data_ptr(), from.nbytes());  // copy_ would use many threads
+      if (from.numel() == 0) return;  // masks, of most networks
+      // Not copy_, which would use many threads.
+      std::memcpy(on_host.mutable_data_ptr(), from.const_data_ptr(), from.nbytes());
       on_device.copy_(on_host, /*non_blocking=*/true);
     }
   };
@@ -236,10 +241,16 @@ class DeviceModel final : public NetworkModel {
     std::unique_ptr<T> one_;
   };
 
-  // Passes over batches of one size.
-  struct Recording {
+  // What a pass reads besides weights and state, on the device.
+  struct Given {
     at::Tensor inputs;
     at::Tensor targets;
+    at::Tensor masks;
+  };
+
+  // Passes over batches of one size.
+  struct Recording {
+    Given given;
     bool was_tried = false;
     std::unique_ptr<PassGraph> graph;  // null: it cannot be recorded
   };
@@ -313,28 +324,29 @@ class DeviceModel final : public NetworkModel {
     std::map<std::size_t, Recording>& recordings = buffers.recordings;
     const auto found = recordings.find(batch.size);
     if (!uses_graphs_ || (found == recordings.end() && recordings.size() == kRecordings)) {
-      launch(buffers, batch, parcel.inputs.contiguous(format_of(parcel.inputs)), parcel.targets);
+      launch(buffers, {parcel.inputs.contiguous(format_of(parcel.inputs)), parcel.targets, parcel.masks});
       return;
     }
     Recording& recording = found != recordings.end() ? found->second : recordings[batch.size];
-    if (!recording.inputs.defined()) {
-      recording.inputs = at::empty_like(parcel.inputs, parcel.inputs.options(), format_of(parcel.inputs));
-      recording.targets = at::empty_like(parcel.targets);
+    Given& given = recording.given;
+    if (!given.inputs.defined()) {
+      given.inputs = at::empty_like(parcel.inputs, parcel.inputs.options(), format_of(parcel.inputs));
+      given.targets = at::empty_like(parcel.targets);
+      given.masks = at::empty_like(parcel.masks);
     }
-    recording.inputs.copy_(parcel.inputs);
-    recording.targets.copy_(parcel.targets);
-    const auto pass = [&] { return launch(buffers, batch, recording.inputs, recording.targets); };
+    given.inputs.copy_(parcel.inputs);
+    given.targets.copy_(parcel.targets);
+    given.masks.copy_(parcel.masks);
+    const auto pass = [&] { launch(buffers, given); };
     if (!recording.was_tried) {
       recording.was_tried = true;
-      // Masks of dropout are drawn on the host, so each pass has its own.
-      bool has_drawn = false;
-      for (int i = 0; i < kWarmUps && !has_drawn; ++i) has_drawn = pass();
-      if (!has_drawn) {
-        lock.unlock();
+      for (int i = 0; i < kWarmUps; ++i) pass();
+      lock.unlock();
+      {
         const std::unique_lock alone(launching());
         recording.graph = record_pass(pass);
       }
-      if (!lock.owns_lock()) lock.lock();
+      lock.lock();
       begin_state();
     }
     if (recording.graph) {
@@ -344,14 +356,15 @@ class DeviceModel final : public NetworkModel {
     }
   }
 
-  // Returns whether the pass has drawn numbers.
-  bool launch(const Buffers& buffers, const ModelBatch& batch, const at::Tensor& inputs, const at::Tensor& targets) {
-    Pass pass = begin(batch, buffers.weights, buffers.state, /*is_training=*/true);
+  void launch(const Buffers& buffers, const Given& given) {
+    Pass pass = begin(buffers.weights, buffers.state);
+    pass.is_training = true;
+    pass.masks = declarations().mask_views(given.masks, given.inputs.size(0));
     at::Tensor mean;
     {
       const c10::AutoGradMode with_gradients(true);
       for (at::Tensor& one : pass.weights) one.set_requires_grad(true);
-      mean = at::cross_entropy_loss(network().forward(pass, inputs), targets);
+      mean = at::cross_entropy_loss(network().forward(pass, given.inputs), given.targets);
       mean.backward({}, std::nullopt, /*create_graph=*/false, pass.weights);
     }
     const c10::AutoGradMode without_gradients(false);
@@ -369,14 +382,13 @@ class DeviceModel final : public NetworkModel {
       }
     }
     at::_foreach_copy_(to, from);
-    return pass.has_drawn;
   }
 
-  Pass begin(const ModelBatch& batch, const at::Tensor& weights, const at::Tensor& state, bool is_training) const {
+  Pass begin(const at::Tensor& weights, const at::Tensor& state) const {
     return {.weights = declarations().views(weights.mutable_data_ptr<float>(), device_),
             .state = declarations().state_views(state.mutable_data_ptr<float>(), device_),
-            .is_training = is_training,
-            .dropout = Draws(batch.seed, Use::dropout, batch.worker, batch.step)};
+            .masks = {},
+            .is_training = false};
   }
 
   at::Device device_;

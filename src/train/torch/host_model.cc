@@ -97,10 +97,12 @@ class HostModel final : public NetworkModel {
 
  private:
   Pass make_pass(const ModelBatch& batch, float* weights, float* state, bool is_training) const {
+    const auto samples = static_cast<std::int64_t>(batch.size);
     return {.weights = declarations().views(weights),
             .state = declarations().state_views(state),
-            .is_training = is_training,
-            .dropout = Draws(batch.seed, Use::dropout, batch.worker, batch.step)};
+            .masks = is_training ? declarations().mask_views(masks_of(network(), batch), samples)
+                                 : std::vector<at::Tensor>{},
+            .is_training = is_training};
   }
 
   std::optional<AlignedInput> scored_;  // the weights

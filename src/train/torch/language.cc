@@ -59,7 +59,7 @@ class Lstm final : public Language {
     linear_.emplace(declare_, "linear", width_, alphabet_);
   }
 
-  at::Tensor forward(Pass& pass, const at::Tensor& inputs) const override {
+  at::Tensor forward(const Pass& pass, const at::Tensor& inputs) const override {
     const at::Tensor x = at::embedding(pass.weights[embedding_], inputs);
     const at::Tensor empty = at::zeros({depth_, inputs.size(0), width_}, x.options());
     std::vector<at::Tensor> weights;
@@ -133,7 +133,7 @@ class Gpt final : public Language {
     norm_.emplace(declare_, "ln_f", width_);
   }
 
-  at::Tensor forward(Pass& pass, const at::Tensor& inputs) const override {
+  at::Tensor forward(const Pass& pass, const at::Tensor& inputs) const override {
     at::Tensor x = at::embedding(pass.weights[symbols_], inputs).add(pass.weights[places_]);
     const at::Tensor is_later =
         at::ones({length_, length_}, at::TensorOptions().dtype(at::kBool).device(inputs.device())).triu(1);

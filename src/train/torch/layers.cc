@@ -49,6 +49,13 @@ at::Tensor BatchNorm::operator()(const Pass& pass, const at::Tensor& x) const {
                         pass.is_training, kMomentum, kEpsilon, /*cudnn_enabled=*/true);
 }
 
+Dropout::Dropout(Declarations& declare, std::int64_t size, double probability)
+    : mask_(declare.add_mask(size, probability)) {}
+
+at::Tensor Dropout::operator()(const Pass& pass, const at::Tensor& x) const {
+  return pass.is_training ? x.mul(pass.masks[mask_].view(x.sizes())) : x;
+}
+
 LayerNorm::LayerNorm(Declarations& declare, const std::string& name, std::int64_t width)
     : width_(width),
       weight_(declare.add(name + ".weight", {width}, kOne)),

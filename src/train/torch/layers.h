@@ -56,6 +56,16 @@ class BatchNorm {
   std::size_t variance_;
 };
 
+// Sets entries to 0 at random in trainings. `size`: entries of one sample.
+class Dropout {
+ public:
+  Dropout(Declarations& declare, std::int64_t size, double probability);
+  at::Tensor operator()(const Pass& pass, const at::Tensor& x) const;
+
+ private:
+  std::size_t mask_;
+};
+
 class LayerNorm {
  public:
   LayerNorm(Declarations& declare, const std::string& name, std::int64_t width);

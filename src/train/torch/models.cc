@@ -1,6 +1,7 @@
 // The module's entry, and what all models have in common.
 #include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/util/Exception.h>
 
@@ -22,6 +23,14 @@ at::Tensor inputs_of(const Network& network, const ModelBatch& batch, const floa
 at::Tensor targets_of(const ModelBatch& batch) {
   return at::from_blob(const_cast<std::int64_t*>(batch.targets.data()),
                        {static_cast<std::int64_t>(batch.targets.size())}, at::kLong);
+}
+
+at::Tensor masks_of(const Network& network, const ModelBatch& batch) {
+  const auto samples = static_cast<std::int64_t>(batch.size);
+  at::Tensor masks = at::empty({network.declarations().mask_size(samples)});
+  const Draws draws(batch.seed, Use::dropout, batch.worker, batch.step);
+  network.declarations().draw_masks(draws, samples, masks.mutable_data_ptr<float>());
+  return masks;
 }
 
 void run_pass(Runners& runners, const std::function<void()>& work) {

@@ -18,7 +18,7 @@ class Network {
   // Of a row of inputs, besides the number of samples: {1, 28, 28}, {length}. Images are floats, symbols integers.
   virtual std::vector<std::int64_t> input_shape() const = 0;
   // A row of logits for each target.
-  virtual at::Tensor forward(Pass& pass, const at::Tensor& inputs) const = 0;
+  virtual at::Tensor forward(const Pass& pass, const at::Tensor& inputs) const = 0;
 
   const Declarations& declarations() const noexcept { return declare_; }
 

@@ -1,6 +1,5 @@
 #include "train/torch/parameters.h"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
 #include <algorithm>
@@ -24,6 +23,11 @@ std::size_t Declarations::add_state(std::int64_t channels, float start) {
   statistics_.push_back({channels, state_size_, start});
   state_size_ += static_cast<std::size_t>(channels);
   return statistics_.size() - 1;
+}
+
+std::size_t Declarations::add_mask(std::int64_t size, double probability) {
+  masks_.push_back({size, probability});
+  return masks_.size() - 1;
 }
 
 // Each tensor has a stream of its own.
@@ -59,15 +63,29 @@ std::vector<at::Tensor> Declarations::state_views(float* numbers, at::Device dev
   return all;
 }
 
-at::Tensor Pass::drop(const at::Tensor& x, double probability) {
-  if (!is_training) return x;
-  has_drawn = true;
-  const at::Tensor mask = at::empty(x.sizes(), at::TensorOptions().dtype(at::kFloat));
-  const auto limit = static_cast<std::uint32_t>(probability * 0x1p32);
-  const auto kept = static_cast<float>(1 / (1 - probability));
-  float* const entries = mask.mutable_data_ptr<float>();
-  for (std::int64_t i = 0; i < mask.numel(); ++i) entries[i] = dropout.word() < limit ? 0 : kept;
-  return x.mul(mask.to(x.device()));
+std::int64_t Declarations::mask_size(std::int64_t samples) const noexcept {
+  std::int64_t size = 0;
+  for (const Mask& mask : masks_) size += samples * mask.size;
+  return size;
+}
+
+// What is kept is scaled up, so that sums stay the same on average.
+void Declarations::draw_masks(Draws draws, std::int64_t samples, float* masks) const {
+  for (const Mask& mask : masks_) {
+    const auto limit = static_cast<std::uint32_t>(mask.probability * 0x1p32);
+    const auto kept = static_cast<float>(1 / (1 - mask.probability));
+    for (std::int64_t i = 0; i < samples * mask.size; ++i) *masks++ = draws.word() < limit ? 0 : kept;
+  }
+}
+
+std::vector<at::Tensor> Declarations::mask_views(const at::Tensor& masks, std::int64_t samples) const {
+  std::vector<at::Tensor> all;
+  std::int64_t begin = 0;
+  for (const Mask& mask : masks_) {
+    all.push_back(masks.narrow(0, begin, samples * mask.size));
+    begin += samples * mask.size;
+  }
+  return all;
 }
 
 }  // namespace sparsewire::train::torch

@@ -23,7 +23,7 @@ class Perceptron final : public SmallImages {
       layers_.emplace_back(declare_, "fc" + std::to_string(i + 1), widths[i], widths[i + 1]);
     }
   }
-  at::Tensor forward(Pass& pass, const at::Tensor& inputs) const override {
+  at::Tensor forward(const Pass& pass, const at::Tensor& inputs) const override {
     at::Tensor x = inputs.flatten(1);
     for (const Linear& layer : layers_) x = layer(pass, &layer == layers_.data() ? x : at::relu(x));
     return x;
@@ -35,11 +35,11 @@ class Perceptron final : public SmallImages {
 
 class MnistCnn final : public SmallImages {
  public:
-  at::Tensor forward(Pass& pass, const at::Tensor& inputs) const override {
+  at::Tensor forward(const Pass& pass, const at::Tensor& inputs) const override {
     at::Tensor x = at::relu(conv1_(pass, inputs));
     x = at::max_pool2d(at::relu(conv2_(pass, x)), 2);
-    x = pass.drop(x, kDropout).flatten(1);
-    x = pass.drop(at::relu(fc1_(pass, x)), kDropout);
+    x = drop1_(pass, x).flatten(1);
+    x = drop2_(pass, at::relu(fc1_(pass, x)));
     return fc2_(pass, x);
   }
 
@@ -48,13 +48,15 @@ class MnistCnn final : public SmallImages {
 
   Conv conv1_{declare_, "conv1", {.inputs = 1, .outputs = 32, .size = 3}};
   Conv conv2_{declare_, "conv2", {.inputs = 32, .outputs = 64, .size = 3}};
+  Dropout drop1_{declare_, 64 * 12 * 12, kDropout};
   Linear fc1_{declare_, "fc1", 64 * 12 * 12, 128};
+  Dropout drop2_{declare_, 128, kDropout};
   Linear fc2_{declare_, "fc2", 128, kClasses};
 };
 
 class FashionCnn final : public SmallImages {
  public:
-  at::Tensor forward(Pass& pass, const at::Tensor& inputs) const override {
+  at::Tensor forward(const Pass& pass, const at::Tensor& inputs) const override {
     at::Tensor x = at::max_pool2d(at::relu(bn1_(pass, conv1_(pass, inputs))), 2);
     x = at::max_pool2d(at::relu(bn2_(pass, conv2_(pass, x))), 2);
     return fc_(pass, x.flatten(1));

@@ -37,6 +37,8 @@ std::unique_ptr<Model> make_device_model(std::unique_ptr<Network> network, at::D
 // Tensors over the numbers of a batch, which are borrowed and not written to. `pixels`: those of the batch, or a copy.
 at::Tensor inputs_of(const Network& network, const ModelBatch& batch, const float* pixels);
 at::Tensor targets_of(const ModelBatch& batch);
+// The masks of dropout of a training step, drawn by (seed, worker, step).
+at::Tensor masks_of(const Network& network, const ModelBatch& batch);
 
 // Runs the work on one of the threads. An error of libtorch becomes a std::runtime_error.
 void run_pass(Runners& runners, const std::function<void()>& work);
