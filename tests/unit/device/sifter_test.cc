@@ -374,6 +374,16 @@ TEST_F(SifterOnADevice, SiftsLargeModels) {
   }
 }
 
+// RegTop-k's last round comes to the device while the pass is running. Here it is so long that the pass ends first.
+TEST_F(SifterOnADevice, WaitsForALongLastRound) {
+  if (!device_test::is_fast()) GTEST_SKIP() << "for a real device";
+  constexpr std::size_t kSize = 2'000'003;
+  for (const Scope scope : {Scope::model, Scope::layer}) {
+    run({.sparsifier = "regtopk:ratio=0.06", .context = {.layout = tensors(kSize), .scope = scope}}, "normal", 6);
+    if (HasFailure()) return;
+  }
+}
+
 // With clipping the pass adds the gradient to the velocity, too. Here the sum in the memory is too large, not the
 // velocity.
 TEST_F(SifterOnADevice, TakesASumOfVelocitiesBackThatIsTooLarge) {
