@@ -63,8 +63,6 @@ struct Worker::Parts {
   std::exception_ptr thrown;     // by this rank before the exchange
   StepOutcome outcome;           // the trailers of all ranks, combined
   SparseVector sent;             // empty if the entries became a frame on a device
-  bool has_frame = false;        // they did
-  std::vector<std::byte> frame;  // until the exchange gets it
   std::vector<float> received;   // the values of `sent` as the other ranks decoded them; empty: the same
   bool has_swapped = false;      // `received` and the values of `sent` have changed places
   SparseVector total;

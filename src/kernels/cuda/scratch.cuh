@@ -17,6 +17,7 @@ enum Outcome : std::uint32_t {
   kTooFew = 1,     // the threshold was too high: there are fewer than k candidates
   kNoRoom = 2,     // it was too low: there are more candidates than room
   kNotFinite = 4,  // a sum is not finite
+  kMayOverflow = 8,  // a velocity may become infinite: nothing was added
 };
 
 // Written last of all, where the host reads it without a call: `epoch` is the number of the step.
