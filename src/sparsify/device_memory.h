@@ -66,10 +66,10 @@ class DeviceMemory {
   // Adds the gradient, and takes entries out of each unit. Larger numbers |factor * sum| are chosen first, as floats;
   // of equal ones that with the lower index. Returns the lowest index at which a sum is not finite; then every entry
   // has made a round trip (kernels/sweep.h). If there is a second choice, the device may take the entries of that
-  // instead: TakenEntries::chosen_twice. What is to be added to the gradient first (ScaledGradient::first_add) is clipped
-  // and added, unless that may give a number that is not finite: then it throws MayOverflow. After every exception,
-  // FirstAdd::is_added says whether it was added. REQUIRES: a choice for each unit; 0 <= factor <= 1; the same `units`,
-  // at the same address, in every call with so many; second_k <= k.
+  // instead: TakenEntries::chosen_twice. What is to be added to the gradient first (ScaledGradient::first_add) is
+  // clipped and added, unless that may give a number that is not finite: then it throws MayOverflow. After every
+  // exception, FirstAdd::is_added says whether it was added. REQUIRES: a choice for each unit; 0 <= factor <= 1; the
+  // same `units`, at the same address, in every call with so many; second_k <= k.
   virtual std::optional<std::size_t> take(std::span<const Unit> units, std::span<const UnitChoice> choices,
                                           float factor, const kernels::SecondChoice* second,
                                           const kernels::ScaledGradient* gradient, TakenEntries& taken) = 0;

@@ -3,19 +3,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <limits>
 #include <utility>
 
-#include "core/number_types.h"
-#include "core/slices.h"
 #include "core/standard_float_mode.h"
 #include "core/valid.h"
-#include "kernels/norm.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/spec.h"
-#include "sparsify/bad_gradient.h"
 #include "sparsify/sifter_parts.h"
 
 namespace sparsewire {

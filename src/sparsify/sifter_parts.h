@@ -1,4 +1,5 @@
-// What a Sifter consists of: sifter.cc has the steps, sifter_state.cc saves and loads.
+// What a Sifter consists of: sifter.cc has the steps, sifter_velocity.cc those with momentum,
+// sifter_rounding.cc what was rounded, sifter_numbers.cc access from outside; sifter_state.cc saves and loads.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,6 @@
-#include "kernels/cuda/gradient_norm.h"
-
 #include <type_traits>
 
+#include "kernels/cuda/gradient_norm.h"
 #include "kernels/cuda/groups.cuh"
 #include "kernels/cuda/types.h"
 
