@@ -26,8 +26,7 @@ class GradientNorm {
   const Clipped* data() const noexcept { return result_.data(); }  // in device memory
 
  private:
-  DeviceArray<double> norms_;          // of tiles, and of groups of 4096 tiles
-  DeviceArray<std::uint32_t> counts_;  // tiles of each group that are done, and groups
+  DeviceArray<double> norms_;  // of tiles, and of groups of 4096 tiles
   DeviceArray<Clipped> result_;
 };
 

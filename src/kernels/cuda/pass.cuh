@@ -220,7 +220,7 @@ __device__ __noinline__ void pass_part_of_tile(const PassArguments& a, const Pas
 }
 
 template <class T>
-__global__ void __launch_bounds__(kPassThreads, std::is_void_v<T> || kIsVelocity<T> ? 2 : kPassBlocks)
+__global__ void __launch_bounds__(kPassThreads, std::is_void_v<T> ? 2 : kPassBlocks)
     pass(const __grid_constant__ UnitPassArguments a) {
   if (blockIdx.x == 0 && threadIdx.x == 0) {  // for finish.cuh
     a.pass.control->arrived = a.pass.control->fell = a.pass.control->listed = 0;
