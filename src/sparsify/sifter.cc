@@ -104,6 +104,7 @@ void Sifter::Parts::take_step(SparseVector& sent, Sift sift) {
     count_step(sifted, sent.size());
   } catch (...) {
     sent.clear(memory.size());
+    sent.draw = {};  // how far it had come does not matter
     throw;
   }
   can_undo = can_flush = true;
