@@ -1,8 +1,8 @@
 // The sum of the squares of few entries of a tile, by one thread: a tree of which most leaves are zero.
 //
-// kernels/norm.h adds rows of a lane in order, then lanes i and i + 16, i + 8, ..., then slices i and i + 4, i + 2, i
-// + 1. With the bits of lane and slice in the order in which they are added up, the last of them first, entries are in
-// the order of the leaves, and two of them meet at the highest bit in which they differ. What is zero adds nothing.
+// kernels/norm.h adds up the rows of a lane in order, then the lanes that differ in their highest bit, and so on down to
+// the lowest, then slices likewise. With these bits the other way round, those of the slice first, entries are in the
+// order of the leaves, and two of them meet at the highest bit in which they differ. What is zero adds nothing.
 #pragma once
 
 #include "kernels/cuda/tile.cuh"
@@ -24,7 +24,7 @@ __device__ inline std::uint32_t offset_of_place(std::uint32_t place) {
   return slice * 512 + place % 16 * 32 + lane;
 }
 
-// Of n entries with these places, which differ from each other, in any order. COST: n^2, so few.
+// Of n entries with these places, in any order; no two have the same, but kNoPlace. COST: n^2, so few.
 __device__ inline double square_tree(const std::uint16_t* places, const float* values, std::uint32_t n) {
   constexpr int kDepth = 9;  // rows, and eight bits
   double sums[kDepth + 1];   // not yet added up: each meets the next one at the level of the next
