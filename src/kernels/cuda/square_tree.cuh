@@ -1,8 +1,8 @@
 // The sum of the squares of few entries of a tile, by one thread: a tree of which most leaves are zero.
 //
-// kernels/norm.h adds up the rows of a lane in order, then the lanes that differ in their highest bit, and so on down to
-// the lowest, then slices likewise. With these bits the other way round, those of the slice first, entries are in the
-// order of the leaves, and two of them meet at the highest bit in which they differ. What is zero adds nothing.
+// kernels/norm.h adds up the rows of a lane in order, then the lanes that differ in their highest bit, and so on down
+// to the lowest, then slices likewise. With these bits the other way round, those of the slice first, entries are in
+// the order of the leaves, and two of them meet at the highest bit in which they differ. What is zero adds nothing.
 #pragma once
 
 #include "kernels/cuda/tile.cuh"
