@@ -129,7 +129,7 @@ class UnitCandidates {
       sent = for_each_in_order(by_bar, bar.quota,
                                [&](std::uint32_t i, bool wins, std::uint32_t number) { settle(i, wins, number); });
     }
-    add_norms();
+    add_norms(sent);
     if (threadIdx.x != 0) return;
     a_.counts[blockIdx.x] = sent;
     if (k_ == 0) return;
@@ -160,7 +160,7 @@ class UnitCandidates {
     // The k-th is mostly about a fiftieth above the floor. Scores may be below it.
     constexpr std::uint32_t kWidth = 1U << 17U;
     const std::uint32_t low = kBy == By::score ? 1 : max(floor, 1U);
-    Bar bar = find_bar(ranks, k_, low, kBy == By::score ? kInfinityKey : kWidth, s_.counts);
+    Bar bar = find_bar(ranks, k_, low, low > 1 ? kWidth : kInfinityKey, s_.counts);
     bar.factor = factor_;
     return bar;
   }
@@ -302,8 +302,12 @@ class UnitCandidates {
                              kth.y, [&](std::uint32_t i, bool wins, std::uint32_t number) { settle(i, wins, number); });
   }
 
-  // The squares of the winners of each tile: by a thread where there are few candidates, or else by a warp.
-  __device__ void add_norms() {
+  // The squares of the winners of each tile: by a thread where there are few, or else by a warp.
+  __device__ void add_norms(std::uint32_t sent) {
+    if (range_.count == 1 && sent <= kFewInTile) {  // all entries of a small unit are candidates
+      if (threadIdx.x == 0) a_.sent_norms[range_.first] = square_winners(sent);
+      return;
+    }
     for (std::uint32_t i = threadIdx.x; i < n_; i += kSelectThreads) {
       c_.offsets[i] = c_.wins[i] != 0 ? place_in_tree(c_.offsets[i]) : kNoPlace;
     }
@@ -323,6 +327,19 @@ class UnitCandidates {
       });
       if (threadIdx.x % 32 == 0) a_.sent_norms[range_.first + t] = sum;
     }
+  }
+
+  // Of a unit of one tile: from its slots.
+  __device__ double square_winners(std::uint32_t sent) const {
+    const UnitTile tile = a_.tiles[range_.first];
+    const std::uint32_t begin = a_.slots[blockIdx.x];
+    std::uint16_t places[kFewInTile];
+    float values[kFewInTile];
+    for (std::uint32_t i = 0; i < sent; ++i) {
+      places[i] = place_in_tree(offset_in(tile, a_.pieces, a_.out_indices[begin + i]));
+      values[i] = a_.out_values[begin + i];
+    }
+    return square_tree(places, values, sent);
   }
 
   const CandidateArguments& a_;
