@@ -32,7 +32,7 @@ function(sparsewire_cuda_options target)
 endfunction()
 
 # Its objects become part of the library.
-add_library(sparsewire_cuda OBJECT src/kernels/cuda/unit_memory.cu src/sparsify/cuda/device_memory.cu
+add_library(sparsewire_cuda OBJECT src/kernels/cuda/unit_memory.cu src/kernels/cuda/gradient_norm.cu src/sparsify/cuda/device_memory.cu
                                    src/sparsify/cuda/device_arrays.cu src/sparsify/cuda/devices.cu)
 sparsewire_cuda_options(sparsewire_cuda)
 target_sources(sparsewire PRIVATE $<TARGET_OBJECTS:sparsewire_cuda>)

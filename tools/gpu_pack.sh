@@ -68,7 +68,7 @@ if [[ -n $sanitizer && ${#start[@]} == 0 ]]; then
   few='OnTheGpu.ABad*:OnTheGpu.AGuess*:*ByLayer*/topk_ratio_0_01:*ByLayer*/regtopk_ratio_0_05_q__1_dense_below_100'
   few=$few:'*TakesABad*/topk_k_3_chunk_64:*TakesABad*/topk_ratio_0_02_dense_below_100:*FeedbackTypeAndScope/topk_k_3_chunk_64'
   few=$few:'*TakesABad*/topk_ratio_0_05_chunk_4096:*TakesABad*/rtopk_ratio_0_02_r_3:*TakesABad*/regtopk_ratio_0_02_mu_2'
-  few=$few:'*SumOfVelocities*:*SparseSums*:WorkerOnADevice.*'
+  few=$few:'*SumOfVelocities*:*SparseSums*:WorkerOnADevice.*:FrameOnADevice.*ShortModels:FrameOnADevice.Leaves*'
   for tool in memcheck racecheck initcheck; do
     for ((shard = 0; shard < 5; ++shard)); do
       GTEST_TOTAL_SHARDS=5 GTEST_SHARD_INDEX=$shard run "$tool$shard" 60 "$sanitizer" --tool $tool ./cuda_tests \

@@ -19,7 +19,7 @@
 
 namespace sparsewire {
 
-class FramePlanner;
+class FramePlanner;  // the library's own: it cannot be implemented outside
 
 // Why bytes are not a valid frame. Broken bytes are reported as a status, not thrown: they come from outside and must
 // be expected.
@@ -68,7 +68,7 @@ class Codec {
   void encode(const SparseVector& vector, std::vector<std::byte>& frame, std::vector<float>* received = nullptr);
 
   // For frames that are written where the entries are (Sifter::sift_into): decides how. Null: only encode() writes the
-  // frames of this codec. As long as the codec lives.
+  // frames of this codec. As long as the codec lives. What it does is the library's own; it is only passed on.
   FramePlanner* planner() noexcept;
 
  private:

@@ -20,7 +20,7 @@
 
 namespace sparsewire {
 
-class FramePlanner;  // kernels/frame_plan.h
+class FramePlanner;  // the library's own: it cannot be implemented outside
 
 // What happens to the entries that are not sent.
 //
@@ -71,7 +71,7 @@ class Sifter {
   // The same for a step that is sent as a frame of a codec: on a device the frame is written there, if that can be, and
   // only the frame comes to the host. Returns whether it is: then the rounding losses are in the memory already
   // (keep_rounding_loss), and `sent` is empty, also for undo(). If not, `frame` is empty, and `sent` has the entries.
-  // `planner` is Codec::planner().
+  // `planner` is Codec::planner(): there are no others.
   bool sift_into(const Gradient& gradient, FramePlanner& planner, std::vector<std::byte>& frame, SparseVector& sent,
                  float lr = 1.0F, float unscale = 1.0F);
   // The same as the first for a sum of sparse vectors. `lr` is what the gradients in the sum were multiplied by: the

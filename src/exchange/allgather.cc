@@ -44,10 +44,11 @@ class AllGatherExchange final : public Exchange {
     return outcome;
   }
 
-  Codec* frame_codec() noexcept override { return &codec_; }
-  void give_frame(std::vector<std::byte>& frame) override {
-    message_.swap(frame);
-    has_frame_ = true;
+  void sift(Sifter& sifter, const Gradient& gradient, float lr, float unscale, SparseVector& sent) override {
+    has_frame_ = false;
+    FramePlanner* const planner = codec_.planner();
+    if (planner == nullptr) return sifter.sift(gradient, sent, lr, unscale);
+    has_frame_ = sifter.sift_into(gradient, *planner, message_, sent, lr, unscale);
   }
 
  private:

@@ -66,10 +66,11 @@ class Exchange {
   virtual StepOutcome run(const SparseVector& sent, const StepTrailer& trailer, std::vector<float>& received,
                           SparseVector& total) = 0;
 
-  // The codec of this rank's messages, if they are one frame of all that it sends; else null.
-  virtual Codec* frame_codec() noexcept { return nullptr; }
-  // The next run() sends this frame of that codec instead of `sent`. Takes its storage.
-  virtual void give_frame(std::vector<std::byte>& /*frame*/) {}
+  // Sifts what the next run() sends. Where a message is one frame of all that this rank sends, it may be written where
+  // the gradient is (Sifter::sift_into): then `sent` is empty, and run() sends that frame.
+  virtual void sift(Sifter& sifter, const Gradient& gradient, float lr, float unscale, SparseVector& sent) {
+    sifter.sift(gradient, sent, lr, unscale);
+  }
 
   // Takes the last step back, which was completed: the server's memory gets the bits that it had. REQUIRES: no other
   // step has begun.

@@ -9,21 +9,31 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/clip.h"
 #include "kernels/norm.h"
 #include "sparsewire/gradient.h"
 
 namespace sparsewire::kernels {
+
+struct FirstAdd;
 
 // A gradient, and how it enters the error memory: memory <- decay*memory + scale*gradient.
 struct ScaledGradient : Gradient {
   float scale = 1.0F;
   float decay = 1.0F;
   // On a device only: the numbers are those of another memory, to which this is to be added first.
-  const ScaledGradient* first_add = nullptr;
+  FirstAdd* first_add = nullptr;
 
   ScaledGradient() = default;
   // NOLINTNEXTLINE(google-explicit-constructor): a gradient as it is.
   ScaledGradient(const Gradient& gradient) noexcept : Gradient(gradient) {}
+};
+
+// A gradient that is clipped and added to a velocity, in the pass that adds the velocity to the memory.
+struct FirstAdd {
+  ScaledGradient gradient;
+  Clip clip;
+  bool is_added = false;
 };
 
 inline constexpr std::uint32_t kInfinityKey = 0x7F800000;  // the lowest key that is not a finite number

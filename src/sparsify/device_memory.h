@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <span>
@@ -49,6 +50,12 @@ struct FrameNorms {
   double rounding_loss2 = 0;  // ||values - rounded values||^2, in the order of Sifter::keep_rounding_loss
 };
 
+// What take() throws if the velocity that it is to add may not be finite. Then nothing has happened.
+class MayOverflow final : public std::exception {
+ public:
+  const char* what() const noexcept override { return "a velocity may not be finite"; }
+};
+
 // Where a null gradient stands for none. THREADS: one caller at a time. Work is queued on the stream of the gradient,
 // or on that of the last one. Throws UsageError if a gradient is not in the memory of the device, or std::runtime_error
 // if the device fails.
@@ -59,9 +66,10 @@ class DeviceMemory {
   // Adds the gradient, and takes entries out of each unit. Larger numbers |factor * sum| are chosen first, as floats;
   // of equal ones that with the lower index. Returns the lowest index at which a sum is not finite; then every entry
   // has made a round trip (kernels/sweep.h). If there is a second choice, the device may take the entries of that
-  // instead: TakenEntries::chosen_twice. What is to be added to the gradient first (ScaledGradient::first_add) is added
-  // also if it throws. REQUIRES: that gives finite numbers; a choice for each unit; 0 <= factor <= 1; the same `units`,
-  // at the same address, in every call with so many; second_k <= k.
+  // instead: TakenEntries::chosen_twice. What is to be added to the gradient first (ScaledGradient::first_add) is
+  // clipped and added, unless that may give a number that is not finite: then it throws MayOverflow. After every
+  // exception, FirstAdd::is_added says whether it was added. REQUIRES: a choice for each unit; 0 <= factor <= 1; the
+  // same `units`, at the same address, in every call with so many; second_k <= k.
   virtual std::optional<std::size_t> take(std::span<const Unit> units, std::span<const UnitChoice> choices,
                                           float factor, const kernels::SecondChoice* second,
                                           const kernels::ScaledGradient* gradient, TakenEntries& taken) = 0;

@@ -3,58 +3,16 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <limits>
 #include <utility>
 
-#include "core/number_types.h"
-#include "core/slices.h"
 #include "core/standard_float_mode.h"
 #include "core/valid.h"
-#include "kernels/norm.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/spec.h"
-#include "sparsify/bad_gradient.h"
 #include "sparsify/sifter_parts.h"
 
 namespace sparsewire {
-namespace {
-
-// Throws UsageError if no tensor has that name.
-template <class Parts>
-const TensorRange& find_tensor(const Parts& parts, std::string_view name) {
-  const TensorRange* const found = parts.context.layout.find(name);
-  if (found == nullptr) throw UsageError(fmt::format("[{}] the layout has no tensor '{}'", parts.name, name));
-  return *found;
-}
-
-void check_host_size(const std::string& name, const Device& device, std::size_t size, std::size_t wanted,
-                     const char* what) {
-  if (device.kind != Device::host) {
-    throw UsageError(fmt::format("[{}] {}: the numbers must be on the host", name, what));
-  }
-  if (size != wanted) {
-    throw UsageError(fmt::format("[{}] {}: {} numbers were given for {} entries", name, what, size, wanted));
-  }
-}
-
-// ||a - b||^2 over at most a tile of numbers, of the differences as floats. In eight sums, so that it is fast.
-double distance2(const float* a, const float* b, std::size_t n) {
-  std::array<double, 8> sums{};
-  const auto add = [&](std::size_t i, double& sum) {
-    const auto difference = static_cast<double>(a[i] - b[i]);
-    sum += difference * difference;
-  };
-  std::size_t i = 0;
-  for (; i + sums.size() <= n; i += sums.size()) {
-    for (std::size_t lane = 0; lane < sums.size(); ++lane) add(i + lane, sums[lane]);
-  }
-  for (; i < n; ++i) add(i, sums[0]);
-  return kernels::add_pairwise(sums.data(), sums.size());
-}
-
-}  // namespace
 
 Sifter::Sifter(std::string_view sparsifier, std::string_view feedback, SifterContext context)
     : parts_(std::make_unique<Parts>()) {
@@ -98,54 +56,6 @@ kernels::ScaledGradient Sifter::Parts::scaled(const Gradient& gradient, float lr
   scaled.decay = feedback.decay;
   scaled.scale = feedback.scale_by_lr ? unscale * lr : unscale;
   return scaled;
-}
-
-// The same for a velocity, with DGC's local clipping: the norm of this worker's gradient is cut to clip/sqrt(ranks), so
-// that the sum over the workers keeps to about clip.
-kernels::ScaledGradient Sifter::Parts::clipped(const Gradient& gradient, float unscale) {
-  kernels::ScaledGradient result = scaled(gradient, 1.0F, unscale);
-  result.decay = feedback.momentum;
-  if (feedback.clip == 0) return result;
-  gradient_norm = std::sqrt(velocity.norm2(gradient));
-  const double norm = gradient_norm * std::abs(static_cast<double>(unscale));
-  const double limit = feedback.clip / std::sqrt(static_cast<double>(context.ranks));
-  const double factor = limit / norm;
-  if (factor < 1) result.scale *= static_cast<float>(factor);  // not if the norm is NaN: sift then refuses the gradient
-  return result;
-}
-
-// Whether the velocity will be finite with this addend, whatever it is now: then no gradient can be bad. No number is
-// larger than the norm.
-bool Sifter::Parts::stays_finite(const kernels::ScaledGradient& addend) const noexcept {
-  constexpr double kLargest = std::numeric_limits<float>::max();
-  const double added = std::abs(static_cast<double>(addend.scale)) * gradient_norm;
-  return feedback.clip != 0 && (addend.decay * kLargest + added) * (1 + 1e-6) < kLargest;
-}
-
-// A step of DGC: velocity <- m*velocity + gradient; the velocity is sifted, and cleared where an entry is sent.
-SiftNorms Sifter::Parts::sift_velocity(const Gradient& gradient, SparseVector& sent, float unscale) {
-  const kernels::ScaledGradient addend = clipped(gradient, unscale);
-  // On a device the pass over the memory adds it, too: so the velocity is read once.
-  const bool adds_later = velocity.is_on_device() && stays_finite(addend);
-  if (!adds_later) {
-    if (const auto bad = velocity.accumulate(&addend)) {
-      throw_bad_gradient(name, context, stats.step, addend, velocity, *bad);
-    }
-  }
-  kernels::ScaledGradient total = velocity.as_gradient();
-  if (adds_later) total.first_add = &addend;
-  SiftNorms sifted;
-  bool taken = false;
-  try {
-    sifted = sparsifier->sift(&total, 1, memory, sent);
-    taken = true;
-    velocity.clear_at(sent, cleared);
-  } catch (...) {
-    if (taken) sparsifier->undo(&total, memory, sent);
-    velocity.restore(&addend);
-    throw;
-  }
-  return sifted;
 }
 
 // For feedback none. What is not sent is dropped, so numbers that were in the memory before are copied first: undo()
@@ -194,6 +104,7 @@ void Sifter::Parts::take_step(SparseVector& sent, Sift sift) {
     count_step(sifted, sent.size());
   } catch (...) {
     sent.clear(memory.size());
+    sent.draw = {};  // how far it had come does not matter
     throw;
   }
   can_undo = can_flush = true;
@@ -278,8 +189,7 @@ void Sifter::undo(const Gradient& gradient, const SparseVector& sent, float lr, 
     p.velocity.put_back(sent, p.cleared);
     const kernels::ScaledGradient total = p.velocity.as_gradient();
     p.sparsifier->undo(&total, p.memory, sent);
-    const kernels::ScaledGradient addend = p.clipped(gradient, unscale);
-    p.velocity.restore(&addend);
+    p.restore_velocity(gradient, unscale);
     return;
   }
   const kernels::ScaledGradient in_units_of_memory = p.scaled(gradient, lr, unscale);
@@ -347,46 +257,6 @@ void Sifter::Parts::check(const SparseVector& entries, const char* what) const {
       fmt::format("[{}] {}: this is not a vector of dimension {} with ascending indices", name, what, memory.size()));
 }
 
-// ||sent - received||^2, tile by tile: the same bits on any number of threads. It is not finite if a difference is not:
-// squares of floats and their sums are far below the largest double.
-double Sifter::Parts::rounding_loss2(const SparseVector& sent, std::span<const float> received) {
-  const std::size_t tiles = kernels::tiles_of(sent.size());
-  if (loss_of_tiles.size() < tiles) loss_of_tiles.resize(tiles + tiles / 4);
-  for_each_slice(context.pool, sent.size(), kernels::kTile, [&](std::size_t begin, std::size_t end, int) {
-    for (std::size_t first = begin; first < end; first += kernels::kTile) {
-      loss_of_tiles[first / kernels::kTile] =
-          distance2(sent.values.data() + first, received.data() + first, std::min(kernels::kTile, end - first));
-    }
-  });
-  return kernels::sum_tiles(loss_of_tiles.data(), tiles);
-}
-
-void Sifter::keep_rounding_loss(const SparseVector& sent, std::span<const float> received) {
-  const StandardFloatMode mode;
-  Parts& p = *parts_;
-  p.check(sent, "keep_rounding_loss");
-  p.can_flush = false;
-  if (sent.size() != received.size()) {
-    throw UsageError(fmt::format("[{}] keep_rounding_loss: {} values were received, but {} were sent", p.name,
-                                 received.size(), sent.size()));
-  }
-  const double change = p.rounding_loss2(sent, received);
-  const float* const values = sent.values.data();
-  for (std::size_t i = 0; !std::isfinite(change) && i < sent.size(); ++i) {
-    if (std::isfinite(values[i] - received[i])) continue;
-    throw UsageError(
-        fmt::format("[{}] entry {} was sent as {} and received as {}", p.name, sent.index(i), values[i], received[i]));
-  }
-  // Often nothing is lost: a server that answers in the format of what it got. On a device this saves a copy.
-  if (change != 0 && p.feedback.kind != Feedback::Kind::none) p.memory.add_differences(sent, received);
-  p.count_rounding_loss(change);
-}
-
-void Sifter::Parts::count_rounding_loss(double loss2) {
-  stats.memory_norm2 += loss2;
-  stats.total_error += loss2;
-}
-
 void Sifter::observe(const SparseVector& sent, std::span<const float> update_at_sent,
                      std::span<const std::uint8_t> came_back) {
   const StandardFloatMode mode;
@@ -417,52 +287,6 @@ std::optional<double> Sifter::threshold() const noexcept { return parts_->sparsi
 const Layout& Sifter::layout() const noexcept { return parts_->context.layout; }
 const Feedback& Sifter::feedback() const noexcept { return parts_->feedback; }
 const SiftStats& Sifter::stats() const noexcept { return parts_->stats; }
-
-std::vector<float> Sifter::memory() const {
-  const std::span<const float> numbers = parts_->memory.numbers();
-  return {numbers.begin(), numbers.end()};
-}
-
-std::vector<float> Sifter::velocity() const {
-  const std::span<const float> numbers = parts_->velocity.numbers();
-  return {numbers.begin(), numbers.end()};
-}
-
-void Sifter::read_memory(std::string_view tensor, WritableNumbers numbers) const {
-  const TensorRange& range = find_tensor(*parts_, tensor);
-  check_host_size(parts_->name, numbers.device, numbers.size, range.size, "read_memory");
-  std::vector<float> copy(range.size);
-  parts_->memory.read(range.begin, copy);
-  with_numbers(numbers, [&](auto* to, auto rounded) {
-    for (std::size_t i = 0; i < copy.size(); ++i) to[i] = rounded(copy[i]);
-  });
-}
-
-void Sifter::write_memory(std::string_view tensor, const Gradient& numbers) {
-  const TensorRange& range = find_tensor(*parts_, tensor);
-  parts_->write(parts_->memory, range.begin, range.size, numbers, "write_memory");
-}
-void Sifter::write_memory(const Gradient& numbers) {
-  parts_->write(parts_->memory, 0, parts_->memory.size(), numbers, "write_memory");
-}
-void Sifter::write_velocity(const Gradient& numbers) {
-  parts_->write(parts_->velocity, 0, parts_->velocity.size(), numbers, "write_velocity");
-}
-
-void Sifter::Parts::write(ErrorMemory& to, std::size_t begin, std::size_t size, const Gradient& numbers,
-                          const char* what) {
-  check_host_size(name, numbers.device, numbers.size, size, what);
-  std::vector<float> copy(size);
-  for (std::size_t i = 0; i < size; ++i) {
-    copy[i] = kernels::number_at(numbers, i);
-    if (!std::isfinite(copy[i])) {
-      throw UsageError(fmt::format("[{}] {}: number {} is {}, which is not finite", name, what, i, copy[i]));
-    }
-  }
-  to.write(begin, copy);
-  may_hold_numbers = true;
-  can_undo = can_flush = false;
-}
 
 void Sifter::continue_from(const Sifter& other) {
   Parts& p = *parts_;

@@ -1,4 +1,5 @@
-// What a Sifter consists of: sifter.cc has the steps, sifter_state.cc saves and loads.
+// What a Sifter consists of: sifter.cc has the steps, sifter_velocity.cc those with momentum,
+// sifter_rounding.cc what was rounded, sifter_numbers.cc access from outside; sifter_state.cc saves and loads.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +40,6 @@ struct Sifter::Parts {
   // Momentum (DGC) only.
   ErrorMemory velocity;
   std::vector<float> cleared;  // velocities that were cleared in the last step, for undo
-  double gradient_norm = 0;    // of the last gradient, if it is clipped
 
   bool has_velocity() const noexcept { return feedback.kind == Feedback::Kind::momentum; }
   void check_gradient(const Gradient& gradient) const;
@@ -49,11 +49,14 @@ struct Sifter::Parts {
   void count_step(const SiftNorms& sifted, std::uint64_t entries);
   SiftNorms sift(const Gradient& gradient, SparseVector& sent, float lr, float unscale);
   SiftNorms sift_velocity(const Gradient& gradient, SparseVector& sent, float unscale);
+  SiftNorms sift_total(const kernels::ScaledGradient& total, SparseVector& sent);
   SiftNorms sift_without_feedback(const kernels::ScaledGradient& gradient, SparseVector& sent);
   void remember_memory();
   kernels::ScaledGradient scaled(const Gradient& gradient, float lr, float unscale) const;
+  kernels::Clip clip() const noexcept;
+  kernels::ScaledGradient unclipped(const Gradient& gradient, float unscale) const;
   kernels::ScaledGradient clipped(const Gradient& gradient, float unscale);
-  bool stays_finite(const kernels::ScaledGradient& addend) const noexcept;
+  void restore_velocity(const Gradient& gradient, float unscale);
   void begin_undo(const SparseVector& sent);
   void check(const SparseVector& entries, const char* what) const;
   double rounding_loss2(const SparseVector& sent, std::span<const float> received);

@@ -56,17 +56,15 @@ struct Worker::Parts {
   bool can_take_back = false;     // a step was finished, and nothing came after it
   std::uint64_t step_number = 0;  // of the step under way, or the last one; the first is 0
 
-  Gradient gradient;             // of the step under way, or the last one; borrowed
-  StepOptions options;           // of that step
-  StepTrailer trailer;           // of this rank, in the step under way
-  bool has_sifted = false;       // the sifter has to take the step back if it fails
-  std::exception_ptr thrown;     // by this rank before the exchange
-  StepOutcome outcome;           // the trailers of all ranks, combined
-  SparseVector sent;             // empty if the entries became a frame on a device
-  bool has_frame = false;        // they did
-  std::vector<std::byte> frame;  // until the exchange gets it
-  std::vector<float> received;   // the values of `sent` as the other ranks decoded them; empty: the same
-  bool has_swapped = false;      // `received` and the values of `sent` have changed places
+  Gradient gradient;            // of the step under way, or the last one; borrowed
+  StepOptions options;          // of that step
+  StepTrailer trailer;          // of this rank, in the step under way
+  bool has_sifted = false;      // the sifter has to take the step back if it fails
+  std::exception_ptr thrown;    // by this rank before the exchange
+  StepOutcome outcome;          // the trailers of all ranks, combined
+  SparseVector sent;            // empty if the entries became a frame on a device
+  std::vector<float> received;  // the values of `sent` as the other ranks decoded them; empty: the same
+  bool has_swapped = false;     // `received` and the values of `sent` have changed places
   SparseVector total;
   std::vector<float> at_sent;           // the update at the entries of `sent`
   std::vector<std::uint8_t> came_back;  // whether they are in it; empty: all are

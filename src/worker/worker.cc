@@ -149,7 +149,7 @@ void Worker::Parts::sift() {
   stats.ns_sift = 0;
   StageClock clock;
   step_number = sifter.step();
-  has_sifted = has_swapped = has_frame = false;
+  has_sifted = has_swapped = false;
   thrown = nullptr;
   const int rank = transport.rank();
   trailer = {.rank = rank,
@@ -161,11 +161,11 @@ void Worker::Parts::sift() {
              .entries = 0,
              .failure = {}};
   try {
-    Codec* const codec = dense_exchange == nullptr && !observes ? exchange->frame_codec() : nullptr;
-    if (FramePlanner* const planner = codec == nullptr ? nullptr : codec->planner()) {
-      has_frame = sifter.sift_into(gradient, *planner, frame, sent, options.lr, options.unscale);
-    } else {
+    const bool needs_entries = dense_exchange != nullptr || observes;  // here, not only in a frame
+    if (needs_entries) {
       sifter.sift(gradient, sent, options.lr, options.unscale);
+    } else {
+      exchange->sift(sifter, gradient, options.lr, options.unscale, sent);
     }
     has_sifted = true;
     // The memory of a server is on the device of its worker, too.
@@ -184,7 +184,6 @@ void Worker::Parts::sift() {
 void Worker::Parts::exchange_all() {
   usable = false;
   outcome = {};
-  if (has_frame) exchange->give_frame(frame);
   outcome = active_exchange().run(sent, trailer, received, total);
 }
 

@@ -55,20 +55,4 @@ __global__ void restore_entries(float* memory, const void* gradient, std::size_t
       n, [=](std::size_t i) { memory[i] = restored(memory[i], number(static_cast<const T*>(gradient), i), by); });
 }
 
-// The sum of the squares of each tile of a gradient. One block for each tile.
-template <class T>
-__global__ void __launch_bounds__(kTileThreads) square_tiles(const void* gradient, std::size_t size, double* norms) {
-  __shared__ double slices[kSlices];
-  const std::size_t first = std::size_t{blockIdx.x} * kTile + threadIdx.x / 32 * kSlice + threadIdx.x % 32;
-  double lane_sum = 0;
-#pragma unroll
-  for (int row = 0; row < kRows; ++row) {
-    const std::size_t at = first + static_cast<std::size_t>(row) * 32;
-    const double one = at < size ? static_cast<double>(number(static_cast<const T*>(gradient), at)) : 0;
-    lane_sum += one * one;
-  }
-  const double norm = add_tile(lane_sum, slices);
-  if (threadIdx.x == 0) norms[blockIdx.x] = norm;
-}
-
 }  // namespace sparsewire::cuda

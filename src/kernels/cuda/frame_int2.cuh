@@ -144,7 +144,7 @@ struct Int2Shared {
   std::uint32_t high_counts[kInt2Warps][8];
 };
 
-// The sum of the squares of what a tile lost, by eight threads: as distance2() of sparsify/sifter.cc.
+// The sum of the squares of what a tile lost, by eight threads: as distance2() of sparsify/sifter_rounding.cc.
 __device__ inline double square_lost(const float* lost, std::uint32_t count) {
   const unsigned lane = threadIdx.x;
   const std::uint32_t whole = count / 8 * 8;

@@ -6,17 +6,25 @@
 
 namespace sparsewire::cuda {
 
-// The sum of each 4096 numbers, by the tree of kernels/norm.h.
+// The sum of at most 4096 numbers, which other blocks may have written. By all threads of a block of kTileThreads;
+// thread 0 has it. `slices` is shared.
+__device__ inline double add_group(const double* numbers, std::size_t count, double* slices) {
+  const unsigned first = threadIdx.x / 32 * static_cast<unsigned>(kSlice) + threadIdx.x % 32;
+  double lane_sum = 0;
+#pragma unroll
+  for (int row = 0; row < kRows; ++row) {
+    const unsigned i = first + static_cast<unsigned>(row) * 32;
+    lane_sum += i < count ? __ldcg(numbers + i) : 0;
+  }
+  return add_tile(lane_sum, slices);
+}
+
+// The sum of each 4096 numbers.
 static __global__ void __launch_bounds__(kTileThreads)
     add_groups(const double* numbers, std::size_t count, double* sums) {
   __shared__ double slices[kSlices];
-  const std::size_t first = std::size_t{blockIdx.x} * kTile + threadIdx.x / 32 * kSlice + threadIdx.x % 32;
-  double lane_sum = 0;
-  for (int row = 0; row < kRows; ++row) {
-    const std::size_t i = first + static_cast<std::size_t>(row) * 32;
-    lane_sum += i < count ? numbers[i] : 0;
-  }
-  const double sum = add_tile(lane_sum, slices);
+  const std::size_t first = std::size_t{blockIdx.x} * kTile;
+  const double sum = add_group(numbers + first, min(count - first, std::size_t{kTile}), slices);
   if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/block.cuh"
+#include "kernels/cuda/gradient_norm.h"
 #include "kernels/cuda/scratch.cuh"
 
 namespace sparsewire::cuda {
@@ -29,7 +30,8 @@ struct PassArguments {
   const void* gradient;
   Factors by;
   const void* first_add;  // to a velocity
-  Factors first_by;
+  float first_decay;
+  const Clipped* clipped;  // its scale; if a velocity may overflow, nothing is added at all
   Control* control;
   TileList* tiles;
   double* tile_norms;  // sums of the squares of all sums
@@ -85,11 +87,18 @@ __device__ __forceinline__ void load_gradient(const PassArguments& a, const Tile
   for (int row = 0; row < kCount; ++row) added[row] = velocity[tile.at(row)];
 #pragma unroll
   for (int row = 0; row < kCount; ++row) first[row] = number(static_cast<const T*>(a.first_add), tile.at(row));
+  const Factors by{a.clipped->scale, a.first_decay};
+  const bool adds = a.clipped->may_overflow == 0;
 #pragma unroll
   for (int row = 0; row < kCount; ++row) {
-    added[row] = accumulated(added[row], first[row], a.first_by);
+    added[row] = adds ? accumulated(added[row], first[row], by) : added[row];
     if (tile.inside(row)) velocity[tile.at(row)] = added[row];
   }
+}
+template <class T>
+__device__ __forceinline__ bool may_overflow(const PassArguments& a) {
+  if constexpr (kIsVelocity<T>) return a.clipped->may_overflow != 0;
+  return false;
 }
 
 // Adds the gradient (T; void: none) to a tile of the memory, and moves what the tile takes into an arena. A tile that
@@ -114,7 +123,9 @@ __device__ __forceinline__ void pass_tile(const PassArguments& a, const Tile& ti
     float added[kHalf];
     load_gradient(a, tile, added, static_cast<T*>(nullptr));
 #pragma unroll
-    for (int row = 0; row < kHalf; ++row) sum[row] = accumulated(sum[row], added[row], a.by);
+    for (int row = 0; row < kHalf; ++row) {
+      sum[row] = may_overflow<T>(a) ? sum[row] : accumulated(sum[row], added[row], a.by);
+    }
   }
 #pragma unroll
   for (int row = 0; row < kHalf; ++row) sum[row] = tile.inside(row) ? sum[row] : 0;
@@ -223,13 +234,14 @@ __device__ __noinline__ void pass_part_of_tile(const PassArguments& a, const Pas
 }
 
 template <class T>
-__global__ void __launch_bounds__(kPassThreads, std::is_void_v<T> || kIsVelocity<T> ? 2 : kPassBlocks)
+__global__ void __launch_bounds__(kPassThreads, std::is_void_v<T> ? 2 : kPassBlocks)
     pass(const __grid_constant__ UnitPassArguments a) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");  // finish.cuh may start when the last block has
 #endif
   if (blockIdx.x == 0 && threadIdx.x == 0) {  // for finish.cuh
     a.pass.control->arrived = a.pass.control->fell = a.pass.control->listed = 0;
+    if (may_overflow<T>(a.pass)) atomicOr(&a.pass.control->failure.outcome, kMayOverflow);
   }
   const std::uint32_t threshold = a.threshold != 0 ? a.threshold : a.pass.control->threshold;
   if constexpr (std::is_void_v<T>) {

@@ -14,9 +14,10 @@ inline constexpr int kMostBlocks = 1024;  // of the kernel that finishes a step
 // What a step came to. Bits, because a step can fail in several ways.
 enum Outcome : std::uint32_t {
   kDone = 0,
-  kTooFew = 1,     // the threshold was too high: there are fewer than k candidates
-  kNoRoom = 2,     // it was too low: there are more candidates than room
-  kNotFinite = 4,  // a sum is not finite
+  kTooFew = 1,       // the threshold was too high: there are fewer than k candidates
+  kNoRoom = 2,       // it was too low: there are more candidates than room
+  kNotFinite = 4,    // a sum is not finite
+  kMayOverflow = 8,  // a velocity may become infinite: nothing was added
 };
 
 // What the host gets to know about a step.

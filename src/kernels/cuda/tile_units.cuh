@@ -284,39 +284,6 @@ __global__ void __launch_bounds__(kUnitThreads, kUnitBlocks)
   }
 }
 
-// How many ranks of the block are at least `least`. The `counts` of two calls in turn must differ.
-__device__ inline std::uint32_t count_from(const std::uint32_t (&ranks)[kRows], std::uint32_t least,
-                                           std::uint32_t (&counts)[kSlices]) {
-  std::uint32_t count = 0;
-#pragma unroll
-  for (int row = 0; row < kRows; ++row) count += ranks[row] >= least ? 1 : 0;
-  count = __reduce_add_sync(kAllLanes, count);
-  if (threadIdx.x % 32 == 0) counts[threadIdx.x / 32] = count;
-  __syncthreads();
-  return __reduce_add_sync(kAllLanes, threadIdx.x % 32 < kSlices ? counts[threadIdx.x % 32] : 0);
-}
-
-// The bar that k entries of the block reach, or all that are not zero if they are fewer.
-__device__ inline Bar find_bar_in_tile(const std::uint32_t (&ranks)[kRows], std::uint32_t k,
-                                       std::uint32_t (&counts)[2][kSlices]) {
-  if (count_from(ranks, 1, counts[1]) <= k) return {};
-  std::uint32_t low = 1;  // more than k are at or above it
-  std::uint32_t high = kInfinityKey + 1;
-  std::uint32_t above = 0;  // that many are at or above `high`, fewer than k
-  for (unsigned turn = 0; high - low > 1; turn ^= 1U) {
-    const std::uint32_t middle = low + (high - low) / 2;
-    const std::uint32_t count = count_from(ranks, middle, counts[turn]);
-    if (count == k) return {middle - 1, 0, 1};
-    if (count > k) {
-      low = middle;
-    } else {
-      high = middle;
-      above = count;
-    }
-  }
-  return {low, k - above, 1};
-}
-
 struct SearchShared {
   std::uint32_t counts[2][kSlices];
   std::uint32_t ends[kSlices][2];
@@ -334,7 +301,7 @@ __device__ inline void search_unit(const TileUnitsArguments& a, std::uint32_t u,
     const std::uint32_t offset = offset_of(row);
     ranks[row] = offset < tile.size ? rank_of(a.memory[index_in(tile, a.pieces, offset)], factor) : 0;
   }
-  const Bar bar = find_bar_in_tile(ranks, a.ks[u], s.counts);
+  const Bar bar = find_bar(ranks, a.ks[u], 1, kInfinityKey, s.counts);
   double lane_sum = 0;
   std::uint32_t sent = for_each_winner(ranks, bar.rank, bar.quota, 0, s.ends, [&](int row, std::uint32_t number) {
     const std::size_t at = index_in(tile, a.pieces, offset_of(row));

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "kernels/cuda/scores.cuh"
+#include "kernels/cuda/square_tree.cuh"
 #include "kernels/cuda/unit_select.cuh"
 
 namespace sparsewire::cuda {
@@ -78,6 +79,8 @@ struct GatheredCandidates {
   std::uint8_t* wins;
 };
 
+inline constexpr std::uint32_t kFewInTile = 16;
+
 // In dynamic shared memory.
 struct ChooseShared {
   union {
@@ -90,6 +93,7 @@ struct ChooseShared {
   std::uint32_t ranks[kCandidatesInShared];
   std::uint16_t offsets[kCandidatesInShared];
   std::uint8_t wins[kCandidatesInShared];
+  std::uint32_t counts[2][kSelectThreads / 32];
   std::uint32_t begin;  // where the candidates of the unit are gathered, if they are many
   std::uint32_t reach;  // scores that reach the floor
   std::uint32_t is_last;
@@ -115,12 +119,7 @@ class UnitCandidates {
       reach = count_scores(floor);
       if (reach < k_) return fail(kTooFew);
     }
-    Bar bar{0, 0, factor_};
-    if (k_ > 0 && n_ > k_) {
-      const uint2 kth = find_kth_of(
-          n_, k_, s_.select, [&](std::uint32_t i) { return rank(i); }, [](std::uint32_t) { return true; });
-      bar = {kth.x, kth.y, factor_};
-    }
+    const Bar bar = k_ > 0 && n_ > k_ ? find_unit_bar(floor) : Bar{0, 0, factor_};
     const auto by_bar = [&](std::uint32_t i) { return compare(rank(i), bar.rank); };
     std::uint32_t sent = 0;
     const std::uint32_t drawn = kBy == By::draw ? a_.second_ks[blockIdx.x] : 0;
@@ -130,7 +129,7 @@ class UnitCandidates {
       sent = for_each_in_order(by_bar, bar.quota,
                                [&](std::uint32_t i, bool wins, std::uint32_t number) { settle(i, wins, number); });
     }
-    add_norms();
+    add_norms(sent);
     if (threadIdx.x != 0) return;
     a_.counts[blockIdx.x] = sent;
     if (k_ == 0) return;
@@ -143,6 +142,27 @@ class UnitCandidates {
  private:
   __device__ void fail(Outcome outcome) {
     if (threadIdx.x == 0) atomicOr(&a_.control->failure.outcome, outcome);
+  }
+
+  // Few candidates: in registers.
+  __device__ Bar find_unit_bar(std::uint32_t floor) {
+    if (n_ > kCandidatesInShared) {
+      const uint2 kth = find_kth_of(
+          n_, k_, s_.select, [&](std::uint32_t i) { return rank(i); }, [](std::uint32_t) { return true; });
+      return {kth.x, kth.y, factor_};
+    }
+    std::uint32_t ranks[kCandidatesInShared / kSelectThreads];
+#pragma unroll
+    for (unsigned row = 0; row < kCandidatesInShared / kSelectThreads; ++row) {
+      const std::uint32_t i = row * kSelectThreads + threadIdx.x;
+      ranks[row] = i < n_ ? rank(i) : 0;
+    }
+    // The k-th is mostly about a fiftieth above the floor. Scores may be below it.
+    constexpr std::uint32_t kWidth = 1U << 17U;
+    const std::uint32_t low = kBy == By::score ? 1 : max(floor, 1U);
+    Bar bar = find_bar(ranks, k_, low, low > 1 ? kWidth : kInfinityKey, s_.counts);
+    bar.factor = factor_;
+    return bar;
   }
 
   __device__ bool find_room() {
@@ -171,27 +191,47 @@ class UnitCandidates {
     }
   }
 
+  // Some at a time: what is read does not wait for what is written.
   __device__ void gather() {
-    for (std::uint32_t i = threadIdx.x; i < n_; i += kSelectThreads) {
-      std::uint32_t low = 0;
-      std::uint32_t high = range_.count;
-      while (high - low > 1) {
-        const std::uint32_t middle = (low + high) / 2;
-        (before_[middle] <= i ? low : high) = middle;
+    constexpr unsigned kBatch = 4;
+    for (std::uint32_t first = threadIdx.x; first < n_; first += kBatch * kSelectThreads) {
+      std::uint32_t tiles[kBatch];
+      std::uint32_t indices[kBatch];
+      float values[kBatch];
+#pragma unroll
+      for (unsigned b = 0; b < kBatch; ++b) {
+        const std::uint32_t i = min(first + b * kSelectThreads, n_ - 1);
+        tiles[b] = tile_of(i);
+        const std::uint32_t from = a_.lists[range_.first + tiles[b]].offset + (i - before_[tiles[b]]);
+        indices[b] = a_.arena_indices[from];
+        values[b] = a_.arena_values[from];
       }
-      const std::uint32_t from = a_.lists[range_.first + low].offset + (i - before_[low]);
-      const std::uint32_t index = a_.arena_indices[from];
-      const float value = a_.arena_values[from];
-      c_.indices[i] = index;
-      c_.values[i] = value;
-      if constexpr (kBy == By::score) {
-        c_.ranks[i] = k_ == 0 ? 1 : a_.scores.key_of(index, value) + 1;
-      } else if constexpr (kBy == By::draw) {
-        c_.ranks[i] = ~a_.draw.block(index)[0];
+#pragma unroll
+      for (unsigned b = 0; b < kBatch; ++b) {
+        const std::uint32_t i = first + b * kSelectThreads;
+        if (i < n_) put(i, a_.tiles[range_.first + tiles[b]], indices[b], values[b]);
       }
-      c_.offsets[i] = static_cast<std::uint16_t>(offset_in(a_.tiles[range_.first + low], a_.pieces, index));
     }
     __syncthreads();
+  }
+  __device__ std::uint32_t tile_of(std::uint32_t i) const {
+    std::uint32_t low = 0;
+    std::uint32_t high = range_.count;
+    while (high - low > 1) {
+      const std::uint32_t middle = (low + high) / 2;
+      (before_[middle] <= i ? low : high) = middle;
+    }
+    return low;
+  }
+  __device__ void put(std::uint32_t i, const UnitTile& tile, std::uint32_t index, float value) {
+    c_.indices[i] = index;
+    c_.values[i] = value;
+    if constexpr (kBy == By::score) {
+      c_.ranks[i] = k_ == 0 ? 1 : a_.scores.key_of(index, value) + 1;
+    } else if constexpr (kBy == By::draw) {
+      c_.ranks[i] = ~a_.draw.block(index)[0];
+    }
+    c_.offsets[i] = static_cast<std::uint16_t>(offset_in(tile, a_.pieces, index));
   }
 
   // Of candidate number i of the unit: what it is compared by first.
@@ -262,15 +302,44 @@ class UnitCandidates {
                              kth.y, [&](std::uint32_t i, bool wins, std::uint32_t number) { settle(i, wins, number); });
   }
 
-  // The squares of the winners of each tile, by one warp.
-  __device__ void add_norms() {
+  // The squares of the winners of each tile: by a thread where there are few, or else by a warp.
+  __device__ void add_norms(std::uint32_t sent) {
+    if (range_.count == 1 && sent <= kFewInTile) {  // all entries of a small unit are candidates
+      if (threadIdx.x == 0) a_.sent_norms[range_.first] = square_winners(sent);
+      return;
+    }
+    for (std::uint32_t i = threadIdx.x; i < n_; i += kSelectThreads) {
+      c_.offsets[i] = c_.wins[i] != 0 ? place_in_tree(c_.offsets[i]) : kNoPlace;
+    }
+    __syncthreads();
+    const auto end_of = [&](std::uint32_t t) { return t + 1 < range_.count ? before_[t + 1] : n_; };
+    for (std::uint32_t t = threadIdx.x; t < range_.count; t += kSelectThreads) {
+      const std::uint32_t begin = before_[t];
+      const std::uint32_t end = end_of(t);
+      if (end - begin > kFewInTile) continue;
+      a_.sent_norms[range_.first + t] = square_tree(c_.offsets + begin, c_.values + begin, end - begin);
+    }
     for (std::uint32_t t = threadIdx.x / 32; t < range_.count; t += kSelectThreads / 32) {
-      const std::uint32_t end = t + 1 < range_.count ? before_[t + 1] : n_;
+      const std::uint32_t end = end_of(t);
+      if (end - before_[t] <= kFewInTile) continue;
       const double sum = square_few(before_[t], end, s_.squares[threadIdx.x / 32], [&](std::uint32_t i) -> MaybeSent {
-        return {c_.wins[i] != 0, c_.offsets[i], c_.values[i]};
+        return {c_.offsets[i] != kNoPlace, offset_of_place(c_.offsets[i]), c_.values[i]};
       });
       if (threadIdx.x % 32 == 0) a_.sent_norms[range_.first + t] = sum;
     }
+  }
+
+  // Of a unit of one tile: from its slots.
+  __device__ double square_winners(std::uint32_t sent) const {
+    const UnitTile tile = a_.tiles[range_.first];
+    const std::uint32_t begin = a_.slots[blockIdx.x];
+    std::uint16_t places[kFewInTile];
+    float values[kFewInTile];
+    for (std::uint32_t i = 0; i < sent; ++i) {
+      places[i] = place_in_tree(offset_in(tile, a_.pieces, a_.out_indices[begin + i]));
+      values[i] = a_.out_values[begin + i];
+    }
+    return square_tree(places, values, sent);
   }
 
   const CandidateArguments& a_;

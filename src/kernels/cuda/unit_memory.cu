@@ -11,6 +11,7 @@
 
 #include "kernels/cuda/arrays.h"
 #include "kernels/cuda/finish.cuh"
+#include "kernels/cuda/gradient_norm.h"
 #include "kernels/cuda/last_round.h"
 #include "kernels/cuda/marks.h"
 #include "kernels/cuda/pass.cuh"
@@ -134,12 +135,14 @@ struct UnitMemory::Parts {
   }
 
   void queue_pass(const ScaledGradient* gradient, std::size_t k, std::uint32_t threshold, bool is_second) {
-    const ScaledGradient* const first = gradient == nullptr ? nullptr : gradient->first_add;
+    kernels::FirstAdd* const first = gradient == nullptr ? nullptr : gradient->first_add;
+    if (first != nullptr) norm.queue(first->gradient, &first->clip, stream);
     const UnitPassArguments pass_arguments{.pass = {.memory = memory,
                                                     .gradient = gradient == nullptr ? nullptr : gradient->data,
                                                     .by = factors(gradient),
-                                                    .first_add = first == nullptr ? nullptr : first->data,
-                                                    .first_by = factors(first),
+                                                    .first_add = first == nullptr ? nullptr : first->gradient.data,
+                                                    .first_decay = first == nullptr ? 1 : first->gradient.decay,
+                                                    .clipped = norm.data(),
                                                     .control = control.data(),
                                                     .tiles = tiles.data(),
                                                     .tile_norms = tile_norms.data(),
@@ -154,7 +157,7 @@ struct UnitMemory::Parts {
     if (first == nullptr) {
       with_type(gradient, [&]<class T>(T*) { pass<T><<<grid_of_tiles(), kPassThreads, 0, stream>>>(pass_arguments); });
     } else {
-      with_type(first, [&]<class T>(T*) {
+      with_type(&first->gradient, [&]<class T>(T*) {
         if constexpr (!std::is_void_v<T>) {
           pass<Velocity<T>><<<grid_of_tiles(), kPassThreads, 0, stream>>>(pass_arguments);
         }
@@ -162,6 +165,7 @@ struct UnitMemory::Parts {
     }
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     has_added = true;
+    if (first != nullptr) first->is_added = true;
   }
 
   void queue_choice(std::size_t k, std::uint32_t threshold, const kernels::SecondChoice* second, std::size_t second_k) {
@@ -274,6 +278,10 @@ struct UnitMemory::Parts {
 
   Sent fail(const ScaledGradient& gradient, const StepResult& from) {
     put_all_back();
+    if ((from.outcome & kMayOverflow) != 0) {
+      has_added = gradient.first_add->is_added = false;
+      return {.may_overflow = true};
+    }
     with_type(&gradient, [&]<class T>(T*) {
       if constexpr (!std::is_void_v<T>) {
         restore<T><<<grid_of_tiles(), kTileThreads, 0, stream>>>(memory, gradient.data, size, factors(&gradient),
@@ -428,6 +436,7 @@ struct UnitMemory::Parts {
   DeviceArray<std::uint32_t> indices, out_indices, sampled;
   std::unique_ptr<Counting> counting;
   LastRoundOnDevice last_round;
+  GradientNorm norm;  // of what is added to a velocity first
   DeviceArray<float> values, out_values;
 };
 
@@ -452,7 +461,7 @@ std::optional<Sent> UnitMemory::top(const ScaledGradient* gradient, std::size_t 
   p.queue(gradient, guessed, 0, &second, second_k);
   const StepResult result = p.wait();
   if (result.outcome == kDone) return p.sent(result);
-  if ((result.outcome & kNotFinite) != 0) return p.fail(*gradient, result);
+  if ((result.outcome & (kNotFinite | kMayOverflow)) != 0) return p.fail(*gradient, result);
   p.put_all_back();
   p.has_guess = false;
   return std::nullopt;
@@ -475,7 +484,7 @@ Sent UnitMemory::top(const ScaledGradient* gradient, std::size_t k, void* stream
   queue_top(gradient, k, stream);
   StepResult result = p.wait();
   if (result.outcome == kDone) return p.sent(result);
-  if ((result.outcome & kNotFinite) != 0) return p.fail(*gradient, result);
+  if ((result.outcome & (kNotFinite | kMayOverflow)) != 0) return p.fail(*gradient, result);
   // The guess was wrong. A sample of the sums, which are in the memory now, gives a better one.
   p.put_all_back();
   p.estimate_threshold(nullptr, k);
@@ -490,7 +499,7 @@ Sent UnitMemory::above(const ScaledGradient* gradient, std::uint32_t threshold, 
   Parts& p = *parts_;
   queue_above(gradient, threshold, stream);
   StepResult result = p.wait();
-  if ((result.outcome & kNotFinite) != 0) return p.fail(*gradient, result);
+  if ((result.outcome & (kNotFinite | kMayOverflow)) != 0) return p.fail(*gradient, result);
   while (result.outcome != kDone) {  // more than there is room for
     p.put_all_back();
     SPARSEWIRE_CUDA_CHECK(cudaStreamSynchronize(p.stream));

@@ -21,6 +21,7 @@ struct Sent {
   double accumulated_norm2 = 0;
   double sent_norm2 = 0;
   std::optional<std::size_t> bad = {};  // the lowest index with a sum that is not finite; then nothing was sent
+  bool may_overflow = false;            // what is added first may give a velocity that is not finite; nothing was done
 };
 
 // THREADS: one caller at a time. All work is queued on the given stream. A step returns when its count is

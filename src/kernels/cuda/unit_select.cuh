@@ -29,6 +29,50 @@ __device__ inline void count_ranks(const float* memory, const UnitTile& tile, co
   }
 }
 
+// How many ranks of the block are at least `least`. The `counts` of two calls in turn must differ.
+template <int kCount, unsigned kWarps>
+__device__ inline std::uint32_t count_from(const std::uint32_t (&ranks)[kCount], std::uint32_t least,
+                                           std::uint32_t (&counts)[kWarps]) {
+  std::uint32_t count = 0;
+#pragma unroll
+  for (int row = 0; row < kCount; ++row) count += ranks[row] >= least ? 1 : 0;
+  count = __reduce_add_sync(kAllLanes, count);
+  if (threadIdx.x % 32 == 0) counts[threadIdx.x / 32] = count;
+  __syncthreads();
+  return __reduce_add_sync(kAllLanes, threadIdx.x % 32 < kWarps ? counts[threadIdx.x % 32] : 0);
+}
+
+// The bar that k ranks of the block reach, or all that are at least `low` if they are no more. By bisection, which
+// stops when k are above: first between low and low + width, above that if there are k. REQUIRES: all threads call it.
+template <int kCount, unsigned kWarps>
+__device__ inline Bar find_bar(const std::uint32_t (&ranks)[kCount], std::uint32_t k, std::uint32_t low,
+                               std::uint32_t width, std::uint32_t (&counts)[2][kWarps]) {
+  unsigned turn = 0;
+  const auto count = [&](std::uint32_t least) { return count_from(ranks, least, counts[turn ^= 1U]); };
+  if (count(low) <= k) return {low - 1, 0, 1};
+  std::uint32_t high = low;
+  std::uint32_t above = 0;  // that many are at or above `high`, fewer than k; more than k at or above `low`
+  for (;; width *= 2) {
+    high = min(low + width, kInfinityKey + 1);
+    above = high > kInfinityKey ? 0 : count(high);
+    if (above == k) return {high - 1, 0, 1};
+    if (above < k) break;
+    low = high;
+  }
+  while (high - low > 1) {
+    const std::uint32_t middle = low + (high - low) / 2;
+    const std::uint32_t here = count(middle);
+    if (here == k) return {middle - 1, 0, 1};
+    if (here > k) {
+      low = middle;
+    } else {
+      high = middle;
+      above = here;
+    }
+  }
+  return {low, k - above, 1};
+}
+
 using SelectScan = cub::BlockScan<std::uint32_t, kSelectThreads>;
 
 struct SelectShared {

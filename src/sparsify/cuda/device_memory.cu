@@ -8,7 +8,7 @@
 #include <numeric>
 #include <string>
 
-#include "kernels/cuda/groups.cuh"
+#include "kernels/cuda/gradient_norm.h"
 #include "kernels/cuda/unit_memory.h"
 #include "kernels/norm.h"
 #include "sparsewire/errors.h"
@@ -41,18 +41,12 @@ class CudaMemory final : public DeviceMemory {
     const OnDevice on(device_);
     most_ = kInfinity;  // unless all goes well
     const cudaStream_t stream = begin(gradient);
-    first_is_added_ = gradient == nullptr || gradient->first_add == nullptr || size_ == 0;
-    if (!first_is_added_) follow(*gradient->first_add, stream);
-    try {
-      const auto bad = take_now(units, choices, factor, second, gradient, stream, taken);
-      // No number is larger than the norm of all sums.
-      const std::vector<double>& norms = taken.accumulated_norm2;
-      if (!bad) most_ = with_rounding(std::sqrt(std::accumulate(norms.begin(), norms.end(), 0.0)));
-      return bad;
-    } catch (...) {
-      if (!first_is_added_) add_first(*gradient, stream);
-      throw;
-    }
+    if (gradient != nullptr && gradient->first_add != nullptr) follow(gradient->first_add->gradient, stream);
+    const auto bad = take_now(units, choices, factor, second, gradient, stream, taken);
+    // No number is larger than the norm of all sums.
+    const std::vector<double>& norms = taken.accumulated_norm2;
+    if (!bad) most_ = with_rounding(std::sqrt(std::accumulate(norms.begin(), norms.end(), 0.0)));
+    return bad;
   }
 
   bool writes_frames() const override { return true; }
@@ -101,23 +95,8 @@ class CudaMemory final : public DeviceMemory {
   double norm2(const ScaledGradient& gradient) override {
     const OnDevice on(device_);
     const cudaStream_t stream = begin(&gradient);
-    const std::size_t tiles = kernels::tiles_of(gradient.size);
-    if (tiles == 0) return 0;
-    const std::size_t groups = (tiles + kTile - 1) / kTile;
-    norms_.reserve(tiles + groups + 1);
-    host_norms_.reserve(1);
-    with_type(&gradient, [&]<class T>(T*) {
-      if constexpr (!std::is_void_v<T>) {
-        square_tiles<T>
-            <<<static_cast<unsigned>(tiles), kTileThreads, 0, stream>>>(gradient.data, gradient.size, norms_.data());
-      }
-    });
-    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
-    double* const of_groups = norms_.data() + tiles;
-    queue_sum(norms_.data(), tiles, of_groups, of_groups + groups, stream);
-    download(of_groups + groups, host_norms_.data(), 1, stream);
-    finish(stream);
-    return host_norms_[0];
+    if (gradient.size == 0) return 0;
+    return norm_of(gradient, nullptr, stream).norm2;
   }
 
   float number_of(const ScaledGradient& gradient, std::size_t index) override {
@@ -260,7 +239,7 @@ class CudaMemory final : public DeviceMemory {
     if (size_ == 0) return std::nullopt;
     const bool is_one = units.size() == 1 && units[0].segments.size() == 1 && (factor == 1 || choices[0].k == 0);
     if (is_one) return take_from_one(choices[0], second, gradient, stream, taken);
-    add_first_unless_added(gradient, stream);
+    if (gradient != nullptr && gradient->first_add != nullptr) add_first(*gradient, stream);
     if (many_ == nullptr) many_ = std::make_unique<ManyUnits>(taken_);
     order_.wait();  // its arrays may be in use
     const auto bad = many_->take(numbers_.data(), units, choices, factor, second, gradient, stream, taken);
@@ -284,20 +263,27 @@ class CudaMemory final : public DeviceMemory {
     order_.end(first);
     order_.begin(stream);
   }
-  void add_first_unless_added(const ScaledGradient* gradient, cudaStream_t stream) {
-    if (!first_is_added_) add_first(*gradient, stream);
+  // Waits for the norm.
+  Clipped norm_of(const ScaledGradient& gradient, const kernels::Clip* clip, cudaStream_t stream) {
+    norm_.queue(gradient, clip, stream);
+    host_norm_.reserve(1);
+    download(norm_.data(), host_norm_.data(), 1, stream);
+    finish(stream);
+    return host_norm_[0];
   }
   // The gradient is another memory, to which something is added first.
   void add_first(const ScaledGradient& gradient, cudaStream_t stream) {
-    const ScaledGradient& first = *gradient.first_add;
+    const ScaledGradient& first = gradient.first_add->gradient;
+    const Clipped clipped = norm_of(first, &gradient.first_add->clip, stream);
+    if (clipped.may_overflow != 0) throw MayOverflow();
     with_type(&first, [&]<class T>(T*) {
       if constexpr (!std::is_void_v<T>) {
         accumulate_entries<T><<<blocks_for(size_), kEntryThreads, 0, stream>>>(
-            static_cast<float*>(const_cast<void*>(gradient.data)), first.data, size_, factors_of(&first));
+            static_cast<float*>(const_cast<void*>(gradient.data)), first.data, size_, {clipped.scale, first.decay});
       }
     });
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
-    first_is_added_ = true;
+    gradient.first_add->is_added = true;
   }
 
   void restore_all(const ScaledGradient& gradient, cudaStream_t stream) {
@@ -317,7 +303,10 @@ class CudaMemory final : public DeviceMemory {
     }
     taken_.reserve(choice.k);  // while it may still fail
     const Sent sent = step_of_one(choice, second, gradient, stream, taken.chosen_twice);
-    first_is_added_ = true;
+    if (sent.may_overflow) {
+      finish(stream);
+      throw MayOverflow();
+    }
     if (sent.bad) {
       finish(stream);
       return sent.bad;
@@ -353,7 +342,6 @@ class CudaMemory final : public DeviceMemory {
       return choice.k > 0 ? unit_->top(gradient, choice.k, stream) : unit_->above(gradient, choice.threshold, stream);
     } catch (...) {  // out of memory: either nothing has happened, or all sums are in the memory
       const bool has_added = unit_->has_added();
-      first_is_added_ = first_is_added_ || has_added;
       unit_.reset();
       if (gradient != nullptr && has_added) restore_all(*gradient, stream);
       order_.end(stream);
@@ -366,8 +354,7 @@ class CudaMemory final : public DeviceMemory {
 
   int device_;
   std::size_t size_;
-  mutable double most_ = 0;     // no number is larger, as far as is known on the host
-  bool first_is_added_ = true;  // in the take() under way: what is added to its gradient first
+  mutable double most_ = 0;  // no number is larger, as far as is known on the host
   StreamOrder order_;
   DeviceArray<float> numbers_;
   DeviceArray<unsigned long long> bad_;  // the lowest index with a sum that is not finite
@@ -376,8 +363,8 @@ class CudaMemory final : public DeviceMemory {
   HostEntries given_;          // entries for the device
   DeviceArray<float> before_;  // of add_sum()
 
-  DeviceArray<double> norms_;  // of the tiles of a gradient, of groups of them, and of all
-  PinnedArray<double> host_norms_;
+  GradientNorm norm_;
+  PinnedArray<Clipped> host_norm_;
   HostEntries taken_;                    // entries from the device
   std::unique_ptr<UnitMemory> unit_;     // if the model is one unit
   std::unique_ptr<ManyUnits> many_;      // if it is many

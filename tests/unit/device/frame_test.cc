@@ -7,8 +7,10 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <stdexcept>
 
 #include "core/half.h"
+#include "kernels/frame_plan.h"
 #include "sparsewire/codec.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/sifter.h"
@@ -40,6 +42,7 @@ Numbers make(const Setting& setting, std::uint64_t seed) {
     if (kind == "equal") one = i % 2 == 0 ? 0.25F : -0.25F;
     if (kind == "ties") one = std::round(2 * one);
     if (kind == "mostly_zero") one = i % 53 == seed % 53 || i % 4096 < 100 ? one : -0.0F;
+    if (kind == "few") one = i % 4096 < 37 ? one : 0.0F;  // all are sent: what stays is what rounding took
     if (kind == "zero_chunks") one = i / 4096 % 3 == 0 ? 0.0F : one;
     if (kind == "tiny") one *= 1e-40F;
     if (kind == "huge") one *= 2e37F;
@@ -172,12 +175,19 @@ std::size_t a_size() { return device_test::is_fast() ? 1'000'003 : 131'077; }
 
 TEST_F(FrameOnADevice, HasTheBytesOfTheHostForEveryInput) {
   for (const char* kind :
-       {"normal", "equal", "ties", "mostly_zero", "zero_chunks", "tiny", "huge", "jumps", "clustered", "runs"}) {
+       {"normal", "equal", "ties", "mostly_zero", "zero_chunks", "tiny", "huge", "jumps", "clustered", "runs", "few"}) {
     for (const char* codec : {"auto:values=int2", "golomb:values=int2", "adaptive:values=int2"}) {
       const int written = run({.size = a_size(), .sparsifier = kSparseLoco, .codec = codec, .kind = kind});
       EXPECT_GE(written, std::string(kind) == "normal" ? 4 : 0) << codec;
       if (HasFailure()) return;
     }
+  }
+}
+
+// So little that it can be run under a tool that looks at every access.
+TEST_F(FrameOnADevice, HasTheBytesOfTheHostForShortModels) {
+  for (const char* codec : {"auto:values=int2", "golomb:values=int2", "adaptive:values=int2"}) {
+    EXPECT_GE(run({.size = 70'001, .sparsifier = kSparseLoco, .codec = codec}, 4), 3) << codec;
   }
 }
 
@@ -215,6 +225,67 @@ TEST_F(FrameOnADevice, TakesABadGradientBack) {
     if (t == 2 || t == 4) numbers[setting.size / 2] = std::numeric_limits<float>::quiet_NaN();
     if (t == 4) numbers[7] = -std::numeric_limits<float>::infinity();
     EXPECT_EQ(pair.step(numbers, 0) && (t == 2 || t == 4), false);
+  }
+}
+
+class FailingPlanner final : public FramePlanner {
+ public:
+  std::optional<FramePlan> plan(const Support& /*support*/) override { throw std::runtime_error("no room"); }
+};
+
+// The entries are chosen, and neither in a frame nor on the host.
+TEST_F(FrameOnADevice, PutsTheEntriesBackIfNoFrameIsPlanned) {
+  const Setting setting{.size = a_size(), .sparsifier = kSparseLoco};
+  const SifterContext context{.layout = Layout(setting.size)};
+  Sifter here(setting.sparsifier, "ef", context);
+  Sifter there(setting.sparsifier, "ef", context);
+  FailingPlanner planner;
+  std::vector<std::byte> frame;
+  SparseVector sent;
+  for (std::uint64_t t = 0; t < 3; ++t) {
+    const Numbers numbers = make(setting, t);
+    const Copy copy(numbers.data(), numbers.size() * sizeof(float));
+    Gradient gradient(copy.data(), NumberType::f32, numbers.size());
+    gradient.device = kDevice;
+    gradient.stream = device_test::stream();
+    here.sift(numbers, sent);
+    here.undo(numbers, sent);
+    EXPECT_THROW(there.sift_into(gradient, planner, frame, sent), std::runtime_error);
+    EXPECT_EQ(sent.size(), 0U);
+    EXPECT_TRUE(here.memory() == there.memory()) << "step " << t;
+    here.sift(numbers, sent);
+    const std::vector<std::uint32_t> indices = sent.indices;
+    there.sift(gradient, sent);
+    EXPECT_TRUE(indices == sent.indices) << "step " << t;
+    EXPECT_TRUE(here.memory() == there.memory()) << "step " << t;
+  }
+}
+
+// The device looks for such sums only where there can be one: numbers that stayed in the memory count.
+TEST_F(FrameOnADevice, LeavesNumbersWithWhichASumIsTooLargeForAFloat) {
+  constexpr std::size_t kSize = 131'072;
+  constexpr std::size_t kLarge = 65;  // one more than are sent
+  Sifter sifter(kSparseLoco, "ef", {.layout = Layout(kSize)});
+  Codec codec("auto:values=int2");
+  Numbers numbers = make({.size = kSize, .sparsifier = ""}, 1);
+  for (std::size_t i = 0; i < kLarge; ++i) numbers[i] = 2.5e38F;
+  const Copy copy(numbers.data(), numbers.size() * sizeof(float));
+  Gradient gradient(copy.data(), NumberType::f32, kSize);
+  gradient.device = kDevice;
+  gradient.stream = device_test::stream();
+  std::vector<std::byte> frame;
+  SparseVector sent;
+  ASSERT_TRUE(sifter.sift_into(gradient, *codec.planner(), frame, sent));
+  ASSERT_EQ(sifter.memory()[kLarge - 1], 2.5e38F);
+  SparseVector sum;
+  sum.dim = kSize;
+  sum.indices = {kLarge - 1};
+  sum.values = {1e38F};
+  try {
+    sifter.sift(sum, sent);
+    ADD_FAILURE() << "2.5e38 + 1e38 was taken for a float";
+  } catch (const BadGradient& error) {
+    EXPECT_EQ(error.index(), kLarge - 1);
   }
 }
 

@@ -45,7 +45,7 @@ class PretendedMemory final : public DeviceMemory {
     if (choices.size() != units.size()) throw UsageError("a choice for each unit");
     taken = {};
     if (gradient != nullptr) {
-      if (gradient->first_add != nullptr) add_first(here(*gradient), here(*gradient->first_add));
+      if (gradient->first_add != nullptr) add_first(here(*gradient), *gradient->first_add);
       if (const auto bad = add(here(*gradient))) {
         taken.accumulated_norm2.assign(units.size(), 0);
         return bad;
@@ -179,7 +179,12 @@ class PretendedMemory final : public DeviceMemory {
     return bad;
   }
 
-  static void add_first(const kernels::ScaledGradient& to, const kernels::ScaledGradient& from) {
+  static void add_first(const kernels::ScaledGradient& to, kernels::FirstAdd& first) {
+    kernels::ScaledGradient from = here(first.gradient);
+    const double norm = std::sqrt(norm2_of(from));
+    from.scale = first.clip.scale_of(norm, from.scale);
+    if (!kernels::stays_finite(from.decay, from.scale, norm)) throw MayOverflow();
+    first.is_added = true;
     auto* const numbers = static_cast<float*>(const_cast<void*>(to.data));
     for (std::size_t i = 0; i < to.size; ++i) {
       numbers[i] = from.decay * numbers[i] + from.scale * kernels::number_at(from, i);

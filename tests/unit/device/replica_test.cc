@@ -136,6 +136,35 @@ TEST(ReplicaOnADevice, ContinuesWhatOneOnTheHostHasSavedAndTheOtherWayRound) {
   }
 }
 
+// The entries of an update are on their way to the device when those of the next one are given.
+TEST(ReplicaOnADevice, AppliesUpdatesThatFollowOneAnother) {
+  if (const std::string why = device_test::why_none(); !why.empty()) GTEST_SKIP() << why;
+  const std::size_t size = device_test::is_fast() ? 20'000'000 : 20'000;
+  const auto arrays = make_replica_arrays(device_test::kDevice, device_test::stream(), size);
+  float* const weights = arrays->allocate();
+  float* const other = arrays->allocate();
+  std::vector<float> result(size);
+  for (const bool is_full : {false, true}) {
+    arrays->write(result = std::vector<float>(size, 1.0F), weights);
+    for (int i = 0; i < 20; ++i) arrays->copy(weights, other);  // so that the device is busy for a while
+    for (const float value : {1.0F, 4.0F, 16.0F}) {
+      SparseVector update;
+      update.dim = is_full ? 1'000 : size;
+      for (std::uint32_t i = 0; i < 1'000; ++i) {
+        if (!is_full) update.indices.push_back(7 * i + static_cast<std::uint32_t>(value));
+        update.values.push_back(value);
+      }
+      arrays->apply_sparse({.rate = 0.5}, update, weights);
+    }
+    std::vector<float> expected(size, 1.0F);
+    for (const std::size_t value : std::initializer_list<std::size_t>{1, 4, 16}) {
+      for (std::size_t i = 0; i < 1'000; ++i) expected[is_full ? i : 7 * i + value] -= 0.5F * static_cast<float>(value);
+    }
+    arrays->read(weights, result);
+    EXPECT_TRUE(result == expected) << is_full;
+  }
+}
+
 TEST(ReplicaOnADevice, IsOnTheHostIfTheGradientIsThereOrHasToBeClipped) {
   if (const std::string why = device_test::why_none(); !why.empty()) GTEST_SKIP() << why;
   const auto host = make_problem("linreg:dim=40,samples=30", {.workers = kWorkers});

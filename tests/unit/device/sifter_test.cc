@@ -323,7 +323,7 @@ TEST_P(EverySparsifierOnADevice, HasTheBitsOfTheHostForEveryFeedbackTypeAndScope
 
 TEST_P(EverySparsifierOnADevice, TakesABadGradientBackWithTheBitsOfTheHost) {
   const std::size_t size = device_test::is_fast() ? 9'001 : 1'501;
-  for (const std::string feedback : {"ef:decay=0.5", "none", "momentum:m=0.9"}) {
+  for (const std::string feedback : {"ef:decay=0.5", "none", "momentum:m=0.9", "momentum:m=0.5,clip=2"}) {
     for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), -3e38F}) {
       for (const std::size_t at : {std::size_t{0}, size / 2, size - 1}) {
         const NumberType type = at == 0 || std::isfinite(bad) ? NumberType::f32 : NumberType::f16;
@@ -374,6 +374,16 @@ TEST_F(SifterOnADevice, SiftsLargeModels) {
   }
 }
 
+// RegTop-k's last round comes to the device while the pass is running. Here it is so long that the pass ends first.
+TEST_F(SifterOnADevice, WaitsForALongLastRound) {
+  if (!device_test::is_fast()) GTEST_SKIP() << "for a real device";
+  constexpr std::size_t kSize = 2'000'003;
+  for (const Scope scope : {Scope::model, Scope::layer}) {
+    run({.sparsifier = "regtopk:ratio=0.06", .context = {.layout = tensors(kSize), .scope = scope}}, "normal", 6);
+    if (HasFailure()) return;
+  }
+}
+
 // With clipping the pass adds the gradient to the velocity, too. Here the sum in the memory is too large, not the
 // velocity.
 TEST_F(SifterOnADevice, TakesASumOfVelocitiesBackThatIsTooLarge) {
@@ -394,6 +404,14 @@ TEST_F(SifterOnADevice, TakesASumOfVelocitiesBackThatIsTooLarge) {
       EXPECT_FALSE(pair.step(normal(kSize, 5), 4));
       if (HasFailure()) return;
     }
+  }
+}
+
+// With a factor so near to 1 a velocity of the largest floats might overflow: it is added before the pass.
+TEST_F(SifterOnADevice, AddsVelocitiesThatMightOverflow) {
+  for (const std::string sparsifier : {"topk:k=9", "topk:k=9,chunk=5000", "threshold:lambda=0.1"}) {
+    run({sparsifier, "momentum:m=0.999999,clip=2", NumberType::f32, {.layout = Layout(9'000)}}, "normal", 9);
+    if (HasFailure()) return;
   }
 }
 

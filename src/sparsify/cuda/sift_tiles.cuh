@@ -1,0 +1,84 @@
+// Units of one tile each: two launches (kernels/cuda/tile_units.cuh). Has kernels, so one file may include it.
+#pragma once
+
+#include "kernels/cuda/tile_units.cuh"
+#include "sparsify/cuda/units_step.cuh"
+
+namespace sparsewire::cuda {
+
+class TileSift {
+ public:
+  explicit TileSift(UnitsStep& step) : step_(step), search_(1) {}
+
+  // A step, from its first kernel on, that waits for the device. As DeviceMemory::take().
+  std::optional<std::size_t> take(TakenEntries& taken) {
+    reserve();
+    queue(/*clears=*/true);
+    step_.queue_slots(counts());
+    step_.queue_norms(&step_.control.data()->failure);
+    step_.wait();
+    if (const auto bad = find_bad()) return bad;
+    step_.collect_slots(taken);
+    return std::nullopt;
+  }
+
+  void reserve() {
+    step_.reserve_slots();
+    searched_.reserve(step_.table.unit_count());
+  }
+  // The winners go to their slots. If they are cleared, the memory is 0 there afterwards.
+  void queue(bool clears) {
+    const UnitTable& table = step_.table;
+    const std::uint32_t units = table.unit_count();
+    const TileUnitsArguments arguments{.memory = step_.numbers,
+                                       .gradient = data_of(step_.gradient),
+                                       .by = factors_of(step_.gradient),
+                                       .units = units,
+                                       .tiles = table.tiles(),
+                                       .pieces = table.pieces(),
+                                       .bars = table.bars(),
+                                       .ks = table.ks(),
+                                       .slots = table.slots(),
+                                       .clears = clears,
+                                       .floors = table.floors(),
+                                       .margins = table.margins(),
+                                       .norms = step_.norms.data(),
+                                       .sent_norms = step_.sent_norms(),
+                                       .lists = step_.lists.data(),
+                                       .control = step_.control.data(),
+                                       .counts = step_.sent.data(),
+                                       .indices = step_.out_indices.data(),
+                                       .values = step_.out_values.data(),
+                                       .search = search_.data(),
+                                       .searched = searched_.data()};
+    const unsigned blocks = (units + kUnitWarps - 1) / kUnitWarps;
+    with_type(step_.gradient,
+              [&]<class T>(T*) { sift_tile_units<T><<<blocks, kUnitThreads, 0, step_.stream>>>(arguments); });
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    search_tile_units<<<std::min(units, kSearchBlocks), kTileThreads, 0, step_.stream>>>(arguments);
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+  }
+  const std::uint32_t* counts() const { return step_.sent.data(); }  // of winners, for each unit
+
+  // When the failure is on the host: whether a sum is not finite; then all is taken back.
+  std::optional<std::size_t> find_bad() {
+    step_.is_fresh = step_.host_failure[0].bad == kNoneBad;
+    if (step_.is_fresh) return std::nullopt;
+    put_back(step_.stream);
+    step_.restore();
+    return step_.host_failure[0].bad;
+  }
+  void put_back(cudaStream_t stream) {
+    const UnitTable& table = step_.table;
+    put_tile_units_back<<<blocks_for(table.unit_count()), kEntryThreads, 0, stream>>>(
+        step_.numbers, table.unit_count(), table.slots(), counts(), step_.out_indices.data(), step_.out_values.data());
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+  }
+
+ private:
+  UnitsStep& step_;
+  DeviceArray<UnitSearch> search_;
+  DeviceArray<std::uint32_t> searched_;
+};
+
+}  // namespace sparsewire::cuda
