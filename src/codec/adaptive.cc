@@ -1,6 +1,7 @@
 // The gaps between indices as numbers in blocks: the code follows the density of the support from place to place.
 #include "codec/index_codec.h"
 #include "codec/numbers.h"
+#include "kernels/entries.h"
 
 namespace sparsewire {
 namespace {
@@ -23,8 +24,7 @@ std::optional<std::size_t> encode_adaptive(const SparseVector& vector, std::size
   return write_number_section(code_for_gaps(indices).code, indices.size(), 0, limit, out,
                               [&](std::size_t begin, std::span<std::uint32_t> gaps) {
                                 gaps[0] = gap_before(indices, begin);
-                                for (std::size_t i = 1; i < gaps.size(); ++i)
-                                  gaps[i] = indices[begin + i] - indices[begin + i - 1] - 1;
+                                kernels::find_gaps(indices.data() + begin + 1, gaps.subspan(1));
                               });
 }
 

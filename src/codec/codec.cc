@@ -21,6 +21,7 @@
 #include "core/buffer.h"
 #include "core/crc32c.h"
 #include "core/standard_float_mode.h"
+#include "kernels/entries.h"
 #include "kernels/frame_plan.h"
 #include "kernels/simd.h"
 #include "sparsewire/errors.h"
@@ -145,13 +146,11 @@ DecodeStatus read(const Frame& frame, SparseVector& vector) {
   return fine ? DecodeStatus::ok : DecodeStatus::bad_indices;
 }
 
-// Throws UsageError unless vector.is_valid(). It has no branch for each index, so that it vectorises.
+// Throws UsageError unless vector.is_valid().
 void check(const SparseVector& vector) {
   const std::vector<std::uint32_t>& indices = vector.indices;
-  std::uint32_t bad = 0;
-  for (std::size_t i = 1; i < indices.size(); ++i) bad |= indices[i] <= indices[i - 1] ? 1U : 0U;
   const bool fits = indices.size() == vector.size() && (indices.empty() || indices.back() < vector.dim);
-  if (vector.is_full() || (fits && bad == 0)) return;
+  if (vector.is_full() || (fits && kernels::are_ascending(indices))) return;
   throw UsageError(fmt::format(
       "[codec] the vector is not valid: it needs one index for each of its {} values, strictly ascending and "
       "below {}",
@@ -277,12 +276,14 @@ std::size_t Codec::Parts::encode_shortest(const SparseVector& vector, const Inde
 // The section of values, in `plain` or in `packed`.
 Bytes Codec::Parts::encode_values(std::span<const float> values, bool pack, float* received, bool& is_packed) {
   const std::size_t size = choice.value_format->size(values.size(), choice.block);
+  // What is not rounded is what is in memory.
+  const bool needs_plain = choice.value_format->rounds || received != nullptr;
   // Also for `packed` while packing does not pay yet, and with room for short vectors of changing length: later steps
   // shall not allocate.
-  plain.reserve_with_room(size + 256);
+  if (needs_plain) plain.reserve_with_room(size + 256);
   if (pack) packed.reserve_with_room(size + 256);
-  choice.value_format->encode(values, choice.block, plain.data(), received);
-  const Bytes section(plain.data(), size);
+  if (needs_plain) choice.value_format->encode(values, choice.block, plain.data(), received);
+  const Bytes section = needs_plain ? Bytes(plain.data(), size) : std::as_bytes(values);
   const auto shorter =
       pack ? pack_values(*choice.value_format, values.size(), choice.block, section, packed) : std::nullopt;
   is_packed = shorter.has_value();

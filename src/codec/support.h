@@ -12,9 +12,6 @@
 
 namespace sparsewire {
 
-// Runs of consecutive indices.
-std::size_t count_runs(std::span<const std::uint32_t> indices) noexcept;
-
 // The support of a vector that is not full.
 class SupportOf {
  public:

@@ -63,9 +63,6 @@ const ValueFormat& reducible_format(const ValueFormat& format) noexcept;
 // A format that rounds nothing.
 const ValueFormat& exact_format() noexcept;
 
-// Whether no value is a NaN or an infinity.
-bool all_finite(std::span<const float> values) noexcept;
-
 #define VALUE_FORMAT(id, name, bits, has_blocks, rounds, reduced_as, packing, summary)                   \
   std::size_t size_##name(std::size_t count, std::size_t block) noexcept;                                \
   void encode_##name(std::span<const float> values, std::size_t block, std::byte* out, float* received); \
