@@ -174,7 +174,7 @@ struct Codec::Parts final : FramePlanner {
   std::optional<FramePlan> plan(const Support& given) override;
   void list_short_ones(const Support& given);
   std::size_t encode_indices(const SparseVector& vector, const IndexCodec*& used);
-  std::size_t encode_shortest(const SparseVector& vector, const IndexCodec*& used);
+  std::size_t encode_shortest(const SparseVector& vector, const Support& given, const IndexCodec*& used);
   Bytes encode_values(std::span<const float> values, bool pack, float* received, bool& is_packed);
 };
 
@@ -200,7 +200,7 @@ std::optional<FramePlan> Codec::Parts::plan(const Support& given) {
     plan.indices = FramePlan::Indices::golomb;
     plan.divisor = divisor_for(given).divisor();
   } else if (used->encode == encode_adaptive) {
-    const NumberChoice numbers = choose_number_code(given.gaps, 0);
+    const NumberChoice numbers = number_code_for(given);
     plan.indices = FramePlan::Indices::adaptive;
     plan.linear = static_cast<std::uint32_t>(numbers.code.linear);
     plan.parameter = static_cast<std::uint32_t>(numbers.parameter);
@@ -229,13 +229,14 @@ Codec& Codec::operator=(Codec&&) noexcept = default;
 
 // Leaves the section in `best` and its codec in `used`; returns its size.
 std::size_t Codec::Parts::encode_indices(const SparseVector& vector, const IndexCodec*& used) {
+  const Support& given = support.look_at(vector);
   if (choice.index_codec != nullptr) {
-    const auto size = choice.index_codec->encode(vector, ~std::size_t{0}, best);
+    const auto size = choice.index_codec->encode(vector, given, ~std::size_t{0}, best);
     if (!size) throw_not_drawn(*choice.index_codec);
     used = choice.index_codec;
     return *size;
   }
-  return encode_shortest(vector, used);
+  return encode_shortest(vector, given, used);
 }
 
 // Lists the index codecs that `auto` tries: that with the lowest estimate, and others that may be as short.
@@ -259,11 +260,11 @@ void Codec::Parts::list_short_ones(const Support& given) {
   }
 }
 
-std::size_t Codec::Parts::encode_shortest(const SparseVector& vector, const IndexCodec*& used) {
-  list_short_ones(support.look_at(vector));
+std::size_t Codec::Parts::encode_shortest(const SparseVector& vector, const Support& given, const IndexCodec*& used) {
+  list_short_ones(given);
   std::size_t least = ~std::size_t{0};
   for (const IndexCodec* const one : may_be_shortest) {
-    const auto size = one->encode(vector, least - 1, next);
+    const auto size = one->encode(vector, given, least - 1, next);
     if (!size) continue;
     least = *size;
     used = one;

@@ -20,6 +20,7 @@ const Support& SupportOf::look_at(const SparseVector& vector) noexcept {
   support_.divisor_gaps = take(kernels::divisor_sample(indices.size()), divisor_gaps_);
   support_.draw = &vector.draw;
   support_.divisor = 0;
+  support_.numbers = {};
   return support_;
 }
 
