@@ -277,8 +277,7 @@ std::size_t Codec::Parts::encode_shortest(const SparseVector& vector, const Supp
 // The section of values, in `plain` or in `packed`.
 Bytes Codec::Parts::encode_values(std::span<const float> values, bool pack, float* received, bool& is_packed) {
   const std::size_t size = choice.value_format->size(values.size(), choice.block);
-  // What is not rounded is what is in memory.
-  const bool needs_plain = choice.value_format->rounds || received != nullptr;
+  const bool needs_plain = choice.value_format->encode != encode_f32 || received != nullptr;  // else it is `values`
   // Also for `packed` while packing does not pay yet, and with room for short vectors of changing length: later steps
   // shall not allocate.
   if (needs_plain) plain.reserve_with_room(size + 256);

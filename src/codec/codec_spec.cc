@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "core/registry.h"
-#include "kernels/entries.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/spec.h"
 
@@ -81,7 +80,7 @@ void throw_not_drawn(const IndexCodec& codec) {
 }
 
 void check_finite(const SparseVector& vector) {
-  if (kernels::all_finite(vector.values)) return;
+  if (all_finite(vector.values)) return;
   const auto bad = std::find_if(vector.values.begin(), vector.values.end(), [](float v) { return !std::isfinite(v); });
   const auto i = static_cast<std::size_t>(bad - vector.values.begin());
   throw UsageError(fmt::format("[codec] the value at index {} is {}", vector.index(i), *bad));

@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "codec/value_format.h"
-#include "kernels/entries.h"
 
 namespace sparsewire {
 
@@ -20,7 +19,7 @@ bool decode_f32(const std::byte* section, std::size_t /*block*/, std::span<float
   for (std::size_t done = 0; done < values.size(); done += kStretch) {
     const std::span<float> part = values.subspan(done, std::min(kStretch, values.size() - done));
     std::memcpy(part.data(), section + done * sizeof(float), part.size_bytes());
-    fine = kernels::all_finite(part) && fine;
+    fine = all_finite(part) && fine;
   }
   return fine;
 }

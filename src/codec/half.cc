@@ -31,7 +31,7 @@ bool decode_half(const std::byte* section, std::span<float> values, Widen widen)
     const std::span<float> part = values.subspan(done, std::min(kStretch, values.size() - done));
     std::memcpy(halves, section + done * sizeof(std::uint16_t), part.size() * sizeof(std::uint16_t));
     for (std::size_t i = 0; i < part.size(); ++i) part[i] = widen(halves[i]);
-    fine = kernels::all_finite(part) && fine;
+    fine = all_finite(part) && fine;
   }
   return fine;
 }
