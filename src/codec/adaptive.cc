@@ -11,7 +11,8 @@ NumberChoice number_code_for(const Support& support) {
     const NumberChoice found = choose_number_code(support.gaps, 0);
     support.numbers = {.is_known = true, .linear = found.code.linear, .parameter = found.parameter, .bits = found.bits};
   }
-  return {.code = {.linear = support.numbers.linear}, .bits = support.numbers.bits, .parameter = support.numbers.parameter};
+  return {
+      .code = {.linear = support.numbers.linear}, .bits = support.numbers.bits, .parameter = support.numbers.parameter};
 }
 
 SizeEstimate estimate_adaptive(const Support& support) {

@@ -61,10 +61,10 @@ std::span<const IndexCodec> index_codecs() noexcept;
 // `auto` itself.
 const CodecInfo& auto_codec() noexcept;
 
-#define INDEX_CODEC(id, name, preference, section, summary, example)                                          \
-  SizeEstimate estimate_##name(const Support& support);                                                       \
+#define INDEX_CODEC(id, name, preference, section, summary, example)                                              \
+  SizeEstimate estimate_##name(const Support& support);                                                           \
   std::optional<std::size_t> encode_##name(const SparseVector& vector, const Support& support, std::size_t limit, \
-                                           Buffer<std::byte>& out);                                           \
+                                           Buffer<std::byte>& out);                                               \
   bool decode_##name(Bytes section, SparseVector& vector);
 #include "codec/index_codecs.def"
 #undef INDEX_CODEC

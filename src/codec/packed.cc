@@ -133,10 +133,9 @@ std::optional<std::size_t> pack(std::size_t count, Bytes scales, Bytes plain, Bu
   const double expected = static_cast<double>(head) + choice.numbers.bits / 8 * static_cast<double>(count);
   if (expected > 1.01 * static_cast<double>(plain.size())) return std::nullopt;
   const Fold fold = choice.fold;
-  const auto size = write_number_section(choice.numbers.code, count, head, plain.size() - 1, out,
-                                         [&](std::size_t begin, std::span<std::uint32_t> numbers) {
-                                           fold_piece<C>(fold, codes, begin, numbers);
-                                         });
+  const auto size = write_number_section(
+      choice.numbers.code, count, head, plain.size() - 1, out,
+      [&](std::size_t begin, std::span<std::uint32_t> numbers) { fold_piece<C>(fold, codes, begin, numbers); });
   if (!size || *size - sizeof(std::uint32_t) > kMostNumber) return std::nullopt;
   std::byte* at = out.data();
   write_field(at, static_cast<std::uint32_t>(*size - sizeof(std::uint32_t)));

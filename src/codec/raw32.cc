@@ -12,7 +12,7 @@ SizeEstimate estimate_raw32(const Support& support) {
 }
 
 std::optional<std::size_t> encode_raw32(const SparseVector& vector, const Support& /*support*/, std::size_t limit,
-                                       Buffer<std::byte>& out) {
+                                        Buffer<std::byte>& out) {
   const std::size_t size = vector.indices.size() * sizeof(std::uint32_t);
   if (size > limit) return std::nullopt;
   out.reserve(size);

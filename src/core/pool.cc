@@ -21,11 +21,9 @@ constexpr int kPatience = 300;
 // The same for the caller, who knows that the others are at work.
 constexpr int kCallersPatience = 3000;
 
-// Each thread wakes so many others, so that waking them all does not wait for one thread.
-#ifndef FAN
-#define FAN 4
-#endif
-constexpr int kWakes = FAN;
+// Each thread wakes so many others. With sixteen threads it took longer if each woke only two or four (docs/decisions,
+// 19), and one alone would be slow with many more.
+constexpr int kWakes = 16;
 
 template <class IsOver>
 bool wait_awake(int patience, IsOver is_over) {

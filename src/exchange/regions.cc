@@ -36,7 +36,9 @@ std::uint64_t Regions::size(int region) const noexcept {
   const std::uint64_t last_group = last_block / map_.ranks();  // all groups before it are complete
   const std::uint32_t slot = map_.slot_of(static_cast<std::uint32_t>(region), static_cast<std::uint32_t>(last_group));
   const std::uint64_t block = last_group * map_.ranks() + slot;
-  const std::uint64_t in_last = block < last_block ? RegionMap::kBlock : block == last_block ? dim_ - last_block * RegionMap::kBlock : 0;
+  const std::uint64_t in_last = block < last_block    ? RegionMap::kBlock
+                                : block == last_block ? dim_ - last_block * RegionMap::kBlock
+                                                      : 0;
   return last_group * RegionMap::kBlock + in_last;
 }
 

@@ -48,8 +48,8 @@ class Regions {
   Buffer<std::uint16_t> region_of_;  // each entry that was split last
   Buffer<std::uint32_t> locals_;     // their indices in the regions
   std::size_t split_size_ = 0;
-  std::vector<std::size_t> begins_;  // of each thread's entries in each part
-  std::vector<std::size_t> next_;    // scratch: the entry of each part that comes next
+  std::vector<std::size_t> begins_;      // of each thread's entries in each part
+  std::vector<std::size_t> next_;        // scratch: the entry of each part that comes next
   std::vector<std::uint32_t*> indices_;  // of the parts
   std::vector<float*> values_;
 };

@@ -215,8 +215,8 @@ bool read_rests_slowly(NumberReader::Stream& stream, std::uint32_t parameter, st
 using DRests = hn::CappedTag<std::uint32_t, 8>;
 using VRests = hn::Vec<DRests>;
 
-// The 32 bits from each of the places `begin` on, which are bits after `from`. kIsNarrow: only the lower 25 of them, and
-// the places of four neighbours are within 75 bits.
+// The 32 bits from each of the places `begin` on, which are bits after `from`. kIsNarrow: only the lower 25 of them,
+// and the places of four neighbours are within 75 bits.
 template <bool kIsNarrow>
 HWY_INLINE VRests windows_at(DRests d, const std::byte* from, VRests begin) {
   constexpr std::size_t kLanes = hn::MaxLanes(d);
