@@ -122,8 +122,8 @@ class SimulatedRanks final : public Transport {
         fine = decode(from->frames[region], inputs[static_cast<std::size_t>(from->rank)]) == DecodeStatus::ok && fine;
       }
       other->aggregator.begin();
-      if (!fine || other->aggregator.answer(1.0F, other->answer))
-        throw std::runtime_error("a region could not be served");
+      if (!fine || other->aggregator.choose(1.0F)) throw std::runtime_error("a region could not be served");
+      other->aggregator.encode(other->answer);
       other->aggregator.finish();
     }
   }

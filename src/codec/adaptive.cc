@@ -1,30 +1,31 @@
 // The gaps between indices as numbers in blocks: the code follows the density of the support from place to place.
 #include "codec/index_codec.h"
 #include "codec/numbers.h"
+#include "codec/support.h"
+#include "kernels/entries.h"
 
 namespace sparsewire {
-namespace {
 
-NumberChoice code_for_gaps(std::span<const std::uint32_t> indices) noexcept {
-  std::array<std::uint32_t, kMostNumberSample> sample;
-  std::size_t size = 0;
-  kernels::number_sample(indices.size()).for_each([&](std::size_t i) { sample[size++] = gap_before(indices, i); });
-  return choose_number_code(std::span(sample).first(size), 0);
+NumberChoice number_code_for(const Support& support) {
+  if (!support.numbers.is_known) {
+    const NumberChoice found = choose_number_code(support.gaps, 0);
+    support.numbers = {.is_known = true, .linear = found.code.linear, .parameter = found.parameter, .bits = found.bits};
+  }
+  return {
+      .code = {.linear = support.numbers.linear}, .bits = support.numbers.bits, .parameter = support.numbers.parameter};
 }
-
-}  // namespace
 
 SizeEstimate estimate_adaptive(const Support& support) {
-  return kNumbersHead + choose_number_code(support.gaps, 0).bits / 8 * static_cast<double>(support.count);
+  return kNumbersHead + number_code_for(support).bits / 8 * static_cast<double>(support.count);
 }
 
-std::optional<std::size_t> encode_adaptive(const SparseVector& vector, std::size_t limit, Buffer<std::byte>& out) {
+std::optional<std::size_t> encode_adaptive(const SparseVector& vector, const Support& support, std::size_t limit,
+                                           Buffer<std::byte>& out) {
   const std::span<const std::uint32_t> indices = vector.indices;
-  return write_number_section(code_for_gaps(indices).code, indices.size(), 0, limit, out,
+  return write_number_section(number_code_for(support).code, indices.size(), 0, limit, out,
                               [&](std::size_t begin, std::span<std::uint32_t> gaps) {
                                 gaps[0] = gap_before(indices, begin);
-                                for (std::size_t i = 1; i < gaps.size(); ++i)
-                                  gaps[i] = indices[begin + i] - indices[begin + i - 1] - 1;
+                                kernels::find_gaps(indices.data() + begin + 1, gaps.subspan(1));
                               });
 }
 

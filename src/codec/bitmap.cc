@@ -8,7 +8,8 @@ namespace sparsewire {
 
 SizeEstimate estimate_bitmap(const Support& support) { return static_cast<double>((support.dim + 7) / 8); }
 
-std::optional<std::size_t> encode_bitmap(const SparseVector& vector, std::size_t limit, Buffer<std::byte>& out) {
+std::optional<std::size_t> encode_bitmap(const SparseVector& vector, const Support& /*support*/, std::size_t limit,
+                                         Buffer<std::byte>& out) {
   const std::size_t size = (vector.dim + 7) / 8;
   if (size > limit) return std::nullopt;
   out.reserve(size);

@@ -21,6 +21,7 @@
 #include "core/buffer.h"
 #include "core/crc32c.h"
 #include "core/standard_float_mode.h"
+#include "kernels/entries.h"
 #include "kernels/frame_plan.h"
 #include "kernels/simd.h"
 #include "sparsewire/errors.h"
@@ -145,13 +146,11 @@ DecodeStatus read(const Frame& frame, SparseVector& vector) {
   return fine ? DecodeStatus::ok : DecodeStatus::bad_indices;
 }
 
-// Throws UsageError unless vector.is_valid(). It has no branch for each index, so that it vectorises.
+// Throws UsageError unless vector.is_valid().
 void check(const SparseVector& vector) {
   const std::vector<std::uint32_t>& indices = vector.indices;
-  std::uint32_t bad = 0;
-  for (std::size_t i = 1; i < indices.size(); ++i) bad |= indices[i] <= indices[i - 1] ? 1U : 0U;
   const bool fits = indices.size() == vector.size() && (indices.empty() || indices.back() < vector.dim);
-  if (vector.is_full() || (fits && bad == 0)) return;
+  if (vector.is_full() || (fits && kernels::are_ascending(indices))) return;
   throw UsageError(fmt::format(
       "[codec] the vector is not valid: it needs one index for each of its {} values, strictly ascending and "
       "below {}",
@@ -175,7 +174,7 @@ struct Codec::Parts final : FramePlanner {
   std::optional<FramePlan> plan(const Support& given) override;
   void list_short_ones(const Support& given);
   std::size_t encode_indices(const SparseVector& vector, const IndexCodec*& used);
-  std::size_t encode_shortest(const SparseVector& vector, const IndexCodec*& used);
+  std::size_t encode_shortest(const SparseVector& vector, const Support& given, const IndexCodec*& used);
   Bytes encode_values(std::span<const float> values, bool pack, float* received, bool& is_packed);
 };
 
@@ -201,7 +200,7 @@ std::optional<FramePlan> Codec::Parts::plan(const Support& given) {
     plan.indices = FramePlan::Indices::golomb;
     plan.divisor = divisor_for(given).divisor();
   } else if (used->encode == encode_adaptive) {
-    const NumberChoice numbers = choose_number_code(given.gaps, 0);
+    const NumberChoice numbers = number_code_for(given);
     plan.indices = FramePlan::Indices::adaptive;
     plan.linear = static_cast<std::uint32_t>(numbers.code.linear);
     plan.parameter = static_cast<std::uint32_t>(numbers.parameter);
@@ -230,13 +229,14 @@ Codec& Codec::operator=(Codec&&) noexcept = default;
 
 // Leaves the section in `best` and its codec in `used`; returns its size.
 std::size_t Codec::Parts::encode_indices(const SparseVector& vector, const IndexCodec*& used) {
+  const Support& given = support.look_at(vector);
   if (choice.index_codec != nullptr) {
-    const auto size = choice.index_codec->encode(vector, ~std::size_t{0}, best);
+    const auto size = choice.index_codec->encode(vector, given, ~std::size_t{0}, best);
     if (!size) throw_not_drawn(*choice.index_codec);
     used = choice.index_codec;
     return *size;
   }
-  return encode_shortest(vector, used);
+  return encode_shortest(vector, given, used);
 }
 
 // Lists the index codecs that `auto` tries: that with the lowest estimate, and others that may be as short.
@@ -260,11 +260,11 @@ void Codec::Parts::list_short_ones(const Support& given) {
   }
 }
 
-std::size_t Codec::Parts::encode_shortest(const SparseVector& vector, const IndexCodec*& used) {
-  list_short_ones(support.look_at(vector));
+std::size_t Codec::Parts::encode_shortest(const SparseVector& vector, const Support& given, const IndexCodec*& used) {
+  list_short_ones(given);
   std::size_t least = ~std::size_t{0};
   for (const IndexCodec* const one : may_be_shortest) {
-    const auto size = one->encode(vector, least - 1, next);
+    const auto size = one->encode(vector, given, least - 1, next);
     if (!size) continue;
     least = *size;
     used = one;
@@ -277,12 +277,13 @@ std::size_t Codec::Parts::encode_shortest(const SparseVector& vector, const Inde
 // The section of values, in `plain` or in `packed`.
 Bytes Codec::Parts::encode_values(std::span<const float> values, bool pack, float* received, bool& is_packed) {
   const std::size_t size = choice.value_format->size(values.size(), choice.block);
+  const bool needs_plain = choice.value_format->encode != encode_f32 || received != nullptr;  // else it is `values`
   // Also for `packed` while packing does not pay yet, and with room for short vectors of changing length: later steps
   // shall not allocate.
-  plain.reserve_with_room(size + 256);
+  if (needs_plain) plain.reserve_with_room(size + 256);
   if (pack) packed.reserve_with_room(size + 256);
-  choice.value_format->encode(values, choice.block, plain.data(), received);
-  const Bytes section(plain.data(), size);
+  if (needs_plain) choice.value_format->encode(values, choice.block, plain.data(), received);
+  const Bytes section = needs_plain ? Bytes(plain.data(), size) : std::as_bytes(values);
   const auto shorter =
       pack ? pack_values(*choice.value_format, values.size(), choice.block, section, packed) : std::nullopt;
   is_packed = shorter.has_value();

@@ -1,18 +1,10 @@
 // Values as 32-bit floats, unchanged.
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "codec/value_format.h"
 
 namespace sparsewire {
-
-bool all_finite(std::span<const float> values) noexcept {
-  constexpr std::uint32_t kExponent = 0x7F800000;  // all of these bits are set in NaN and infinity
-  std::uint32_t bad = 0;
-  for (const float value : values) bad |= (std::bit_cast<std::uint32_t>(value) & kExponent) == kExponent ? 1U : 0U;
-  return bad == 0;
-}
 
 std::size_t size_f32(std::size_t count, std::size_t /*block*/) noexcept { return count * sizeof(float); }
 

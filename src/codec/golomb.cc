@@ -7,7 +7,6 @@
 #include "codec/fields.h"
 #include "codec/index_codec.h"
 #include "codec/support.h"
-#include "kernels/stretches.h"
 
 namespace sparsewire {
 namespace {
@@ -17,19 +16,8 @@ using kernels::kGolombLanes;
 constexpr std::size_t kLeastForLanes = 1024;  // from this count on, four streams: 12 bytes more, a third of the time
 constexpr std::size_t kLaneTable = sizeof(std::uint32_t) * (kGolombLanes - 1);
 
-std::uint64_t sum_of_gaps(std::span<const std::uint32_t> indices) {
-  return indices.empty() ? 0 : indices.back() + 1 - indices.size();
-}
-
 double mean_of_gaps(std::size_t count, std::uint64_t sum) {
   return count == 0 ? 0 : static_cast<double>(sum) / static_cast<double>(count);
-}
-
-kernels::GolombCode divisor_for(std::span<const std::uint32_t> indices) {
-  std::array<std::uint32_t, kernels::kMostDivisorSample> sample;
-  std::size_t size = 0;
-  kernels::divisor_sample(indices.size()).for_each([&](std::size_t i) { sample[size++] = gap_before(indices, i); });
-  return search_divisor(std::span(sample).first(size), mean_of_gaps(indices.size(), sum_of_gaps(indices)));
 }
 
 }  // namespace
@@ -53,13 +41,13 @@ SizeEstimate estimate_golomb(const Support& support) {
          each / 8 * static_cast<double>(support.count);
 }
 
-std::optional<std::size_t> encode_golomb(const SparseVector& vector, std::size_t limit, Buffer<std::byte>& out) {
+std::optional<std::size_t> encode_golomb(const SparseVector& vector, const Support& support, std::size_t limit,
+                                         Buffer<std::byte>& out) {
   const std::span<const std::uint32_t> indices = vector.indices;
   const std::size_t count = indices.size();
-  const std::uint64_t sum = sum_of_gaps(indices);
-  const kernels::GolombCode code = divisor_for(indices);
+  const kernels::GolombCode code = divisor_for(support);
   const std::size_t lanes = count < kLeastForLanes ? 1 : kGolombLanes;
-  out.reserve_with_room(sizeof(std::uint32_t) + kLaneTable + lanes + most_bytes(code, count, sum));
+  out.reserve_with_room(sizeof(std::uint32_t) + kLaneTable + lanes + most_bytes(code, count, support.sum_of_gaps()));
 
   std::byte* table = out.data();
   write_field(table, code.divisor());

@@ -48,8 +48,9 @@ struct IndexCodec {
   SizeEstimate (*estimate)(const Support& support);
 
   // Writes the section for the indices of `vector` to the start of `out` and returns its size. Returns nothing if this
-  // codec cannot encode them, or needs more than `limit` bytes. REQUIRES: `vector` is not full.
-  std::optional<std::size_t> (*encode)(const SparseVector& vector, std::size_t limit, Buffer<std::byte>& out);
+  // codec cannot encode them, or needs more than `limit` bytes. REQUIRES: `vector` is not full, and has this support.
+  std::optional<std::size_t> (*encode)(const SparseVector& vector, const Support& support, std::size_t limit,
+                                       Buffer<std::byte>& out);
 
   // Reads vector.indices.size() indices, ascending and below vector.dim; false if the section contains anything else.
   bool (*decode)(Bytes section, SparseVector& vector);
@@ -60,9 +61,10 @@ std::span<const IndexCodec> index_codecs() noexcept;
 // `auto` itself.
 const CodecInfo& auto_codec() noexcept;
 
-#define INDEX_CODEC(id, name, preference, section, summary, example)                                               \
-  SizeEstimate estimate_##name(const Support& support);                                                            \
-  std::optional<std::size_t> encode_##name(const SparseVector& vector, std::size_t limit, Buffer<std::byte>& out); \
+#define INDEX_CODEC(id, name, preference, section, summary, example)                                              \
+  SizeEstimate estimate_##name(const Support& support);                                                           \
+  std::optional<std::size_t> encode_##name(const SparseVector& vector, const Support& support, std::size_t limit, \
+                                           Buffer<std::byte>& out);                                               \
   bool decode_##name(Bytes section, SparseVector& vector);
 #include "codec/index_codecs.def"
 #undef INDEX_CODEC

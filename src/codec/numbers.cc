@@ -41,16 +41,18 @@ kernels::NumberWriter begin_numbers(const kernels::NumberCode& code, const Numbe
   write_field(out, static_cast<std::uint8_t>(code.linear));
   write_field(out, static_cast<std::uint32_t>(sizes.parameters));
   write_field(out, static_cast<std::uint32_t>(sizes.classes));
-  std::byte* const classes = out + sizes.parameters + kWriterMargin;
-  return {.parameters = kernels::BitWriter(out),
-          .classes = kernels::BitWriter(classes),
-          .rests = kernels::BitWriter(classes + sizes.classes + kWriterMargin)};
+  std::byte* const rests = out + sizes.parameters + sizes.classes;
+  std::byte* const parameters = rests + sizes.rests + kWriterMargin;
+  return {.parameters = kernels::BitWriter(parameters),
+          .classes = kernels::BitWriter(parameters + sizes.parameters + kWriterMargin),
+          .rests = kernels::BitWriter(rests)};
 }
 
 void finish_numbers(const NumberSizes& sizes, std::byte* out) noexcept {
-  std::byte* const classes = out + kNumbersHead + sizes.parameters;
-  std::memmove(classes, classes + kWriterMargin, sizes.classes);
-  std::memmove(classes + sizes.classes, classes + sizes.classes + 2 * kWriterMargin, sizes.rests);
+  const std::byte* const parameters = out + sizes.all() + kWriterMargin;
+  out += kNumbersHead;
+  std::memcpy(out, parameters, sizes.parameters);
+  std::memcpy(out + sizes.parameters, parameters + sizes.parameters + kWriterMargin, sizes.classes);
 }
 
 bool parse_numbers(Bytes section, std::size_t count, int least_parameter, kernels::NumberCode& code,

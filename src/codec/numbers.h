@@ -61,9 +61,10 @@ std::optional<NumberSizes> sizes_of(const kernels::NumberPlan& plan) noexcept;
 
 // A BitWriter may write so many bytes after the end of its stream.
 inline constexpr std::size_t kWriterMargin = 8;
-// Writes the head of the section, and returns writers for its streams, which are kWriterMargin bytes apart.
+// Writes the head of the section, and returns writers for its streams. The rests, which are the longest, are written in
+// their place; the other two behind the section.
 kernels::NumberWriter begin_numbers(const kernels::NumberCode& code, const NumberSizes& sizes, std::byte* out) noexcept;
-// Moves the finished streams together.
+// Copies the streams that are not in their place.
 void finish_numbers(const NumberSizes& sizes, std::byte* out) noexcept;
 
 template <class Piece>
@@ -78,7 +79,7 @@ std::optional<std::size_t> write_number_section(const kernels::NumberCode& code,
       visit(part, begin / kernels::kNumberBlock);
     }
   };
-  // The parameters wait after the head, and later behind the section.
+  // The parameters wait after the head, and later behind all that is written.
   out.reserve_with_room(head + blocks);
   kernels::NumberPlan plan;
   auto* parameters = reinterpret_cast<std::uint8_t*>(out.data() + head);
@@ -86,7 +87,7 @@ std::optional<std::size_t> write_number_section(const kernels::NumberCode& code,
   const auto sizes = sizes_of(plan);
   if (!sizes || head + sizes->all() > limit) return std::nullopt;
 
-  const std::size_t end = head + sizes->all() + 3 * kWriterMargin;
+  const std::size_t end = head + sizes->all() + sizes->parameters + sizes->classes + 3 * kWriterMargin;
   if (end + blocks > out.capacity()) out.reserve(end + blocks + (end + blocks) / 4, head + blocks);
   parameters = reinterpret_cast<std::uint8_t*>(out.data() + end);
   std::memmove(parameters, out.data() + head, blocks);

@@ -6,6 +6,7 @@
 
 #include "codec/blocks.h"
 #include "codec/fields.h"
+#include "kernels/entries.h"
 #include "kernels/unpack.h"
 
 namespace sparsewire {
@@ -20,6 +21,7 @@ using kernels::Fold;
 // Codes of kBits bits, as a magnitude and a sign.
 template <int kBits>
 struct Codes {
+  static constexpr int kWidth = kBits;
   static constexpr bool kAreFloats = kBits >= 16;
 
   static std::uint32_t get(const std::byte* codes, std::size_t i) noexcept {
@@ -58,13 +60,14 @@ std::uint32_t most_magnitude(const ValueFormat& format) noexcept {
   return (std::uint32_t{1} << (static_cast<int>(format.bits) - 1)) - 1;
 }
 
-struct Range {
-  std::uint32_t least = kMostNumber;
-  std::uint32_t most = 0;
-};
+using Range = kernels::MagnitudeRange;
+
+template <int kBits>
+constexpr auto kFloatCodes = kBits == 32 ? kernels::FloatCodes::of_32_bits : kernels::FloatCodes::of_16_bits;
 
 template <class C>
 Range range_of(const std::byte* codes, std::size_t count) noexcept {
+  if constexpr (C::kAreFloats) return kernels::range_of(kFloatCodes<C::kWidth>, codes, count);
   Range range;
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint32_t magnitude = C::magnitude(C::get(codes, i));
@@ -110,6 +113,18 @@ Choice choose(const std::byte* codes, std::size_t count) noexcept {
   return folded.numbers.bits < low.numbers.bits ? folded : low;
 }
 
+// The numbers of the codes from number `begin` on.
+template <class C>
+void fold_piece(Fold fold, const std::byte* codes, std::size_t begin, std::span<std::uint32_t> numbers) noexcept {
+  if constexpr (C::kAreFloats) {
+    return kernels::fold_codes(kFloatCodes<C::kWidth>, fold, codes + C::kWidth / 8 * begin, numbers);
+  }
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const std::uint32_t code = C::get(codes, begin + i);
+    numbers[i] = fold.number(C::magnitude(code), C::minus(code));
+  }
+}
+
 template <class C>
 std::optional<std::size_t> pack(std::size_t count, Bytes scales, Bytes plain, Buffer<std::byte>& out) {
   const std::byte* const codes = plain.data() + scales.size();
@@ -118,13 +133,9 @@ std::optional<std::size_t> pack(std::size_t count, Bytes scales, Bytes plain, Bu
   const double expected = static_cast<double>(head) + choice.numbers.bits / 8 * static_cast<double>(count);
   if (expected > 1.01 * static_cast<double>(plain.size())) return std::nullopt;
   const Fold fold = choice.fold;
-  const auto size = write_number_section(choice.numbers.code, count, head, plain.size() - 1, out,
-                                         [&](std::size_t begin, std::span<std::uint32_t> numbers) {
-                                           for (std::size_t i = 0; i < numbers.size(); ++i) {
-                                             const std::uint32_t code = C::get(codes, begin + i);
-                                             numbers[i] = fold.number(C::magnitude(code), C::minus(code));
-                                           }
-                                         });
+  const auto size = write_number_section(
+      choice.numbers.code, count, head, plain.size() - 1, out,
+      [&](std::size_t begin, std::span<std::uint32_t> numbers) { fold_piece<C>(fold, codes, begin, numbers); });
   if (!size || *size - sizeof(std::uint32_t) > kMostNumber) return std::nullopt;
   std::byte* at = out.data();
   write_field(at, static_cast<std::uint32_t>(*size - sizeof(std::uint32_t)));

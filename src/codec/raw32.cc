@@ -11,7 +11,8 @@ SizeEstimate estimate_raw32(const Support& support) {
   return static_cast<double>(support.count * sizeof(std::uint32_t));
 }
 
-std::optional<std::size_t> encode_raw32(const SparseVector& vector, std::size_t limit, Buffer<std::byte>& out) {
+std::optional<std::size_t> encode_raw32(const SparseVector& vector, const Support& /*support*/, std::size_t limit,
+                                        Buffer<std::byte>& out) {
   const std::size_t size = vector.indices.size() * sizeof(std::uint32_t);
   if (size > limit) return std::nullopt;
   out.reserve(size);

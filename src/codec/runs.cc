@@ -5,7 +5,6 @@
 #include "codec/divisor.h"
 #include "codec/fields.h"
 #include "codec/index_codec.h"
-#include "codec/support.h"
 #include "kernels/golomb.h"
 
 namespace sparsewire {
@@ -51,9 +50,10 @@ SizeEstimate estimate_runs(const Support& support) {
   return {kRunsHead + expected, kRunsHead + kLess * expected};
 }
 
-std::optional<std::size_t> encode_runs(const SparseVector& vector, std::size_t limit, Buffer<std::byte>& out) {
+std::optional<std::size_t> encode_runs(const SparseVector& vector, const Support& support, std::size_t limit,
+                                       Buffer<std::byte>& out) {
   const std::span<const std::uint32_t> indices = vector.indices;
-  const std::size_t runs = count_runs(indices);
+  const std::size_t runs = support.runs;
   const std::uint64_t lengths = indices.size() - runs;
   const std::uint64_t gaps = indices.empty() ? 0 : indices.back() + 1 - indices.size() - (runs - 1);
   const auto gap_code = search_divisor({}, runs == 0 ? 0 : static_cast<double>(gaps) / static_cast<double>(runs));

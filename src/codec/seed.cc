@@ -45,7 +45,8 @@ SizeEstimate estimate_seed(const Support& support) {
   return static_cast<double>(kSeedHead + *units * kUnit + kChecksum);
 }
 
-std::optional<std::size_t> encode_seed(const SparseVector& vector, std::size_t limit, Buffer<std::byte>& out) {
+std::optional<std::size_t> encode_seed(const SparseVector& vector, const Support& /*support*/, std::size_t limit,
+                                       Buffer<std::byte>& out) {
   const Draw& draw = vector.draw;
   const auto found = units_to_write(draw, vector.dim, vector.indices.size());
   if (!found) return std::nullopt;

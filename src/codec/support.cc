@@ -1,14 +1,9 @@
 #include "codec/support.h"
 
 #include "codec/index_codec.h"
+#include "kernels/entries.h"
 
 namespace sparsewire {
-
-std::size_t count_runs(std::span<const std::uint32_t> indices) noexcept {
-  std::size_t runs = indices.empty() ? 0 : 1;
-  for (std::size_t i = 1; i < indices.size(); ++i) runs += indices[i] == indices[i - 1] + 1 ? 0U : 1U;
-  return runs;
-}
 
 const Support& SupportOf::look_at(const SparseVector& vector) noexcept {
   const std::span<const std::uint32_t> indices = vector.indices;
@@ -20,11 +15,12 @@ const Support& SupportOf::look_at(const SparseVector& vector) noexcept {
   support_.dim = vector.dim;
   support_.count = indices.size();
   support_.last = indices.empty() ? 0 : indices.back();
-  support_.runs = count_runs(indices);
+  support_.runs = kernels::count_runs(indices);
   support_.gaps = take(kernels::number_sample(indices.size()), gaps_);
   support_.divisor_gaps = take(kernels::divisor_sample(indices.size()), divisor_gaps_);
   support_.draw = &vector.draw;
   support_.divisor = 0;
+  support_.numbers = {};
   return support_;
 }
 

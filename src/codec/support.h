@@ -5,15 +5,13 @@
 #include <cstdint>
 #include <span>
 
+#include "codec/numbers.h"
 #include "kernels/frame_plan.h"
 #include "kernels/golomb.h"
 #include "kernels/stretches.h"
 #include "sparsewire/sparse_vector.h"
 
 namespace sparsewire {
-
-// Runs of consecutive indices.
-std::size_t count_runs(std::span<const std::uint32_t> indices) noexcept;
 
 // The support of a vector that is not full.
 class SupportOf {
@@ -27,7 +25,8 @@ class SupportOf {
   std::array<std::uint32_t, kernels::kMostDivisorSample> divisor_gaps_;
 };
 
-// The divisor of Golomb's code for these indices.
+// The divisor of Golomb's code for these indices, and the code of `adaptive`. Each is searched for once.
 kernels::GolombCode divisor_for(const Support& support);
+NumberChoice number_code_for(const Support& support);
 
 }  // namespace sparsewire

@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 
+#include "kernels/entries.h"
 #include "sparsewire/codec.h"
 
 namespace sparsewire {
@@ -63,8 +64,7 @@ const ValueFormat& reducible_format(const ValueFormat& format) noexcept;
 // A format that rounds nothing.
 const ValueFormat& exact_format() noexcept;
 
-// Whether no value is a NaN or an infinity.
-bool all_finite(std::span<const float> values) noexcept;
+using kernels::all_finite;
 
 #define VALUE_FORMAT(id, name, bits, has_blocks, rounds, reduced_as, packing, summary)                   \
   std::size_t size_##name(std::size_t count, std::size_t block) noexcept;                                \

@@ -4,9 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -20,10 +18,16 @@ namespace {
 // How often a thread asks for work, and lets others run, before it sleeps: about a hundred microseconds. Between the
 // stages of a step one thread alone works for up to fifty, and waking sixteen threads takes longer.
 constexpr int kPatience = 300;
+// The same for the caller, who knows that the others are at work.
+constexpr int kCallersPatience = 3000;
+
+// Each thread wakes so many others. With sixteen threads it took longer if each woke only two or four (docs/decisions,
+// 19), and one alone would be slow with many more.
+constexpr int kWakes = 16;
 
 template <class IsOver>
-bool wait_awake(IsOver is_over) {
-  for (int i = 0; i < kPatience; ++i) {
+bool wait_awake(int patience, IsOver is_over) {
+  for (int i = 0; i < patience; ++i) {
     if (is_over()) return true;
     std::this_thread::yield();
   }
@@ -33,49 +37,74 @@ bool wait_awake(IsOver is_over) {
 }  // namespace
 
 struct Pool::Threads {
-  std::mutex mutex;
-  std::condition_variable start;
-  std::condition_variable finish;
+  // Where a thread sleeps; a cache line of its own.
+  struct alignas(64) Bed {
+    std::atomic<std::uint32_t> is_asleep = 0;
+  };
+
   std::atomic<std::uint64_t> round = 0;  // counts calls of run_each; a thread works once per round
-  std::atomic<int> running = 0;
+  std::atomic<std::uint32_t> running = 0;
   std::atomic<bool> stop = false;
   Each each = nullptr;
   void* context = nullptr;
+  std::vector<Bed> beds;  // of all threads; the caller never sleeps in its own
   std::vector<std::jthread> others;
   const pid_t process = ::getpid();
 
-  // After a fork() the child has none of the other threads, and the mutex may be locked by one of them.
+  explicit Threads(int threads) : beds(static_cast<std::size_t>(threads)) {}
+
+  // After a fork() the child has none of the other threads.
   bool are_elsewhere() const { return !others.empty() && ::getpid() != process; }
+
+  // Sleeps until wake_next() of another thread. May return earlier. If the round has changed after the bed says that
+  // this thread sleeps, it sees that; if before, the other thread sees the bed.
+  void sleep(int thread, std::uint64_t seen) {
+    std::atomic<std::uint32_t>& is_asleep = beds[static_cast<std::size_t>(thread)].is_asleep;
+    is_asleep = 1;
+    if (round != seen) {
+      is_asleep = 0;
+    } else {
+      is_asleep.wait(1);
+    }
+  }
+
+  // Wakes those threads that wait for this one, if they sleep. To be called once per round by each thread.
+  void wake_next(int thread) {
+    const auto first = static_cast<std::size_t>(thread) * kWakes + 1;
+    for (std::size_t next = first; next < first + kWakes && next < beds.size(); ++next) {
+      if (beds[next].is_asleep.exchange(0) == 1) beds[next].is_asleep.notify_one();
+    }
+  }
 
   void serve(int thread) {
     const StandardFloatMode mode;  // a new thread has the mode of the one that made it
     for (std::uint64_t seen = 0;;) {
-      const auto has_work = [&] { return stop || round != seen; };
-      if (!wait_awake(has_work)) {
-        std::unique_lock lock(mutex);
-        start.wait(lock, has_work);
-      }
-      if (stop) return;
+      const auto has_work = [&] { return round != seen; };
+      while (!wait_awake(kPatience, has_work)) sleep(thread, seen);
       seen = round;
+      wake_next(thread);
+      if (stop) return;
       each(context, thread);
-      if (--running > 0) continue;
-      const std::lock_guard lock(mutex);  // the caller is awake, or sleeps already
-      finish.notify_one();
+      if (--running == 0) running.notify_one();
     }
   }
 
+  void begin_round() {
+    ++round;
+    wake_next(0);
+  }
+
   void end() {
-    {
-      const std::lock_guard lock(mutex);
-      stop = true;
-    }
-    start.notify_all();
+    stop = true;
+    begin_round();
     others.clear();  // joins
   }
 };
 
-Pool::Pool(int threads) : threads_(std::make_unique<Threads>()) {
+Pool::Pool(int threads) {
   if (threads < 1 || threads > 1024) throw UsageError(fmt::format("[pool] threads={} is not in [1, 1024]", threads));
+  threads_ = std::make_unique<Threads>(threads);
+  threads_->others.reserve(static_cast<std::size_t>(threads) - 1);
   try {
     for (int thread = 1; thread < threads; ++thread) {
       threads_->others.emplace_back([all = threads_.get(), thread] { all->serve(thread); });
@@ -108,17 +137,11 @@ void Pool::run_each(Each each, void* context) {
   }
   all.each = each;
   all.context = context;
-  all.running = static_cast<int>(all.others.size());
-  {
-    const std::lock_guard lock(all.mutex);
-    ++all.round;
-  }
-  all.start.notify_all();
+  all.running = static_cast<std::uint32_t>(all.others.size());
+  all.begin_round();
   each(context, 0);
-  const auto is_over = [&] { return all.running == 0; };
-  if (wait_awake(is_over)) return;
-  std::unique_lock lock(all.mutex);
-  all.finish.wait(lock, is_over);
+  if (wait_awake(kCallersPatience, [&] { return all.running == 0; })) return;
+  for (std::uint32_t left = all.running; left != 0; left = all.running) all.running.wait(left);
 }
 
 }  // namespace sparsewire

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/buffer.h"
+#include "kernels/regions.h"
 #include "sparsewire/pool.h"
 #include "sparsewire/sparse_vector.h"
 
@@ -35,33 +36,22 @@ class Regions {
   void join(const std::vector<std::vector<float>>& part_values, std::vector<float>& values);
 
  private:
-  struct Owner {
-    std::uint32_t region;
-    std::uint32_t local;
-  };
   // Between the counts of two threads: no cache line has both.
-  std::size_t stride() const noexcept { return ranks_ + 16; }
+  std::size_t stride() const noexcept { return map_.ranks() + 16; }
   template <class Slice>
   void for_each_slice_of_split(Slice slice);
-  // Inlined: split() computes them for every entry.
-  [[gnu::always_inline]] Owner owner_of(std::uint32_t index) const noexcept;
-  [[gnu::always_inline]] std::uint32_t rotation(std::uint32_t group) const noexcept;
-  [[gnu::always_inline]] std::uint32_t slot_of(std::uint32_t region, std::uint32_t group) const noexcept;
 
   std::uint64_t dim_;
-  std::uint32_t ranks_;
-  // Dividing by the number of ranks takes as long as all the rest, so it is a multiplication by these.
-  std::uint64_t reciprocal_;  // block / ranks == block * reciprocal_ >> shift_, for blocks below 2^28
-  unsigned shift_;
-  std::uint64_t hash_reciprocal_;  // 2^64 / ranks, rounded up, for the remainder of a hash
-
+  kernels::RegionMap map_;
   std::vector<std::uint64_t> sizes_;
   Pool* pool_;
   Buffer<std::uint16_t> region_of_;  // each entry that was split last
   Buffer<std::uint32_t> locals_;     // their indices in the regions
   std::size_t split_size_ = 0;
-  std::vector<std::size_t> begins_;  // of each thread's entries in each part
-  std::vector<std::size_t> next_;    // scratch: the entry of each part that comes next
+  std::vector<std::size_t> begins_;      // of each thread's entries in each part
+  std::vector<std::size_t> next_;        // scratch: the entry of each part that comes next
+  std::vector<std::uint32_t*> indices_;  // of the parts
+  std::vector<float*> values_;
 };
 
 }  // namespace sparsewire

@@ -23,6 +23,14 @@ struct Support {
   std::span<const std::uint32_t> divisor_gaps;
   const Draw* draw = nullptr;         // how the indices were drawn; null: they were not
   mutable std::uint32_t divisor = 0;  // of Golomb's code, when it has been searched for
+  // The code of `adaptive`, when it has been searched for (codec/numbers.h, NumberChoice).
+  struct Numbers {
+    bool is_known = false;
+    int linear = 0;
+    int parameter = 0;
+    double bits = 0;
+  };
+  mutable Numbers numbers;
 
   std::uint64_t sum_of_gaps() const noexcept { return count == 0 ? 0 : std::uint64_t{last} + 1 - count; }
 };

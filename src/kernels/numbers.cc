@@ -49,13 +49,13 @@ HWY_INLINE V exponent(D d, V x) {
 // Numbers divided by 2^parameter, as a class would have them if all had the same size, and what is above `linear`.
 struct Quotients {
   V base;   // at most linear
-  V above;  // 1 for a number at or below linear, at most kExact
+  V above;  // 1 for a number at or below linear
 };
 
 HWY_INLINE Quotients divide(D d, const std::uint32_t* numbers, std::uint32_t parameter, std::uint32_t linear) {
   const V quotient = hn::ShiftRightSame(hn::LoadU(d, numbers), static_cast<int>(parameter));
   const V base = hn::Min(quotient, hn::Set(d, linear));
-  return {base, hn::Add(hn::Min(hn::Sub(quotient, base), hn::Set(d, kExact - 1)), hn::Set(d, 1))};
+  return {base, hn::Add(hn::Sub(quotient, base), hn::Set(d, 1))};
 }
 
 HWY_INLINE std::uint32_t sum_of(D d, V v) { return hn::GetLane(hn::SumOfLanes(d, v)); }
@@ -68,57 +68,90 @@ struct Sums {
   std::uint32_t longer;
 };
 
-// REQUIRES: `largest` is the largest number of the block.
-HWY_INLINE Sums sums_of(const Block& block, std::uint32_t largest, std::uint32_t parameter, std::uint32_t linear) {
+// With quotients below kExact.
+HWY_INLINE Sums small_sums(const std::uint32_t* block, std::uint32_t parameter, std::uint32_t linear) {
+  static_assert(kMostLinear * kNumberBlock < 1 << 16);  // both sums in one
   const D d;
   V sum = hn::Zero(d);
-  if (largest >> parameter <= linear) {
-    for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
-      sum = hn::Add(sum, hn::ShiftRightSame(hn::Load(d, block.numbers + i), static_cast<int>(parameter)));
-    }
-    return {sum_of(d, sum), 0};
-  }
-  if (largest >> parameter >= kExact) [[unlikely]] {
-    Sums sums{0, 0};
-    for (const std::uint32_t number : block.numbers) {
-      const Place place = place_of(number, parameter, linear);
-      sums.bases += place.rank - place.longer;
-      sums.longer += place.longer;
-    }
-    return sums;
-  }
-  // Both sums in one.
-  static_assert(kMostLinear * kNumberBlock < 1 << 16);
   for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
-    const Quotients q = divide(d, block.numbers + i, parameter, linear);
+    const Quotients q = divide(d, block + i, parameter, linear);
     sum = hn::Add(sum, hn::Add(q.base, hn::ShiftLeft<16>(exponent(d, q.above))));
   }
   const std::uint32_t both = sum_of(d, sum);
   return {both & 0xFFFF, (both >> 16) - 127 * static_cast<std::uint32_t>(kNumberBlock)};
 }
 
+// With any quotients.
+HWY_NOINLINE Sums large_sums(const std::uint32_t* block, std::uint32_t parameter, std::uint32_t linear) {
+  Sums sums{0, 0};
+  for (std::size_t i = 0; i < kNumberBlock; ++i) {
+    const Place place = place_of(block[i], parameter, linear);
+    sums.bases += place.rank - place.longer;
+    sums.longer += place.longer;
+  }
+  return sums;
+}
+
+// REQUIRES: `largest` is the largest number of the block.
+HWY_INLINE Sums sums_of(const std::uint32_t* block, std::uint32_t largest, std::uint32_t parameter,
+                        std::uint32_t linear) {
+  return largest >> parameter < kExact ? small_sums(block, parameter, linear) : large_sums(block, parameter, linear);
+}
+
+// Three parameters, one after the other, and the sums of a block with each.
+constexpr std::size_t kNear = 3;
+struct Near {
+  std::uint32_t lowest;
+  Sums sums[kNear];
+
+  bool has(std::uint32_t parameter) const { return parameter - lowest < kNear; }
+};
+
+// The same where no class is above `linear`: then the three sums fit into one number.
+HWY_INLINE void sum_linear(const std::uint32_t* block, Near& near) {
+  constexpr int kFirst = 11;
+  constexpr int kSecond = 10;
+  static_assert(kMostLinear * kNumberBlock < 1 << kFirst && kMostLinear / 2 * kNumberBlock < 1 << kSecond &&
+                kMostLinear / 4 * kNumberBlock < 1 << (32 - kFirst - kSecond));
+  const D d;
+  V sum = hn::Zero(d);
+  for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
+    const V quotient = hn::ShiftRightSame(hn::LoadU(d, block + i), static_cast<int>(near.lowest));
+    const V half = hn::ShiftLeft<kFirst>(hn::ShiftRight<1>(quotient));
+    const V quarter = hn::ShiftLeft<kFirst + kSecond>(hn::ShiftRight<2>(quotient));
+    sum = hn::Add(hn::Add(sum, quotient), hn::Add(half, quarter));
+  }
+  const std::uint32_t all = sum_of(d, sum);
+  near.sums[0] = {all & ((1U << kFirst) - 1), 0};
+  near.sums[1] = {all >> kFirst & ((1U << kSecond) - 1), 0};
+  near.sums[2] = {all >> (kFirst + kSecond), 0};
+}
+
 // The bits that a parameter takes after another one.
 HWY_INLINE std::uint32_t bits_of_change(std::uint32_t from, std::uint32_t to) {
-  return from == to ? 1 : 2 + (from < to ? to - from : from - to);
+  const auto change = static_cast<std::uint32_t>(std::abs(static_cast<int>(to) - static_cast<int>(from)));
+  return 1 + change + std::min(change, 1U);
 }
 
 // The parameter that is about right: the mean of log2(number + 1), which a float has in its bits, nearly. Also finds
-// the largest number.
-HWY_INLINE std::uint32_t guess(const Block& block, std::uint32_t count, std::uint32_t& largest) {
+// the largest numbers: one of the lanes of `most` is the largest.
+HWY_INLINE std::uint32_t guess(const std::uint32_t* block, std::uint32_t count, V& most) {
   const D d;
   const hn::RebindToFloat<D> df;
   const hn::RebindToSigned<D> di;
   V sum = hn::Zero(d);  // in units of 2^-15, so that it fits
-  V most = hn::Zero(d);
+  most = hn::Zero(d);
   for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
-    most = hn::Max(most, hn::Load(d, block.numbers + i));
-    const V number = hn::Min(hn::Load(d, block.numbers + i), hn::Set(d, 0x7FFFFFFE));
-    const V plus_one = hn::BitCast(d, hn::ConvertTo(df, hn::BitCast(di, hn::Add(number, hn::Set(d, 1)))));
-    sum = hn::Add(sum, hn::ShiftRight<8>(hn::Sub(plus_one, hn::Set(d, 127U << 23))));
+    const V number = hn::LoadU(d, block + i);
+    most = hn::Max(most, number);
+    const V plus_one = hn::Add(hn::Min(number, hn::Set(d, 0x7FFFFFFE)), hn::Set(d, 1));
+    const V bits = hn::BitCast(d, hn::ConvertTo(df, hn::BitCast(di, plus_one)));
+    sum = hn::Add(sum, hn::ShiftRight<8>(hn::Sub(bits, hn::Set(d, 127U << 23))));
   }
-  largest = largest_of(d, most);
   constexpr std::uint32_t kShift = (3U << 15) / 10;  // by trial
-  return (sum_of(d, sum) / count + kShift) >> 15;
+  const std::uint32_t all = sum_of(d, sum);
+  const std::uint32_t mean = count == kNumberBlock ? all / kNumberBlock : all / count;
+  return (mean + kShift) >> 15;
 }
 
 // A parameter for a block.
@@ -131,7 +164,7 @@ struct Choice {
 
 // A group of blocks, and the parameters that it may take.
 struct Group {
-  Block blocks[kNumberGroup];
+  const std::uint32_t* blocks[kNumberGroup];
   std::uint32_t counts[kNumberGroup];  // of numbers in each block
   std::size_t size = 0;                // in blocks
   Choice changed[kNumberGroup];        // the best for each block
@@ -144,24 +177,47 @@ struct Group {
 // group.
 HWY_INLINE void plan_block(const NumberCode& code, std::size_t i, std::uint32_t before, std::uint32_t steady,
                            Group& group) {
+  const D d;
   const auto linear = static_cast<std::uint32_t>(code.linear);
   const auto least = static_cast<std::uint32_t>(code.least_parameter);
+  const std::uint32_t* const block = group.blocks[i];
   const std::uint32_t count = group.counts[i];
-  std::uint32_t largest;
-  const std::uint32_t middle = std::clamp<std::uint32_t>(guess(group.blocks[i], count, largest), least, kMostParameter);
-  std::uint32_t best_bits = ~0U;  // with the change of the parameter
+  V most;
+  const std::uint32_t middle = std::clamp<std::uint32_t>(guess(block, count, most), least, kMostParameter);
+  const std::uint32_t highest = middle + (middle < kMostParameter ? 1 : 0);
+  Near near{.lowest = middle - (middle > least ? 1 : 0)};
+  const V quotient = hn::ShiftRightSame(most, static_cast<int>(near.lowest));
+  if (hn::AllTrue(d, hn::Eq(hn::Max(quotient, hn::Set(d, linear)), hn::Set(d, linear)))) {
+    sum_linear(block, near);
+  } else {
+    const bool is_small = largest_of(d, most) >> near.lowest < kExact;
+    for (std::uint32_t j = 0; j < kNear; ++j) {
+      const std::uint32_t parameter = std::min<std::uint32_t>(near.lowest + j, kMostParameter);
+      near.sums[j] = is_small ? small_sums(block, parameter, linear) : large_sums(block, parameter, linear);
+    }
+  }
+  // The shortest of the three; of equally short ones that in the middle, then the lowest. Without branches, which would
+  // be mispredicted half the time: the last two bits are the order.
+  std::uint32_t best = ~0U;
+  for (std::uint32_t j = 0; j < kNear; ++j) {
+    const std::uint32_t parameter = near.lowest + j;
+    const std::uint32_t bits = Choice{parameter, near.sums[j]}.bits(count) + bits_of_change(before, parameter);
+    const std::uint32_t order = parameter == middle ? 0 : parameter < middle ? 1 : 2;
+    best = std::min(best, parameter > highest ? ~0U : bits << 2 | order);
+  }
+  const std::uint32_t chosen = middle + (best >> 1 & 1) - (best & 1);
+  group.changed[i] = {chosen, near.sums[chosen - near.lowest]};
+  std::uint32_t best_bits = best >> 2;  // with the change of the parameter
+  if (near.has(steady)) group.steady[i] = {steady, near.sums[steady - near.lowest]};
   const auto consider = [&](std::uint32_t parameter) HWY_ATTR {
-    const Choice choice{parameter, sums_of(group.blocks[i], largest, parameter, linear)};
+    const Choice choice{parameter, sums_of(block, largest_of(d, most), parameter, linear)};
     if (parameter == steady) group.steady[i] = choice;
     const std::uint32_t bits = choice.bits(count) + bits_of_change(before, parameter);
     if (bits >= best_bits) return;
     group.changed[i] = choice;
     best_bits = bits;
   };
-  const auto is_far = [&](std::uint32_t parameter) { return parameter + 1 < middle || parameter > middle + 1; };
-  consider(middle);
-  if (middle > least) consider(middle - 1);
-  if (middle < kMostParameter) consider(middle + 1);
+  const auto is_far = [&](std::uint32_t parameter) { return parameter < near.lowest || parameter > highest; };
   if (before >= least && is_far(before)) consider(before);
   if (steady >= least && steady != before && is_far(steady)) consider(steady);
   group.changed_bits += best_bits;
@@ -192,12 +248,13 @@ HWY_INLINE void plan_group(const NumberCode& code, Group& group, std::uint8_t* p
 void plan_numbers(const NumberCode& code, std::span<const std::uint32_t> numbers, std::uint8_t* parameters,
                   NumberPlan& plan) {
   Group group;
+  Block last;  // where it is not a whole one: filled up with zeros
   for (std::size_t begin = 0; begin < numbers.size();) {
     for (group.size = 0; group.size < kNumberGroup && begin < numbers.size(); ++group.size) {
-      std::uint32_t* const block = group.blocks[group.size].numbers;
+      const std::uint32_t* const block = numbers.data() + begin;
       const std::size_t count = std::min(kNumberBlock, numbers.size() - begin);
-      std::copy_n(numbers.data() + begin, count, block);
-      std::fill(block + count, block + kNumberBlock, 0U);
+      if (count < kNumberBlock) std::fill(std::copy_n(block, count, last.numbers), last.numbers + kNumberBlock, 0U);
+      group.blocks[group.size] = count < kNumberBlock ? last.numbers : block;
       group.counts[group.size] = static_cast<std::uint32_t>(count);
       begin += count;
     }
@@ -223,13 +280,6 @@ void write_parameters(std::span<const std::uint8_t> parameters, NumberWriter& wr
   for (const std::uint8_t parameter : parameters) write_parameter(parameter, writer);
 }
 
-// The codes of a block: `classes[i]` is its class; the rest has `widths[i]` bits.
-struct Codes {
-  Block classes;
-  Block rests;
-  Block widths;
-};
-
 HWY_INLINE std::uint32_t largest_of(const std::uint32_t* numbers) {
   const D d;
   V largest = hn::Zero(d);
@@ -237,67 +287,101 @@ HWY_INLINE std::uint32_t largest_of(const std::uint32_t* numbers) {
   return largest_of(d, largest);
 }
 
-// REQUIRES: quotients below kExact.
-HWY_INLINE void make_codes(const std::uint32_t* numbers, std::uint32_t parameter, std::uint32_t linear, Codes& codes) {
+// The numbers of a block two by two, the first in the low half: 64 bits hold the codes of both.
+constexpr std::size_t kPairs = kNumberBlock / 2;
+struct alignas(64) Pairs {
+  std::uint64_t of[kPairs];
+};
+using DPairs = hn::CappedTag<std::uint64_t, kPairs>;
+using VPairs = hn::Vec<DPairs>;
+
+HWY_INLINE VPairs load_pairs(DPairs d, const std::uint32_t* numbers, std::size_t i) {
+  Pairs pairs;
+  std::memcpy(pairs.of, numbers + 2 * i, sizeof(std::uint64_t) * hn::Lanes(d));
+  return hn::Load(d, pairs.of);
+}
+HWY_INLINE VPairs first_of(DPairs d, VPairs pairs) { return hn::And(pairs, hn::Set(d, 0xFFFFFFFF)); }
+
+// Codes of two numbers each, one after the other, and how many bits they take.
+struct Joined {
+  Pairs bits;
+  Pairs sizes;
+};
+
+HWY_INLINE void join_classes(DPairs d, VPairs first, VPairs second, std::size_t i, Joined& joined) {
+  const VPairs both = hn::Add(first, second);
+  hn::Store(hn::Or(hn::Shl(hn::Set(d, 1), first), hn::Shl(hn::Set(d, 2), both)), d, joined.bits.of + i);
+  hn::Store(hn::Add(both, hn::Set(d, 2)), d, joined.sizes.of + i);
+}
+
+// The codes of a block. REQUIRES: quotients below kExact, rests of at most 28 bits.
+HWY_INLINE void make_codes(const std::uint32_t* numbers, std::uint32_t parameter, std::uint32_t linear, Joined& classes,
+                           Joined& rests) {
   const D d;
+  Block class_ranks;
+  Block rest_bits;
+  Block rest_widths;
   for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
     const Quotients q = divide(d, numbers + i, parameter, linear);
     const V longer = hn::Sub(exponent(d, q.above), hn::Set(d, 127));
     const V first = hn::Sub(hn::Add(q.base, hn::Shl(hn::Set(d, 1), longer)), hn::Set(d, 1));
     const V rest = hn::Sub(hn::LoadU(d, numbers + i), hn::ShiftLeftSame(first, static_cast<int>(parameter)));
-    hn::Store(hn::Add(q.base, longer), d, codes.classes.numbers + i);
-    hn::Store(rest, d, codes.rests.numbers + i);
-    hn::Store(hn::Add(longer, hn::Set(d, parameter)), d, codes.widths.numbers + i);
+    hn::Store(hn::Add(q.base, longer), d, class_ranks.numbers + i);
+    hn::Store(rest, d, rest_bits.numbers + i);
+    hn::Store(hn::Add(longer, hn::Set(d, parameter)), d, rest_widths.numbers + i);
+  }
+  const DPairs dp;
+  for (std::size_t i = 0; i < kPairs; i += hn::Lanes(dp)) {
+    const VPairs ranks = load_pairs(dp, class_ranks.numbers, i);
+    join_classes(dp, first_of(dp, ranks), hn::ShiftRight<32>(ranks), i, classes);
+    const VPairs pairs = load_pairs(dp, rest_bits.numbers, i);
+    const VPairs widths = load_pairs(dp, rest_widths.numbers, i);
+    const VPairs width = first_of(dp, widths);
+    const VPairs second = hn::Shl(hn::ShiftRight<32>(pairs), width);
+    hn::Store(hn::Or(first_of(dp, pairs), second), dp, rests.bits.of + i);
+    hn::Store(hn::Add(width, hn::ShiftRight<32>(widths)), dp, rests.sizes.of + i);
   }
 }
 
-// The same where all rests have `parameter` bits.
-HWY_INLINE void make_equal_codes(const std::uint32_t* numbers, std::uint32_t parameter, Codes& codes) {
-  const D d;
-  const V mask = hn::Set(d, (1U << parameter) - 1);
-  for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
-    const V number = hn::LoadU(d, numbers + i);
-    hn::Store(hn::ShiftRightSame(number, static_cast<int>(parameter)), d, codes.classes.numbers + i);
-    hn::Store(hn::And(number, mask), d, codes.rests.numbers + i);
+// The same where all rests have `parameter` bits; the sizes of the rests are left out.
+HWY_INLINE void make_equal_codes(const std::uint32_t* numbers, std::uint32_t parameter, Joined& classes,
+                                 Joined& rests) {
+  const DPairs d;
+  const auto shift = static_cast<int>(parameter);
+  const VPairs mask = hn::Set(d, (std::uint64_t{1} << parameter) - 1);
+  for (std::size_t i = 0; i < kPairs; i += hn::Lanes(d)) {
+    const VPairs pairs = load_pairs(d, numbers, i);
+    const VPairs second = hn::ShiftRight<32>(pairs);
+    join_classes(d, hn::ShiftRightSame(first_of(d, pairs), shift), hn::ShiftRightSame(second, shift), i, classes);
+    const VPairs second_rest = hn::ShiftLeftSame(hn::And(second, mask), shift);
+    hn::Store(hn::Or(hn::And(pairs, mask), second_rest), d, rests.bits.of + i);
   }
 }
 
-// Writes the rests, kEach of them together. width(i) is how many bits one has. REQUIRES: that they fit.
-template <std::size_t kEach, class Width>
-HWY_INLINE void put_rests(const Codes& codes, const Width& width, BitWriter& writer) {
-  for (std::size_t i = 0; i < kNumberBlock; i += kEach) {
+// Writes codes, those of kEach pairs together. size(i) is how many bits a pair has. REQUIRES: that they fit.
+template <std::size_t kEach, class Size>
+HWY_INLINE void put_pairs(const Pairs& pairs, const Size& size, BitWriter& writer) {
+  for (std::size_t i = 0; i < kPairs; i += kEach) {
     std::uint64_t bits = 0;
-    std::uint32_t size = 0;
+    std::uint64_t used = 0;
     for (std::size_t j = 0; j < kEach; ++j) {
-      bits |= std::uint64_t{codes.rests.numbers[i + j]} << size;
-      size += width(i + j);
+      bits |= pairs.of[i + j] << used;
+      used += size(i + j);
     }
-    writer.put(bits, static_cast<int>(size));
+    writer.put(bits, static_cast<int>(used));
   }
 }
 
-constexpr std::uint32_t kFour = BitWriter::kMost / 4;  // four of so many bits can be written together
+// So many bits a code may have, if two or four of them are written together.
+constexpr std::uint32_t kTwo = BitWriter::kMost / 2;
+constexpr std::uint32_t kFour = BitWriter::kMost / 4;
 
-template <class Width>
-HWY_INLINE void put_rests(const Codes& codes, std::uint32_t widest, const Width& width, BitWriter& writer) {
+template <class Size>
+HWY_INLINE void put_rests(const Pairs& rests, std::uint32_t widest, const Size& size, BitWriter& writer) {
   if (widest <= kFour) {
-    put_rests<4>(codes, width, writer);
-  } else if (widest <= 2 * kFour) {
-    put_rests<2>(codes, width, writer);
+    put_pairs<2>(rests, size, writer);
   } else {
-    put_rests<1>(codes, width, writer);
-  }
-}
-
-HWY_INLINE void put_classes(const Codes& codes, BitWriter& writer) {
-  for (std::size_t i = 0; i < kNumberBlock; i += 4) {
-    std::uint64_t bits = 0;
-    std::uint32_t size = 0;
-    for (std::size_t j = 0; j < 4; ++j) {
-      size += codes.classes.numbers[i + j];
-      bits |= std::uint64_t{1} << size++;
-    }
-    writer.put(bits, static_cast<int>(size));
+    put_pairs<1>(rests, size, writer);
   }
 }
 
@@ -319,7 +403,8 @@ void write_numbers(const NumberCode& code, std::span<const std::uint32_t> number
   // Local copies, which the compiler can keep in registers.
   BitWriter classes = writer.classes;
   BitWriter rests = writer.rests;
-  Codes codes;
+  Joined joined_classes;
+  Joined joined_rests;
   for (std::size_t begin = 0; begin < numbers.size(); begin += kNumberBlock) {
     if (begin % (kNumberGroup * kNumberBlock) == 0) {
       const std::size_t blocks = (numbers.size() - begin + kNumberBlock - 1) / kNumberBlock;
@@ -329,18 +414,22 @@ void write_numbers(const NumberCode& code, std::span<const std::uint32_t> number
     const auto block = numbers.subspan(begin, std::min(kNumberBlock, numbers.size() - begin));
     const std::uint32_t largest = block.size() < kNumberBlock ? ~0U : largest_of(block.data());
     const Place highest = place_of(largest, parameter, linear);
-    if (block.size() < kNumberBlock || largest >> parameter >= kExact || highest.rank >= kFour) {
+    const std::uint32_t widest = parameter + highest.longer;
+    if (block.size() < kNumberBlock || largest >> parameter >= kExact || highest.rank >= kFour || widest > kTwo) {
       put_slowly(block, parameter, linear, classes, rests);
-    } else if (highest.longer == 0) {
-      make_equal_codes(block.data(), parameter, codes);
-      put_classes(codes, classes);
+      continue;
+    }
+    const auto class_size = [&](std::size_t i) { return joined_classes.sizes.of[i]; };
+    if (highest.longer == 0) {
+      make_equal_codes(block.data(), parameter, joined_classes, joined_rests);
+      put_pairs<2>(joined_classes.bits, class_size, classes);
       put_rests(
-          codes, parameter, [&](std::size_t /*i*/) { return parameter; }, rests);
+          joined_rests.bits, widest, [&](std::size_t /*i*/) { return std::uint64_t{2} * parameter; }, rests);
     } else {
-      make_codes(block.data(), parameter, linear, codes);
-      put_classes(codes, classes);
+      make_codes(block.data(), parameter, linear, joined_classes, joined_rests);
+      put_pairs<2>(joined_classes.bits, class_size, classes);
       put_rests(
-          codes, parameter + highest.longer, [&](std::size_t i) { return codes.widths.numbers[i]; }, rests);
+          joined_rests.bits, widest, [&](std::size_t i) { return joined_rests.sizes.of[i]; }, rests);
     }
   }
   writer.classes = classes;

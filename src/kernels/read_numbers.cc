@@ -147,15 +147,15 @@ HWY_INLINE void read_equal_rests(NumberReader::Stream& stream, const Classes& cl
 }
 #else
 constexpr std::size_t kGroup = 8;
-using Part = hn::FixedTag<std::uint8_t, 16>;  // of these bytes four rests need at most 14
+using Part = hn::FixedTag<std::uint8_t, 16>;  // of these bytes four rests of kMostEqual bits need at most 14
 
-// The bytes of the vector number `v` of a group, as four rests in each 16 bytes.
+// The 16 bytes at `first`, and those at `second` if a vector has room for them.
 template <class D>
-HWY_INLINE hn::Vec<D> load_group(D d, const std::uint8_t* from, std::size_t middle, std::size_t v) {
+HWY_INLINE hn::Vec<D> load_parts(D d, const std::uint8_t* first, const std::uint8_t* second) {
   if constexpr (hn::MaxLanes(d) == hn::MaxLanes(Part())) {
-    return hn::LoadU(d, from + v * middle);
+    return hn::LoadU(d, first);
   } else {
-    return hn::Combine(d, hn::LoadU(Part(), from + middle), hn::LoadU(Part(), from));
+    return hn::Combine(d, hn::LoadU(Part(), second), hn::LoadU(Part(), first));
   }
 }
 
@@ -185,7 +185,7 @@ HWY_INLINE void read_equal_rests(NumberReader::Stream& stream, const Classes& cl
   const auto* from = reinterpret_cast<const std::uint8_t*>(stream.bytes.data()) + stream.position / 8;
   for (std::size_t i = 0; i < kNumberBlock; i += kGroup, from += parameter) {
     for (std::size_t v = 0; v < kVectors; ++v) {
-      const auto window = load_group(d_bytes, from, middle, v);
+      const auto window = load_parts(d_bytes, from + v * middle, from + middle);
       const V word = hn::BitCast(d, hn::TableLookupBytes(window, hn::BitCast(d_bytes, bytes[v])));
       const V rest = hn::And(hn::Shr(word, bits[v]), mask);
       const V rank = hn::PromoteTo(d, hn::Load(d_classes, classes.of + i + v * kLanes));
@@ -212,41 +212,59 @@ bool read_rests_slowly(NumberReader::Stream& stream, std::uint32_t parameter, st
   return true;
 }
 
-// Reads the rests of a block, each of at most 31 bits. REQUIRES: numbers below 2^32; kMargin bits.
+using DRests = hn::CappedTag<std::uint32_t, 8>;
+using VRests = hn::Vec<DRests>;
+
+// The 32 bits from each of the places `begin` on, which are bits after `from`. kIsNarrow: only the lower 25 of them,
+// and the places of four neighbours are within 75 bits.
+template <bool kIsNarrow>
+HWY_INLINE VRests windows_at(DRests d, const std::byte* from, VRests begin) {
+  constexpr std::size_t kLanes = hn::MaxLanes(d);
+  HWY_ALIGN std::uint32_t places[kLanes];
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (kIsNarrow) {
+    const hn::Repartition<std::uint8_t, DRests> d_bytes;
+    const VRests byte = hn::ShiftRight<3>(begin);
+    const VRests after_first = hn::Sub(byte, hn::Broadcast<0>(byte));  // of four neighbours
+    const VRests bytes = hn::Add(hn::Mul(after_first, hn::Set(d, 0x01010101)), hn::Set(d, 0x03020100));
+    hn::Store(byte, d, places);
+    const auto* const at = reinterpret_cast<const std::uint8_t*>(from);
+    const auto window = load_parts(d_bytes, at + places[0], at + places[kLanes - 4]);
+    const VRests word = hn::BitCast(d, hn::TableLookupBytes(window, hn::BitCast(d_bytes, bytes)));
+    return hn::Shr(word, hn::And(begin, hn::Set(d, 7)));
+  }
+#endif
+  hn::Store(begin, d, places);
+  for (std::uint32_t& place : places) {
+    std::uint64_t window;
+    std::memcpy(&window, from + place / 8, sizeof(window));
+    place = static_cast<std::uint32_t>(window >> place % 8);
+  }
+  return hn::Load(d, places);
+}
+
+// Reads the rests of a block, each of at most 31 bits, or of kMostEqual if kIsNarrow. REQUIRES: numbers below 2^32;
+// kMargin bits.
+template <bool kIsNarrow>
 HWY_INLINE void read_rests(NumberReader::Stream& stream, const Classes& classes, std::uint32_t parameter,
                            std::uint32_t linear, std::uint32_t* numbers) {
-  alignas(64) std::uint32_t firsts[kNumberBlock];  // of the classes
-  alignas(64) std::uint32_t masks[kNumberBlock];   // of the rests
-  alignas(64) std::uint32_t bytes[kNumberBlock];   // in which the rests begin
-  alignas(64) std::uint32_t bits[kNumberBlock];    // of these bytes
-  alignas(64) std::uint32_t rests[kNumberBlock];   // with bits of later ones
-  const hn::CappedTag<std::uint32_t, 8> d;
-  const hn::Rebind<std::uint8_t, decltype(d)> d_classes;
-  const auto one = hn::Set(d, 1);
-  auto end = hn::Set(d, static_cast<std::uint32_t>(stream.position % 8));
-  for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
-    const auto rank = hn::PromoteTo(d, hn::Load(d_classes, classes.of + i));
-    const auto base = hn::Min(rank, hn::Set(d, linear));
-    const auto longer = hn::Sub(rank, base);
-    const auto first = hn::Sub(hn::Add(base, hn::Shl(one, longer)), one);
-    const auto width = hn::Add(longer, hn::Set(d, parameter));
-    const auto sums = add_up_lanes(d, width);
-    const auto begin = hn::Sub(hn::Add(end, sums.up_to), width);
-    end = hn::Add(end, sums.all);
-    hn::Store(hn::ShiftLeftSame(first, static_cast<int>(parameter)), d, firsts + i);
-    hn::Store(hn::Sub(hn::Shl(one, width), one), d, masks + i);
-    hn::Store(hn::ShiftRight<3>(begin), d, bytes + i);
-    hn::Store(hn::And(begin, hn::Set(d, 7)), d, bits + i);
-  }
+  const DRests d;
+  const hn::Rebind<std::uint8_t, DRests> d_classes;
+  const VRests one = hn::Set(d, 1);
   const std::byte* const from = stream.bytes.data() + stream.position / 8;
-  for (std::size_t i = 0; i < kNumberBlock; ++i) {
-    std::uint64_t window;
-    std::memcpy(&window, from + bytes[i], sizeof(window));
-    rests[i] = static_cast<std::uint32_t>(window >> bits[i]);
-  }
+  VRests end = hn::Set(d, static_cast<std::uint32_t>(stream.position % 8));
   for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
-    const auto rest = hn::And(hn::Load(d, rests + i), hn::Load(d, masks + i));
-    hn::StoreU(hn::Add(rest, hn::Load(d, firsts + i)), d, numbers + i);
+    const VRests rank = hn::PromoteTo(d, hn::Load(d_classes, classes.of + i));
+    const VRests base = hn::Min(rank, hn::Set(d, linear));
+    const VRests longer = hn::Sub(rank, base);
+    const VRests first = hn::Sub(hn::Add(base, hn::Shl(one, longer)), one);  // of the class
+    const VRests width = hn::Add(longer, hn::Set(d, parameter));
+    const auto sums = add_up_lanes(d, width);
+    const VRests begin = hn::Sub(hn::Add(end, sums.up_to), width);
+    const VRests mask = hn::Sub(hn::Shl(one, width), one);
+    const VRests rest = hn::And(windows_at<kIsNarrow>(d, from, begin), mask);
+    hn::StoreU(hn::Add(rest, hn::ShiftLeftSame(first, static_cast<int>(parameter))), d, numbers + i);
+    end = hn::Add(end, sums.all);
   }
   stream.position = stream.position / 8 * 8 + hn::GetLane(end);
 }
@@ -282,8 +300,10 @@ bool read_numbers(const NumberCode& code, NumberReader& reader, std::span<std::u
     if (parameter + longer > 32) return false;
     // All numbers are below (linear + 2 * 2^longer) * 2^parameter. Then rests have at most 31 bits.
     const bool is_small = (linear + (std::uint64_t{2} << longer)) << parameter <= std::uint64_t{1} << 32;
-    if (is_fast && is_small) {
-      read_rests(reader.rests, classes, parameter, linear, numbers.data() + begin);
+    if (is_fast && is_small && parameter + longer <= kMostEqual) {
+      read_rests<true>(reader.rests, classes, parameter, linear, numbers.data() + begin);
+    } else if (is_fast && is_small) {
+      read_rests<false>(reader.rests, classes, parameter, linear, numbers.data() + begin);
     } else {
       const std::span<const std::uint8_t> part(classes.of, count);
       if (!read_rests_slowly(reader.rests, parameter, linear, part, numbers.data() + begin)) return false;

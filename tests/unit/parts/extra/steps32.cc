@@ -7,7 +7,8 @@ namespace sparsewire {
 
 SizeEstimate estimate_steps32(const Support& support) { return static_cast<double>(support.count * 4); }
 
-std::optional<std::size_t> encode_steps32(const SparseVector& vector, std::size_t limit, Buffer<std::byte>& out) {
+std::optional<std::size_t> encode_steps32(const SparseVector& vector, const Support& /*support*/, std::size_t limit,
+                                          Buffer<std::byte>& out) {
   const std::size_t size = vector.indices.size() * 4;
   if (size > limit) return std::nullopt;
   out.reserve(size);
