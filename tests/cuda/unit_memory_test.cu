@@ -54,7 +54,16 @@ class Pair {
     SPARSEWIRE_CUDA_CHECK(cudaMemcpy(gradient_, numbers.data(), numbers.size() * 4, cudaMemcpyHostToDevice));
     scaled.data = gradient_;
     scaled.size = numbers.size();
-    const Sent sent = k > 0 ? on_device_.top(scaled, k) : on_device_.above(scaled, kernels::key_of(threshold));
+    compare(k > 0 ? on_device_.top(scaled, k) : on_device_.above(scaled, kernels::key_of(threshold)), numbers, scaled);
+  }
+
+  // One step of both without a gradient.
+  void step_without_gradient(std::size_t k) {
+    compare(on_device_.top(nullptr, k, nullptr), std::vector<float>(on_device_.size()), {});
+  }
+
+  // What the device sent in a step, with what the host does.
+  void compare(const Sent& sent, const std::vector<float>& numbers, const kernels::ScaledGradient& scaled) {
     SparseVector expected;
     try {
       on_host_.sift(Gradient(numbers), expected, scaled.scale);
@@ -173,6 +182,24 @@ TEST_P(EveryInput, ThresholdHasTheBitsOfTheProcessor) {
         pair.step(GetParam().make(size, step), 0, lambda, {});
         if (HasFatalFailure()) return;
       }
+    }
+  }
+}
+
+TEST_P(EveryInput, TopKWithoutAGradientHasTheBitsOfTheProcessor) {
+  SKIP_WITHOUT_DEVICE();
+  for (const std::size_t size : {4097U, 70'001U}) {
+    const std::size_t k = size / 50;
+    Pair pair(size, "topk:k=" + std::to_string(k), "ef", k);
+    for (std::uint64_t step = 0; step < 8; ++step) {
+      SCOPED_TRACE(std::to_string(size) + " entries, step " + std::to_string(step));
+      if (step % 2 == 0) {
+        pair.step(GetParam().make(size, step), k, 0, {});
+      } else {
+        if (step > 2) pair.on_device().forget_guess();
+        pair.step_without_gradient(k);
+      }
+      if (HasFatalFailure()) return;
     }
   }
 }

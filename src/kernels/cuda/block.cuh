@@ -75,6 +75,34 @@ __device__ __forceinline__ std::uint32_t for_each_winner(const std::uint32_t (&r
   return total;
 }
 
+// The sum of what the lanes of a warp have of each slice, in the order of kernels/norm.h: lane i and i + 16, i + 8,
+// ..., then slice i and i + 4, i + 2, i + 1. All lanes get it. Lanes divide the slices among them, so that each adds
+// one of two numbers, not both.
+__device__ __forceinline__ double add_slices(const double (&sum)[kSlices]) {
+  const unsigned lane = threadIdx.x % 32;
+  double four[4];  // slices 0 to 3, or 4 to 7 in lanes from 16 on
+#pragma unroll
+  for (unsigned i = 0; i < 4; ++i) {
+    const bool is_upper = (lane & 16U) != 0;
+    const double other = __shfl_xor_sync(kAllLanes, is_upper ? sum[i] : sum[i + 4], 16);
+    four[i] = (is_upper ? sum[i + 4] : sum[i]) + other;
+  }
+  double two[2];
+#pragma unroll
+  for (unsigned i = 0; i < 2; ++i) {
+    const bool is_upper = (lane & 8U) != 0;
+    const double other = __shfl_xor_sync(kAllLanes, is_upper ? four[i] : four[i + 2], 8);
+    two[i] = (is_upper ? four[i + 2] : four[i]) + other;
+  }
+  const bool is_upper = (lane & 4U) != 0;
+  double one = (is_upper ? two[1] : two[0]) + __shfl_xor_sync(kAllLanes, is_upper ? two[0] : two[1], 4);
+  one += __shfl_xor_sync(kAllLanes, one, 2);
+  one += __shfl_xor_sync(kAllLanes, one, 1);
+  one += __shfl_xor_sync(kAllLanes, one, 16);  // lanes 4 and more apart have different slices now
+  one += __shfl_xor_sync(kAllLanes, one, 8);
+  return one + __shfl_xor_sync(kAllLanes, one, 4);
+}
+
 // An entry that may be sent, for square_few().
 struct MaybeSent {
   bool is_sent = false;
@@ -106,10 +134,62 @@ __device__ __forceinline__ double square_few(std::uint32_t begin, std::uint32_t 
   double sum[kSlices];
 #pragma unroll
   for (unsigned i = 0; i < kSlices; ++i) sum[i] = squares[i * 32 + lane];
-#pragma unroll
-  for (unsigned i = 0; i < kSlices; ++i) sum[i] = add_lanes<32>(sum[i]);
   __syncwarp();
-  return ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]));
+  return add_slices(sum);
+}
+
+// The same by one thread, of at most kVeryFew entries; by a warp it takes as long for 1 as for 32. `sums`: shared, for
+// each thread of a block of kThreads eight numbers, kThreads apart, from this one on.
+//
+// The sum is a tree (kernels/norm.h) of 256 lanes, of which nearly all are 0, and adding 0 changes nothing. So the
+// entries are brought into the order of its leaves, and two neighbours meet where their numbers first differ.
+inline constexpr unsigned kVeryFew = 12;
+template <unsigned kThreads, class Entry>
+__device__ __forceinline__ double square_very_few(std::uint32_t begin, std::uint32_t end, double* sums, Entry entry) {
+  constexpr std::uint32_t kNone = ~0U;
+  std::uint32_t order[kVeryFew];  // number of the leaf, then of the entry
+#pragma unroll
+  for (unsigned i = 0; i < kVeryFew; ++i) {
+    order[i] = kNone;
+    if (begin + i >= end) continue;
+    const MaybeSent one = entry(begin + i);
+    const std::uint32_t leaf = __brev(one.offset / static_cast<unsigned>(kSlice) | one.offset % 32 << 3U) >> 24U;
+    if (one.is_sent) order[i] = leaf << 8U | i;
+  }
+#pragma unroll
+  for (unsigned round = 0; round < kVeryFew; ++round) {
+#pragma unroll
+    for (unsigned i = round % 2; i + 1 < kVeryFew; i += 2) {
+      const std::uint32_t lower = min(order[i], order[i + 1]);
+      order[i + 1] = max(order[i], order[i + 1]);
+      order[i] = lower;
+    }
+  }
+  double sum = 0;
+  std::uint32_t waiting = 0;  // bit d: a sum that waits for its neighbour on level d of the tree
+  const auto add_below = [&](unsigned level) {
+    while ((waiting & ((1U << level) - 1)) != 0) {
+      const auto d = static_cast<unsigned>(__ffs(static_cast<int>(waiting)) - 1);
+      sum = sums[(d - 1) * kThreads] + sum;
+      waiting &= waiting - 1;
+    }
+  };
+#pragma unroll
+  for (unsigned i = 0; i < kVeryFew; ++i) {
+    if (order[i] == kNone) break;
+    const double value = static_cast<double>(entry(begin + order[i] % 256).value);
+    const unsigned level = i == 0 ? 0 : 32 - static_cast<unsigned>(__clz(static_cast<int>((order[i - 1] ^ order[i]) >> 8U)));
+    if (level == 0) {
+      sum += value * value;
+      continue;
+    }
+    add_below(level);
+    sums[(level - 1) * kThreads] = sum;
+    waiting |= 1U << level;
+    sum = value * value;
+  }
+  add_below(9);
+  return sum;
 }
 
 }  // namespace sparsewire::cuda

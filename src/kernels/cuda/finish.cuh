@@ -1,6 +1,6 @@
 // Chooses among the candidates of a pass: finds the k-th key, writes the winners in ascending order of their indices,
-// puts the others back, and adds up the norms. One cooperative kernel: two barriers between all blocks cost less than
-// as many launches.
+// puts the others back, and adds up the norms. One kernel, in which all blocks tell each other once what they have near
+// the k-th key: that costs less than a launch. Where that does not suffice, they meet at barriers.
 #pragma once
 
 #include "kernels/cuda/block.cuh"
@@ -9,6 +9,28 @@
 #include "kernels/cuda/finish_kth.cuh"
 
 namespace sparsewire::cuda {
+
+template <By kBy>
+__device__ __forceinline__ MaybeSent maybe_sent(const FinishShared<kBy>& s, std::uint32_t i) {
+  return {s.wins[i] != 0, s.index[i] % static_cast<unsigned>(kTile), s.value[i]};
+}
+
+// The squares of the winners of tiles that have very few candidates. Returns whether there are others. Neighbours are in
+// different warps: lanes that do different things wait for each other. Not inlined: its registers would be missing
+// elsewhere.
+template <By kBy>
+__device__ __noinline__ bool square_by_threads(FinishShared<kBy>& s, std::uint32_t tiles, double* norms) {
+  bool has_more = false;
+  for (std::uint32_t t = threadIdx.x % 32 * kFinishWarps + threadIdx.x / 32; t < tiles; t += kFinishThreads) {
+    if (s.begin[t + 1] - s.begin[t] > kVeryFew) {
+      has_more = true;
+    } else {
+      norms[t] = square_very_few<kFinishThreads>(s.begin[t], s.begin[t + 1], s.squares[0] + threadIdx.x,
+                                                 [&](std::uint32_t i) { return maybe_sent(s, i); });
+    }
+  }
+  return __syncthreads_or(has_more ? 1 : 0) != 0;
+}
 
 template <By kBy>
 class Finish {
@@ -20,51 +42,53 @@ class Finish {
     const std::uint32_t used = threadIdx.x < kArenas ? a_.control->used[threadIdx.x].value : 0;
     const std::uint32_t outcome = a_.control->failure.outcome;
     const std::uint32_t threshold = a_.threshold != 0 ? a_.threshold : a_.control->threshold;
-    const std::uint32_t in_window = kBy == By::score || a_.k == 0 ? 0 : count_in_window();
-    const uint2 sums = block_sum(used, in_window, s_);
-    found_ = sums.x;
-    if (outcome != kDone) return fail(outcome);
-    if (a_.k > found_ && threshold > kLowestKey) return fail(kTooFew);
-    kth_ = threshold;
-    quota_ = kAllWin;
-    bool all_ties_win = true;
-    // By score k candidates are not enough: one of them may be worse than an entry below the threshold.
-    const bool has_more = found_ > a_.k || (kBy == By::score && threshold > kLowestKey);
-    if (a_.k == 0 || !has_more) {
-      candidates_.gather_first();
+    if constexpr (kBy == By::all) {
+      run_all(used, outcome);
     } else {
-      if constexpr (kBy == By::score) {
-        candidates_.gather_first();
-        if (!count_scores(threshold)) return fail(kTooFew);
-      } else {
-        if (threadIdx.x == 0) a_.control->fine_sums[blockIdx.x] = sums.y;
-        barrier_.arrive();
-        candidates_.gather_first();
-        barrier_.wait();
-      }
-      const Kth kth = find_kth(a_, s_, candidates_, barrier_, threshold, found_ - fell_);
-      kth_ = kth.key;
-      quota_ = kth.quota;
-      rounds_ = kth.rounds;
-      all_ties_win = kth.ties == kth.quota;
-    }
-    total_ = quota_ == kAllWin ? found_ : static_cast<std::uint32_t>(a_.k);
-    const auto nothing = [](const Part&) {};
-    const auto verdict = [&](std::uint32_t i) { return verdict_of(i); };
-    if constexpr (kBy == By::draw) {
-      if (total_ > a_.k_drawn) {
-        if (!all_ties_win || !draw_fast()) {
-          count_winners(nothing, verdict);
-          draw();
+      FineBins fine(a_);
+      has_uncounted_ = a_.control->has_uncounted;
+      candidates_.gather_first();
+      const uint2 sums = block_sum(used, fine.sum(), s_);
+      found_ = sums.x;
+      if (outcome != kDone) return fail(outcome);
+      if (a_.k > found_ && threshold > kLowestKey) return fail(kTooFew);
+      kth_ = threshold;
+      quota_ = kAllWin;
+      // By score k candidates are not enough: one of them may be worse than an entry below the threshold.
+      const bool has_more = found_ > a_.k || (kBy == By::score && threshold > kLowestKey);
+      bool all_ties_win = true;
+      bool is_counted = false;
+      if (has_more) {
+        std::uint32_t in_window = sums.y;
+        if constexpr (kBy == By::score) {
+          if (!count_scores(threshold)) return fail(kTooFew);
+          fine = FineBins(a_);
+          in_window = block_sum(fine.sum(), 0, s_).x;
         }
-        add_norms();
-        return;
+        const Kth kth = find_kth(fine, in_window, threshold, is_counted);
+        kth_ = kth.key;
+        quota_ = kth.quota;
+        rounds_ = kth.rounds;
+        all_ties_win = kth.ties == kth.quota;
       }
+      total_ = quota_ == kAllWin ? found_ : static_cast<std::uint32_t>(a_.k);
+      const auto nothing = [](const Part&) {};
+      const auto verdict = [&](std::uint32_t i) { return verdict_of(i); };
+      if constexpr (kBy == By::draw) {
+        if (total_ > a_.k_drawn) {
+          if (!all_ties_win || !draw_fast()) {
+            count_winners(nothing, verdict);
+            draw();
+          }
+          add_norms();
+          return;
+        }
+      }
+      if (!is_counted) count_winners(nothing, verdict);
+      clear();
+      write(nothing, verdict, quota_);
+      add_norms();
     }
-    count_winners(nothing, verdict);
-    clear();
-    write(nothing, verdict, quota_);
-    add_norms();
   }
 
  private:
@@ -77,13 +101,46 @@ class Finish {
     return rank > kth_ ? Verdict::wins : rank == kth_ ? Verdict::ties : Verdict::loses;
   }
 
-  // Those that the pass counted in the bins of this block.
-  __device__ std::uint32_t count_in_window() const {
-    std::uint32_t count = 0;
-    for (unsigned i = threadIdx.x; i < fine_per_block(a_); i += kFinishThreads) {
-      count += fine_bin(a_, blockIdx.x, i);
+  // Every candidate wins. A block waits only for those before it, which have started before it.
+  __device__ void run_all(std::uint32_t used, std::uint32_t outcome) {
+    std::uint32_t mine = 0;
+    for (std::uint32_t t = threadIdx.x; t < candidates_.tiles(); t += kFinishThreads) {
+      mine += a_.tiles[candidates_.first_tile() + t].count;
     }
-    return count;
+    const uint2 sums = block_sum(used, mine, s_);
+    found_ = total_ = sums.x;
+    quota_ = kAllWin;
+    if (outcome != kDone) return fail(outcome);
+    const Messages messages{a_.epoch};
+    if (threadIdx.x == 0) messages.write(&a_.control->near_counts[blockIdx.x].first, sums.y);
+    candidates_.gather_first();
+    std::uint32_t before = 0;
+    for (unsigned b = threadIdx.x; b < blockIdx.x; b += kFinishThreads) {
+      before += messages.read(&a_.control->near_counts[b].first);
+    }
+    above_ = block_sum(before, 0, s_).x;
+    write([](const Part&) {}, [](std::uint32_t) { return Verdict::wins; }, 0);
+    add_norms();
+  }
+
+  // The k-th largest key, and how many of the candidates that have it win: those with the lowest indices. is_counted:
+  // above_ and ties_ are known, too.
+  __device__ Kth find_kth(const FineBins& fine, std::uint32_t in_window, std::uint32_t threshold, bool& is_counted) {
+    const auto k = static_cast<std::uint32_t>(a_.k);
+    const auto search = [&](std::uint64_t low, std::uint64_t high, std::uint32_t rank, std::uint32_t shift) {
+      return search_kth(
+          a_, s_, candidates_, barrier_, low, high, rank, shift, 0, [](const Part&) {},
+          [&](std::uint32_t i) { return candidates_.rank(i); }, [](std::uint32_t) { return true; });
+    };
+    if (has_uncounted_ != 0) return search(threshold, kInfinityKey, k, 12);
+    const NearKth near = find_near(fine, in_window, threshold, found_ - fell_, k, s_);
+    if (near.rank == 0) return search(threshold + (kFine << kFineShift), kInfinityKey, k, 12);
+    const NearChoice choice = choose_near(a_, s_, candidates_, near);
+    if (!choice.is_known) return search(near.low, std::uint64_t{near.low} + kFineKeys, near.rank, 0);
+    is_counted = true;
+    above_ = choice.above;
+    ties_ = choice.ties;
+    return choice.kth;
   }
 
   // The pass has counted magnitudes: moves the entries of the last round to the bins of their scores. Returns whether
@@ -95,11 +152,13 @@ class Finish {
         const std::uint32_t before = key(s_.value[i]);
         const std::uint32_t now = candidates_.rank(i);
         if (now == before) continue;
-        if (before - threshold < a_.window) atomicSub(a_.fine + (before - threshold), 1);
+        const std::uint32_t from = (before - threshold) >> kFineShift;
+        const std::uint32_t to = (now - threshold) >> kFineShift;
+        if (from < kFine) atomicSub(a_.fine + from, 1);
         if (now < threshold) {
           ++fell;
-        } else if (now - threshold < a_.window) {
-          atomicAdd(a_.fine + (now - threshold), 1);
+        } else if (to < kFine) {
+          atomicAdd(a_.fine + to, 1);
         }
       }
     });
@@ -108,12 +167,7 @@ class Finish {
     barrier_.arrive();
     barrier_.wait();
     fell_ = __ldcg(&a_.control->fell);
-    if (found_ - fell_ < a_.k) return false;
-    const std::uint32_t in_window = block_sum(count_in_window(), 0, s_).x;
-    if (threadIdx.x == 0) a_.control->fine_sums[blockIdx.x] = in_window;
-    barrier_.arrive();
-    barrier_.wait();
-    return true;
+    return found_ - fell_ >= a_.k;
   }
 
   __device__ std::uint32_t drawn_key(std::uint32_t i) const { return ~a_.draw.block(s_.index[i])[0]; }
@@ -235,7 +289,7 @@ class Finish {
 
   // All blocks come here, or none.
   __device__ void fail(std::uint32_t outcome) {
-    if (blockIdx.x != 0 || threadIdx.x != 0) return;
+    if (blockIdx.x != 0 || threadIdx.x >= 32) return;
     StepResult r;
     r.outcome = outcome;
     r.bad = a_.control->failure.bad;
@@ -243,17 +297,13 @@ class Finish {
     publish(r);
   }
 
+  // By the first warp; the result is that of its first lane.
   __device__ void publish(const StepResult& r) {
-    volatile StepResult* to = a_.result;
-    to->count = r.count;
-    to->bad = r.bad;
-    to->accumulated_norm2 = r.accumulated_norm2;
-    to->sent_norm2 = r.sent_norm2;
-    to->outcome = r.outcome;
-    to->kth = r.kth;
-    to->found = r.found;
-    __threadfence_system();
-    to->epoch = a_.epoch;
+    if (threadIdx.x == 0) s_.result = r;
+    __syncwarp();
+    if (threadIdx.x >= kResultWords) return;
+    const std::uint64_t word = reinterpret_cast<const std::uint32_t*>(&s_.result)[threadIdx.x];
+    const_cast<volatile std::uint64_t&>(a_.result->words[threadIdx.x]) = std::uint64_t{a_.epoch} << 32U | word;
   }
 
   // How many come before those of this block: above_ and ties_. begin(part) is called before the verdicts.
@@ -287,16 +337,15 @@ class Finish {
 
   // Everybody has read the bins, and what the pass counted.
   __device__ void clear() {
-    if (a_.k != 0) {
-      for (unsigned i = threadIdx.x; i < fine_per_block(a_); i += kFinishThreads) {
-        if (blockIdx.x * fine_per_block(a_) + i < a_.window) a_.fine[blockIdx.x * fine_per_block(a_) + i] = 0;
-      }
+    for (unsigned i = blockIdx.x * kFinishThreads + threadIdx.x; i < kFine; i += gridDim.x * kFinishThreads) {
+      a_.fine[i] = 0;
     }
     for (unsigned i = blockIdx.x * kFinishThreads + threadIdx.x; i < static_cast<unsigned>(rounds_) * kBins;
          i += gridDim.x * kFinishThreads) {
       a_.control->bins[0][i] = 0;
     }
     if (blockIdx.x == 0 && threadIdx.x < kArenas) a_.control->used[threadIdx.x].value = 0;
+    if (blockIdx.x == 0 && threadIdx.x == 0) a_.control->has_uncounted = 0;
   }
 
   // Writes those that win, and those that tie as long as they are fewer than `quota`; puts the others back.
@@ -342,23 +391,28 @@ class Finish {
         if (is_there) s_.wins[i] = wins ? 1 : 0;
       }
       __syncthreads();
-      for (std::uint32_t t = part.tile + threadIdx.x / 32; t < part.end; t += kFinishWarps) add_sent(t, t - part.tile);
+      add_sent(part);
     });
   }
 
-  // The squares of the winners of a tile, by one warp.
-  __device__ void add_sent(std::uint32_t tile, std::uint32_t in_part) {
-    const double sum = square_few(s_.begin[in_part], s_.begin[in_part + 1], s_.squares[threadIdx.x / 32],
-                                  [&](std::uint32_t i) -> MaybeSent {
-                                    return {s_.wins[i] != 0, s_.index[i] % static_cast<unsigned>(kTile), s_.value[i]};
-                                  });
-    if (threadIdx.x % 32 == 0) a_.sent_norms[candidates_.first_tile() + tile] = sum;
+  // The squares of the winners of each tile: by one thread where they are very few, else by a warp.
+  __device__ void add_sent(const Part& part) {
+    const std::uint32_t tiles = part.end - part.tile;
+    double* const norms = a_.sent_norms + candidates_.first_tile() + part.tile;
+    if (!square_by_threads(s_, tiles, norms)) return;
+    for (std::uint32_t t = threadIdx.x / 32; t < tiles; t += kFinishWarps) {
+      if (s_.begin[t + 1] - s_.begin[t] <= kVeryFew) continue;
+      const double sum = square_few(s_.begin[t], s_.begin[t + 1], s_.squares[threadIdx.x / 32],
+                                    [&](std::uint32_t i) { return maybe_sent(s_, i); });
+      if (threadIdx.x % 32 == 0) norms[t] = sum;
+    }
   }
 
   // Whoever completes a group of 4096 tiles adds it up, and whoever completes the groups publishes the result.
   __device__ void add_norms() {
     if (candidates_.tiles() == 0) return;
     const std::size_t groups = (a_.tiles_count + kTile - 1) / kTile;
+    if (groups <= kMostAdded) return add_few_norms();
     for (std::size_t g = candidates_.first_tile() / kTile;
          g <= (candidates_.first_tile() + candidates_.tiles() - 1) / kTile; ++g) {
       const std::size_t size = min(a_.tiles_count - g * kTile, std::size_t{kTile});
@@ -373,7 +427,7 @@ class Finish {
       }
       __syncthreads();
       if (s_.is_last == 0) continue;
-      const double2 sums = add_groups_of_two(a_.tile_norms + g * kTile, a_.sent_norms + g * kTile, size, s_);
+      const double2 sums = add_two<1>(a_.tile_norms + g * kTile, a_.sent_norms + g * kTile, size, s_);
       if (threadIdx.x == 0) {
         a_.group_counts[g] = 0;
         __stcg(a_.group_norms + g, sums.x);
@@ -383,27 +437,45 @@ class Finish {
         __threadfence();
       }
       __syncthreads();
-      if (s_.is_last != 0) end(groups);
+      if (s_.is_last != 0) end(add_up_groups(groups));
     }
   }
 
-  __device__ void end(std::size_t groups) {
-    double2 sums{0, 0};
-    if (groups > 32) {
-      sums = add_groups_of_two(a_.group_norms, a_.sent_group_norms, groups, s_);
-    } else if (threadIdx.x < 32) {
-      sums = {add_few(a_.group_norms, groups), add_few(a_.sent_group_norms, groups)};
+  __device__ double2 add_up_groups(std::size_t groups) {
+    if (groups > 32) return add_two<1>(a_.group_norms, a_.sent_group_norms, groups, s_);
+    if (threadIdx.x >= 32) return {0, 0};
+    return {add_few(a_.group_norms, groups), add_few(a_.sent_group_norms, groups)};
+  }
+
+  // The same with one counter: whoever comes last adds up all groups.
+  __device__ void add_few_norms() {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      __threadfence();
+      s_.is_last = atomicAdd(&a_.control->groups_done, candidates_.tiles()) + candidates_.tiles() == a_.tiles_count;
+      __threadfence();
     }
-    if (threadIdx.x != 0) return;
-    a_.control->groups_done = 0;
+    __syncthreads();
+    if (s_.is_last == 0) return;
+    end(add_two<kMostAdded>(a_.tile_norms, a_.sent_norms, a_.tiles_count, s_));
+  }
+
+  // By the last block; thread 0 has the sums.
+  __device__ void end(const double2& sums) {
+    if constexpr (kBy == By::all) {  // all others have ended, or have no candidates
+      if (threadIdx.x < kArenas) a_.control->used[threadIdx.x].value = 0;
+    }
+    if (threadIdx.x >= 32) return;
     StepResult r;
     r.count = total_;
     r.accumulated_norm2 = sums.x;
     r.sent_norm2 = sums.y;
     r.kth = quota_ == kAllWin ? 0 : kth_;
     r.found = found_;
-    if (a_.k != 0) guess(*a_.control);
     publish(r);
+    if (threadIdx.x != 0) return;
+    a_.control->groups_done = 0;
+    if constexpr (kBy != By::all) guess(*a_.control);
   }
 
   // The threshold of the next step: slightly below the k-th magnitude, so that somewhat more than k are above it. It
@@ -430,6 +502,7 @@ class Finish {
   std::uint32_t above_ = 0;  // winners before those at hand
   std::uint32_t ties_ = 0;
   std::uint32_t total_ = 0;
+  std::uint32_t has_uncounted_ = 0;
   int rounds_ = 0;  // of the search for the k-th
 };
 

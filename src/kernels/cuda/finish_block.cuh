@@ -4,6 +4,7 @@
 #include "kernels/cuda/scores.cuh"
 #include "kernels/cuda/scratch.cuh"
 #include "kernels/cuda/tile.cuh"
+#include "kernels/second_choice.h"
 
 namespace sparsewire::cuda {
 
@@ -29,26 +30,30 @@ struct FinishArguments {
   const std::uint32_t* indices;
   const float* values;
   std::uint32_t* fine;
-  std::uint32_t window;     // of the fine bins
-  std::uint64_t k;          // 0: all candidates win
+  std::uint64_t k;
   std::uint32_t threshold;  // key, as in the pass
   std::uint32_t wanted;     // candidates that a guess should give
   std::uint32_t* out_indices;
   float* out_values;
-  std::uint64_t epoch;
-  StepResult* result;
+  std::uint32_t epoch;
+  PublishedResult* result;
   // Of the second choice.
   std::uint32_t k_drawn = 0;
   Stream draw{0, 0, 0, 0};
   Scores scores = {};
 };
 
+inline constexpr int kMostAdded = 2;  // groups of tiles that one block adds up at once
+
 // In dynamic shared memory.
 struct BlockShared {
   std::uint32_t warps[kFinishWarps][2];
   std::uint32_t found[3];
+  std::uint32_t near[2];  // keys in the bin of the k-th: of this block, and of all
+  std::uint32_t near_bins[kFineKeys];
   std::uint32_t is_last;
-  double slices[2][kSlices];
+  StepResult result;
+  double slices[2][kMostAdded][kSlices];
 };
 template <By kBy>
 struct FinishShared : BlockShared {
@@ -60,6 +65,7 @@ struct FinishShared : BlockShared {
   std::uint8_t wins[kListRoom<kBy>];
   union {
     std::uint32_t bins[kBins];
+    std::uint32_t near_list[2][kAllNear];        // keys, and their blocks
     double squares[kFinishWarps][kSlices * 32];  // of a tile, by slice and lane
   };
 };
@@ -95,30 +101,42 @@ __device__ inline std::uint32_t block_scan(std::uint32_t sum, BlockShared& s) {
   return sum;
 }
 
-// The sums of two times 4096 numbers by the tree of kernels/norm.h; missing ones are 0. Each half of the threads adds
-// one. Thread 0 gets both.
-__device__ inline double2 add_groups_of_two(const double* first, const double* second, std::size_t count,
-                                            BlockShared& s) {
+// The sums of twice kGroups times 4096 numbers by the tree of kernels/norm.h; missing ones are 0. Each half of the
+// threads adds one. Thread 0 gets both.
+template <int kGroups>
+__device__ inline double2 add_two(const double* first, const double* second, std::size_t count, BlockShared& s) {
+  static_assert(kGroups <= kMostAdded);
   const unsigned half = threadIdx.x / kTileThreads;
   const unsigned thread = threadIdx.x % kTileThreads;
   const double* numbers = half == 0 ? first : second;
-  double lane_sum = 0;
-  double mine[kRows];
+  double slice[kGroups];
 #pragma unroll
-  for (int row = 0; row < kRows; ++row) {
-    const std::size_t i = thread / 32 * kSlice + thread % 32 + static_cast<std::size_t>(row) * 32;
-    mine[row] = i < count ? __ldcg(numbers + i) : 0;
+  for (int group = 0; group < kGroups; ++group) {
+    double lane_sum = 0;
+    double mine[kRows];
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) {
+      const std::size_t i = static_cast<std::size_t>(group) * kTile + thread / 32 * kSlice + thread % 32 +
+                            static_cast<std::size_t>(row) * 32;
+      mine[row] = i < count ? __ldcg(numbers + i) : 0;
+    }
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) lane_sum += mine[row];
+    slice[group] = lane_sum;
   }
 #pragma unroll
-  for (int row = 0; row < kRows; ++row) lane_sum += mine[row];
-  const double slice = add_lanes<32>(lane_sum);
+  for (int group = 0; group < kGroups; ++group) slice[group] = add_lanes<32>(slice[group]);
   __syncthreads();
-  if (thread % 32 == 0) s.slices[half][thread / 32] = slice;
+  if (thread % 32 == 0) {
+    for (int group = 0; group < kGroups; ++group) s.slices[half][group][thread / 32] = slice[group];
+  }
   __syncthreads();
   double2 sums{0, 0};
   if (threadIdx.x < 32) {
-    sums.x = add_lanes<kSlices>(threadIdx.x < kSlices ? s.slices[0][threadIdx.x] : 0);
-    sums.y = add_lanes<kSlices>(threadIdx.x < kSlices ? s.slices[1][threadIdx.x] : 0);
+    for (int group = 0; group < kGroups; ++group) {  // two groups are two lanes: so are their sums added
+      sums.x += add_lanes<kSlices>(threadIdx.x < kSlices ? s.slices[0][group][threadIdx.x] : 0);
+      sums.y += add_lanes<kSlices>(threadIdx.x < kSlices ? s.slices[1][group][threadIdx.x] : 0);
+    }
   }
   return sums;
 }
@@ -127,6 +145,38 @@ __device__ inline double2 add_groups_of_two(const double* first, const double* s
 __device__ inline double add_few(const double* numbers, std::size_t count) {
   return add_lanes<32>(threadIdx.x < count ? __ldcg(numbers + threadIdx.x) : 0);
 }
+
+// What a block writes for others that wait for it, in this step. Such numbers may arrive in any order, and say nothing
+// about what else has.
+struct Messages {
+  std::uint32_t epoch;
+
+  __device__ void write(std::uint64_t* to, std::uint32_t number) const {
+    *static_cast<volatile std::uint64_t*>(to) = tagged(number);
+  }
+  __device__ void write(TwoNumbers* to, uint2 numbers) const {
+    asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(tagged(numbers.x)), "l"(tagged(numbers.y))
+                 : "memory");
+  }
+  __device__ std::uint32_t read(const std::uint64_t* from) const {
+    std::uint64_t word = 0;
+    do word = *static_cast<const volatile std::uint64_t*>(from);
+    while (!is_there(word));
+    return static_cast<std::uint32_t>(word);
+  }
+  __device__ uint2 read(const TwoNumbers* from) const {
+    std::uint64_t first = 0;
+    std::uint64_t second = 0;
+    do {
+      asm volatile("ld.volatile.global.v2.u64 {%0, %1}, [%2];" : "=l"(first), "=l"(second) : "l"(from) : "memory");
+    } while (!is_there(first) || !is_there(second));
+    return {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(second)};
+  }
+
+ private:
+  __device__ std::uint64_t tagged(std::uint32_t number) const { return std::uint64_t{epoch} << 32U | number; }
+  __device__ bool is_there(std::uint64_t word) const { return word >> 32U == epoch; }
+};
 
 // A barrier of all blocks, in two halves: what is done between them overlaps with waiting.
 class GridBarrier {

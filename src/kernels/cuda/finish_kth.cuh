@@ -1,7 +1,7 @@
 // Which of the candidates win: the k-th largest key of all blocks, and how many of those that have it.
 //
-// The pass has counted the keys that are slightly above its threshold one by one; the k-th is nearly always among
-// these. If it is not, it is searched, in rounds of bins that all blocks share.
+// The pass has counted the keys that are slightly above its threshold in bins; the k-th is nearly always in one of
+// these, with few others. If it is not, it is searched, in rounds of bins that all blocks share.
 #pragma once
 
 #include "kernels/cuda/finish_candidates.cuh"
@@ -16,31 +16,22 @@ struct Kth {
   int rounds = 0;          // of bins that the search has used
 };
 
-// How many bins of the pass a block adds up, and one of them.
-__device__ inline std::uint32_t fine_per_block(const FinishArguments& a) {
-  return (a.window + gridDim.x - 1) / gridDim.x;
-}
-__device__ inline std::uint32_t fine_bin(const FinishArguments& a, unsigned block, std::uint32_t i) {
-  const std::uint32_t at = block * fine_per_block(a) + i;
-  return at < a.window ? __ldcg(a.fine + at) : 0;
-}
-
-// The bin in which entry number `rank` from the top is, how many are in those above, and in this one.
-template <class Bin>
-__device__ inline uint3 find_bin(Bin bin, std::uint32_t rank, BlockShared& s) {
-  constexpr unsigned kEach = kBins / kFinishThreads;
-  std::uint32_t mine[kEach];  // thread 0 has the highest
+// The bin in which entry number `rank` from the top is, how many are in those above, and in this one. Each thread has
+// some of the bins, from the top: thread 0 has the highest. REQUIRES: there are so many entries.
+template <unsigned kEach>
+__device__ inline uint3 find_bin_of(const std::uint32_t (&mine)[kEach], std::uint32_t rank, BlockShared& s) {
   std::uint32_t sum = 0;
-  for (unsigned i = 0; i < kEach; ++i) sum += mine[i] = bin(kBins - 1 - (threadIdx.x * kEach + i));
+#pragma unroll
+  for (unsigned i = 0; i < kEach; ++i) sum += mine[i];
   const std::uint32_t through = block_scan(sum, s);
   std::uint32_t before = through - sum;
   if (before < rank && rank <= through) {
+#pragma unroll
     for (unsigned i = 0; i < kEach; ++i) {
-      if (rank <= before + mine[i]) {
-        s.found[0] = kBins - 1 - (threadIdx.x * kEach + i);
+      if (before < rank && rank <= before + mine[i]) {
+        s.found[0] = kEach * kFinishThreads - 1 - (threadIdx.x * kEach + i);
         s.found[1] = before;
         s.found[2] = mine[i];
-        break;
       }
       before += mine[i];
     }
@@ -48,6 +39,38 @@ __device__ inline uint3 find_bin(Bin bin, std::uint32_t rank, BlockShared& s) {
   __syncthreads();
   return {s.found[0], s.found[1], s.found[2]};
 }
+template <class Bin>
+__device__ inline uint3 find_bin(Bin bin, std::uint32_t rank, BlockShared& s) {
+  constexpr unsigned kEach = kBins / kFinishThreads;
+  std::uint32_t mine[kEach];
+#pragma unroll
+  for (unsigned i = 0; i < kEach; ++i) mine[i] = bin(kBins - 1 - (threadIdx.x * kEach + i));
+  return find_bin_of(mine, rank, s);
+}
+
+// Some of the bins of the pass, from the top.
+struct FineBins {
+  static constexpr unsigned kEach = kFine / kFinishThreads;
+  std::uint32_t mine[kEach];
+
+  __device__ explicit FineBins(const FinishArguments& a) {
+    const auto* const from = reinterpret_cast<const uint4*>(a.fine) + (kFine - kEach) / 4 - threadIdx.x * (kEach / 4);
+#pragma unroll
+    for (unsigned i = 0; i < kEach; i += 4) {
+      const uint4 four = __ldcg(from + i / 4);
+      mine[kEach - 1 - i] = four.x;
+      mine[kEach - 2 - i] = four.y;
+      mine[kEach - 3 - i] = four.z;
+      mine[kEach - 4 - i] = four.w;
+    }
+  }
+  __device__ std::uint32_t sum() const {
+    std::uint32_t all = 0;
+#pragma unroll
+    for (unsigned i = 0; i < kEach; ++i) all += mine[i];
+    return all;
+  }
+};
 
 // Among the candidates with keys in [low, high). Each round divides them into bins of 2^shift keys, the last of which
 // has everything above. begin(part) is called first; key_of(i): of candidate i of the part; counts(i): whether it takes
@@ -95,41 +118,114 @@ __device__ inline Kth search_kth(const FinishArguments& a, FinishShared<kBy>& s,
   return kth;
 }
 
-// The k-th largest key, and how many of the candidates that have it win: those with the lowest indices.
+// Where the k-th key is, as far as the bins of the pass say it.
+struct NearKth {
+  std::uint32_t low = 0;   // the first key of its bin
+  std::uint32_t rank = 0;  // from the top of its bin; 0: it is above all bins
+};
+
+// REQUIRES: `sum`, of the bins of all threads; more than k candidates.
+__device__ inline NearKth find_near(const FineBins& fine, std::uint32_t sum, std::uint32_t threshold,
+                                    std::uint32_t found_in_all, std::uint32_t k, BlockShared& s) {
+  const std::uint32_t above = found_in_all - sum;
+  if (above >= k) return {};
+  const uint3 found = find_bin_of(fine.mine, k - above, s);
+  return {threshold + (found.x << kFineShift), k - above - found.y};
+}
+
+// What a block knows when it knows the k-th key.
+struct NearChoice {
+  Kth kth;
+  std::uint32_t above = 0;  // winners in blocks before this one, but ties
+  std::uint32_t ties = 0;
+  bool is_known = false;
+};
+
+// All blocks tell each other which keys are in the bin of the k-th, and how many are above it. Those in the bin are
+// few, mostly; if they are not, nothing is known then.
 template <By kBy>
-__device__ inline Kth find_kth(const FinishArguments& a, FinishShared<kBy>& s, BlockCandidates<kBy>& candidates,
-                               GridBarrier& barrier, std::uint32_t threshold, std::uint32_t found_in_all) {
-  auto rank = static_cast<std::uint32_t>(a.k);
-  // Thread t has the sum of block number gridDim - 1 - t: from the top.
-  static_assert(kMostBlocks <= 2 * kFinishThreads);
-  std::uint32_t mine[2];
-  for (unsigned i = 0; i < 2; ++i) {
-    const unsigned from_top = 2 * threadIdx.x + i;
-    mine[i] = from_top < gridDim.x ? __ldcg(a.control->fine_sums + (gridDim.x - 1 - from_top)) : 0;
-  }
-  const std::uint32_t through = block_scan(mine[0] + mine[1], s);
-  if (threadIdx.x == kFinishThreads - 1) s.found[0] = through;
+__device__ inline NearChoice choose_near(const FinishArguments& a, FinishShared<kBy>& s,
+                                         BlockCandidates<kBy>& candidates, const NearKth& near) {
+  const Messages messages{a.epoch};
+  auto* const my_keys = reinterpret_cast<std::uint64_t*>(a.control->near_keys[blockIdx.x]);
+  if (threadIdx.x < 2) s.near[threadIdx.x] = 0;
+  for (unsigned i = threadIdx.x; i < kFineKeys; i += kFinishThreads) s.near_bins[i] = 0;
   __syncthreads();
-  const std::uint32_t above_window = found_in_all - s.found[0];
-  __syncthreads();
-  if (above_window >= rank) {
-    return search_kth(
-        a, s, candidates, barrier, threshold + a.window, kInfinityKey, rank, 12, 0, [](const Part&) {},
-        [&](std::uint32_t i) { return candidates.rank(i); }, [](std::uint32_t) { return true; });
+  std::uint32_t above = 0;
+  candidates.for_each_part([&](const Part& part) {
+    for (std::uint32_t i = threadIdx.x; i < part.count; i += kFinishThreads) {
+      const std::uint32_t rank = candidates.rank(i);
+      if (rank < near.low) continue;
+      if (rank - near.low >= kFineKeys) {
+        ++above;
+        continue;
+      }
+      const std::uint32_t to = atomicAdd(&s.near[0], 1);
+      if (to < kNear) messages.write(my_keys + to, rank - near.low);
+    }
+  });
+  above = block_sum(above, 0, s).x;
+  if (threadIdx.x == 0) messages.write(a.control->near_counts + blockIdx.x, {above, s.near[0]});
+
+  std::uint32_t* const keys = s.near_list[0];
+  std::uint32_t* const blocks = s.near_list[1];
+  above = 0;
+  bool is_too_many = false;
+  for (unsigned b = threadIdx.x; b < gridDim.x; b += kFinishThreads) {
+    const uint2 one = messages.read(a.control->near_counts + b);
+    if (b < blockIdx.x) above += one.x;
+    if (one.y == 0) continue;
+    const std::uint32_t to = atomicAdd(&s.near[1], one.y);
+    if (one.y > kNear || to + one.y > kAllNear) {
+      is_too_many = true;
+      continue;
+    }
+    const auto* const others = reinterpret_cast<const std::uint64_t*>(a.control->near_keys[b]);
+    for (std::uint32_t i = 0; i < one.y; ++i) {
+      const std::uint32_t key = messages.read(others + i);
+      keys[to + i] = key;
+      blocks[to + i] = b;
+      atomicAdd(&s.near_bins[key], 1);
+    }
   }
-  rank -= above_window;
-  const std::uint32_t before = through - mine[0] - mine[1];
-  if (before < rank && rank <= through) {
-    const bool is_first = rank <= before + mine[0];
-    s.found[0] = gridDim.x - 1 - (2 * threadIdx.x + (is_first ? 0 : 1));
-    s.found[1] = is_first ? before : before + mine[0];
+  NearChoice choice;
+  if (__syncthreads_or(is_too_many ? 1 : 0) != 0) return choice;
+  if (threadIdx.x < 32) {  // lane 0 has the highest keys
+    constexpr unsigned kEach = kFineKeys / 32;
+    std::uint32_t sum = 0;
+    for (unsigned i = 0; i < kEach; ++i) sum += s.near_bins[kFineKeys - 1 - (threadIdx.x * kEach + i)];
+    std::uint32_t through = sum;
+    for (unsigned step = 1; step < 32; step *= 2) {
+      const std::uint32_t left = __shfl_up_sync(kAllLanes, through, step);
+      if (threadIdx.x >= step) through += left;
+    }
+    std::uint32_t before = through - sum;
+    if (before < near.rank && near.rank <= through) {
+      for (unsigned i = 0; i < kEach; ++i) {
+        const std::uint32_t key = kFineKeys - 1 - (threadIdx.x * kEach + i);
+        if (near.rank <= before + s.near_bins[key]) {
+          s.found[0] = key;
+          s.found[1] = before;
+          break;
+        }
+        before += s.near_bins[key];
+      }
+    }
   }
   __syncthreads();
-  const std::uint32_t block = s.found[0];
-  rank -= s.found[1];
-  const uint3 found =
-      find_bin([&](std::uint32_t i) { return i < fine_per_block(a) ? fine_bin(a, block, i) : 0; }, rank, s);
-  return {threshold + block * fine_per_block(a) + found.x, rank - found.y, found.z, 0};
+  const std::uint32_t kth = s.found[0];
+  std::uint32_t ties = 0;
+  for (unsigned i = threadIdx.x; i < s.near[1]; i += kFinishThreads) {
+    if (blocks[i] >= blockIdx.x) continue;
+    above += keys[i] > kth ? 1 : 0;
+    ties += keys[i] == kth ? 1 : 0;
+  }
+  const uint2 before = block_sum(above, ties, s);
+  choice.kth = {near.low + kth, near.rank - s.found[1], s.near_bins[kth], 0};
+  choice.above = before.x;
+  choice.ties = before.y;
+  choice.is_known = true;
+  return choice;
 }
 
 }  // namespace sparsewire::cuda

@@ -13,6 +13,9 @@ namespace sparsewire::cuda {
 inline constexpr unsigned kPassThreads = 512;
 inline constexpr unsigned kPassWarps = kPassThreads / 32;
 inline constexpr unsigned kPassBlocks = 3;  // in a multiprocessor; with 2 or 4 it takes longer
+// Where so many entries of a tile are taken, they may all be equal. Their keys are not counted: every thread would wait
+// for the same bin.
+inline constexpr std::uint32_t kManyInTile = 3072;
 
 // A type of gradients: a velocity in the memory of the device, to which numbers of type T are added first.
 template <class T>
@@ -44,7 +47,7 @@ struct PassTile {
   std::size_t first;  // entry of the thread
   std::size_t size;   // of the unit
   std::uint32_t threshold;
-  std::uint32_t window;
+  std::uint32_t bins;
   std::uint32_t* fine;
 
   __device__ bool inside(int row) const { return kWhole || first + static_cast<unsigned>(row) * 32 < size; }
@@ -52,10 +55,15 @@ struct PassTile {
     return kWhole ? first + static_cast<unsigned>(row) * 32 : min(first + static_cast<unsigned>(row) * 32, size - 1);
   }
   __device__ bool takes(float sum) const { return key(sum) >= threshold; }
-  // Keys slightly above the threshold are counted one by one, to find the k-th.
-  __device__ void took(float sum) const {
-    const std::uint32_t above = key(sum) - threshold;
-    if (above < window) atomicAdd(fine + above, 1);
+  // Keys slightly above the threshold are counted, to find the k-th: in how many bins, if the tile has so many.
+  __device__ std::uint32_t bins_for(std::uint32_t count, Control& control) const {
+    if (count <= kManyInTile) return bins;
+    control.has_uncounted = 1;
+    return 0;
+  }
+  __device__ void took(float sum, std::uint32_t in_bins) const {
+    const std::uint32_t bin = (key(sum) - threshold) >> kFineShift;
+    if (bin < in_bins) atomicAdd(fine + bin, 1);
   }
 };
 
@@ -104,6 +112,7 @@ __device__ __forceinline__ void pass_tile(const PassArguments& a, const Tile& ti
   __shared__ double slices[kSlices];
   __shared__ std::uint32_t counts[kPassWarps];
   __shared__ std::uint32_t place;
+  __shared__ std::uint32_t bins;  // in which its keys are counted; in a register it would be missing elsewhere
   const unsigned lane = threadIdx.x % 32;
   const unsigned warp = threadIdx.x / 32;
 
@@ -162,6 +171,7 @@ __device__ __forceinline__ void pass_tile(const PassArguments& a, const Tile& ti
     }
     a.tiles[blockIdx.x] = {is_bad ? ~0U : fits ? place : 0, fits ? total : 0};
     if (is_bad) atomicOr(&a.control->failure.outcome, kNotFinite);
+    bins = tile.bins_for(total, *a.control);
   }
   __syncthreads();
   if (warp == 0) {
@@ -192,15 +202,18 @@ __device__ __forceinline__ void pass_tile(const PassArguments& a, const Tile& ti
         const std::uint32_t mine = at + count_before(lanes);
         a.indices[mine] = static_cast<std::uint32_t>(tile.at(row));
         a.values[mine] = sum[row];
-        tile.took(sum[row]);
+        tile.took(sum[row], *static_cast<volatile std::uint32_t*>(&bins));
         sum[row] = 0;
+        if constexpr (!kHasGradient) a.memory[tile.at(row)] = 0;
       }
       at += static_cast<std::uint32_t>(__popc(lanes));
     }
   }
+  if constexpr (kHasGradient) {  // without one the others have not changed
 #pragma unroll
-  for (int row = 0; row < kHalf; ++row) {
-    if (tile.inside(row)) a.memory[tile.at(row)] = sum[row];
+    for (int row = 0; row < kHalf; ++row) {
+      if (tile.inside(row)) a.memory[tile.at(row)] = sum[row];
+    }
   }
 }
 
@@ -209,8 +222,9 @@ struct UnitPassArguments {
   PassArguments pass;
   std::size_t size;
   std::uint32_t threshold;  // key; 0: control->threshold
-  std::uint32_t window;     // keys from the threshold on that are counted in `fine`
+  std::uint32_t bins;       // of `fine`, where keys from the threshold on are counted
   std::uint32_t* fine;
+  bool is_second;  // there was a pass over the same sums, whose candidates were put back
 };
 
 // The last tile. Not inlined: it needs more registers, and they would be missing elsewhere.
@@ -222,16 +236,22 @@ __device__ __noinline__ void pass_part_of_tile(const PassArguments& a, const Pas
 template <class T>
 __global__ void __launch_bounds__(kPassThreads, std::is_void_v<T> ? 2 : kPassBlocks)
     pass(const __grid_constant__ UnitPassArguments a) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");  // finish.cuh may start when the last block has
+#endif
   if (blockIdx.x == 0 && threadIdx.x == 0) {  // for finish.cuh
     a.pass.control->arrived = a.pass.control->fell = a.pass.control->listed = 0;
     if (may_overflow<T>(a.pass)) atomicOr(&a.pass.control->failure.outcome, kMayOverflow);
   }
   const std::uint32_t threshold = a.threshold != 0 ? a.threshold : a.pass.control->threshold;
+  if constexpr (std::is_void_v<T>) {
+    if (a.is_second && threshold == kInfinityKey) return;  // it would take nothing
+  }
   const std::size_t first = std::size_t{blockIdx.x} * kTile + first_of_thread();
   if ((std::size_t{blockIdx.x} + 1) * kTile <= a.size) {
-    pass_tile<T>(a.pass, PassTile<true>{first, a.size, threshold, a.window, a.fine});
+    pass_tile<T>(a.pass, PassTile<true>{first, a.size, threshold, a.bins, a.fine});
   } else {
-    pass_part_of_tile<T>(a.pass, {first, a.size, threshold, a.window, a.fine});
+    pass_part_of_tile<T>(a.pass, {first, a.size, threshold, a.bins, a.fine});
   }
 }
 
@@ -240,7 +260,7 @@ static __global__ void begin_anew(Control* control) {
   control->used[threadIdx.x].value = 0;
   if (threadIdx.x != 0) return;
   control->failure = {~0ULL, kDone};
-  control->gathered = control->units_done = 0;
+  control->gathered = control->units_done = control->has_uncounted = 0;
 }
 
 // Puts all candidates back. One warp for each tile.

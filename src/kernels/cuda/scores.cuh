@@ -6,7 +6,7 @@
 
 namespace sparsewire::cuda {
 
-enum class By { magnitude, draw, score };
+enum class By { magnitude, draw, score, all };  // all: every candidate is sent
 
 // RegTop-k's scores.
 struct Scores {

@@ -20,16 +20,21 @@ enum Outcome : std::uint32_t {
   kMayOverflow = 8,  // a velocity may become infinite: nothing was added
 };
 
-// Written last of all, where the host reads it without a call: `epoch` is the number of the step.
+// What the host gets to know about a step.
 struct StepResult {
-  std::uint64_t count = 0;
   std::uint64_t bad = 0;  // the lowest index whose sum is not finite
   double accumulated_norm2 = 0;
   double sent_norm2 = 0;
+  std::uint32_t count = 0;
   std::uint32_t outcome = 0;
   std::uint32_t kth = 0;
-  std::uint64_t found = 0;  // candidates
-  std::uint64_t epoch = 0;
+  std::uint32_t found = 0;  // candidates
+};
+// It is written where the host reads it without a call. Each word has the number of the step in its upper half, so
+// they may arrive in any order.
+inline constexpr unsigned kResultWords = sizeof(StepResult) / 4;
+struct PublishedResult {
+  std::uint64_t words[kResultWords] = {};
 };
 
 // The candidates of a tile: where they are in the arenas, in ascending order of their indices.
@@ -38,8 +43,11 @@ struct TileList {
   std::uint32_t count = 0;
 };
 
-// Keys from the threshold on that are counted one by one in the pass.
-inline constexpr std::uint32_t kFine = 1U << 19U;
+// Bins in which the pass counts keys from the threshold on, and how many keys each of them is for: few enough that
+// they stay in the L2 cache, and that every block can look at all of them.
+inline constexpr std::uint32_t kFine = 4096;
+inline constexpr unsigned kFineShift = 7;
+inline constexpr std::uint32_t kFineKeys = 1U << kFineShift;
 
 // A counter in a line of its own: one that all blocks shared would be waited for.
 struct alignas(128) Counter {
@@ -58,23 +66,35 @@ struct Listed {
   std::uint32_t block = 0;
 };
 inline constexpr std::uint32_t kListed = 1024;
+// What blocks tell each other while they run: a number with the step in its upper half. So nobody has to clear it, and
+// who waits for it needs no other sign.
+struct alignas(16) TwoNumbers {
+  std::uint64_t first = 0;
+  std::uint64_t second = 0;
+};
+// Keys of a block that are in the same bin as the k-th.
+inline constexpr std::uint32_t kNear = 32;
+inline constexpr std::uint32_t kAllNear = 4096;  // and of all blocks
 
 struct Control {
   Counter used[kArenas];                     // candidates in each arena; more than its size if some found no room
   alignas(128) std::uint32_t threshold = 0;  // key; 0: there is no guess
   float margin = 0.01F;                      // of the guess below the last k-th magnitude
+  std::uint32_t likely = 0;                  // key that many sums have, and the k-th may have, too; 0: none
   alignas(128) std::uint32_t arrived = 0;    // at barriers
   std::uint32_t fell = 0;                    // candidates whose score is below the threshold
   std::uint32_t gathered = 0;                // candidates of units that have been gathered
   std::uint32_t listed = 0;                  // in `list`
   std::uint32_t units_done = 0;
+  std::uint32_t has_uncounted = 0;           // 1: some candidates are not in the bins of the pass
   alignas(128) Failure failure;
-  Failure last_failure;                       // of the last step of many units
-  std::uint32_t groups_done = 0;              // groups of tiles whose sent norm is there
-  std::uint32_t fine_sums[kMostBlocks] = {};  // of the fine bins of each block
+  Failure last_failure;                      // of the last step of many units
+  std::uint32_t groups_done = 0;             // groups of tiles whose sent norm is there
   std::uint32_t bins[kMostRounds][kBins] = {};
   std::uint32_t above[kMostBlocks] = {};  // winners of each block, but ties
   std::uint32_t ties[kMostBlocks] = {};
+  TwoNumbers near_counts[kMostBlocks] = {};  // candidates of each block above the bin of the k-th, and in it
+  TwoNumbers near_keys[kMostBlocks][kNear / 2] = {};
   Listed list[kListed] = {};
 };
 

@@ -12,10 +12,11 @@ inline constexpr unsigned kSampleThreads = 1024;
 inline constexpr unsigned kSampleBlocks = 128;
 inline constexpr std::uint32_t kSample = kSampleThreads * kSampleBlocks;
 // Keys of a sample are counted by their first bits: a threshold within 1 % is good enough.
-inline constexpr unsigned kSampleShift = 15;
+inline constexpr unsigned kSampleShift = 16;
 inline constexpr std::uint32_t kSampleBins = 1U << (31 - kSampleShift);
 
-// Counts the keys of entries that are spread over the unit, about evenly. `bins` are 0 before.
+// Counts the keys of entries that are spread over the unit, about evenly. `bins` are 0 before. Behind them is a key of
+// each bin that is not empty, any of those that were counted.
 template <class T>
 __global__ void __launch_bounds__(kSampleThreads)
     sample(const float* memory, const void* gradient, std::size_t size, Factors by, std::uint32_t* bins) {
@@ -28,18 +29,20 @@ __global__ void __launch_bounds__(kSampleThreads)
   float sum = memory[at];
   if constexpr (!std::is_void_v<T>) sum = accumulated(sum, number(static_cast<const T*>(gradient), at), by);
   count_in_bin(bins, key(sum) >> kSampleShift, true);
+  bins[kSampleBins + (key(sum) >> kSampleShift)] = key(sum);
 }
 
-// The threshold becomes about the key of that rank in the sample, at least the lowest there is. Leaves all bins 0. One
-// block.
+// The threshold becomes about the key of that rank in the sample, at least the lowest there is; or infinity if more
+// than `most` of the sample reach it, because too many are equal: then a likely k-th key is one of these. Leaves all
+// bins 0. One block.
 static __global__ void __launch_bounds__(kSampleThreads)
-    choose_threshold(std::uint32_t* bins, std::uint32_t rank, Control* control) {
+    choose_threshold(std::uint32_t* bins, std::uint32_t rank, std::uint32_t most, Control* control) {
   constexpr unsigned kEach = kSampleBins / kSampleThreads;
   __shared__ std::uint32_t warps[kSampleThreads / 32];
   // Thread 0 has the highest bins.
   std::uint32_t* const mine = bins + (kSampleThreads - 1 - threadIdx.x) * kEach;
   std::uint32_t sum = 0;
-#pragma unroll 4
+#pragma unroll
   for (unsigned i = 0; i < kEach; i += 4) {
     const uint4 four = *reinterpret_cast<const uint4*>(mine + i);
     sum += four.x + four.y + four.z + four.w;
@@ -58,7 +61,9 @@ static __global__ void __launch_bounds__(kSampleThreads)
     do before += mine[--bin];
     while (before < rank);
     const std::uint32_t lowest = (static_cast<std::uint32_t>(mine - bins) + bin) << kSampleShift;
-    control->threshold = min(max(lowest, kLowestKey), kInfinityKey - 1);
+    const bool too_many = lowest > 0 && before > most;
+    control->threshold = too_many ? kInfinityKey : min(max(lowest, kLowestKey), kInfinityKey - 1);
+    control->likely = too_many ? mine[kSampleBins + bin] : 0;
   }
   for (unsigned i = 0; i < kEach; i += 4) *reinterpret_cast<uint4*>(mine + i) = uint4{0, 0, 0, 0};
 }
@@ -86,9 +91,13 @@ __global__ void __launch_bounds__(kTileThreads)
   }
 }
 
+inline constexpr std::uint32_t kLikely = ~0U;  // instead of a key: Control::likely
+
 // The sums above the k-th key and those equal to it, in each tile.
 __global__ void __launch_bounds__(kTileThreads)
-    count_winners(const float* memory, std::size_t size, std::uint32_t kth, std::uint32_t* above, std::uint32_t* ties) {
+    count_winners(const float* memory, std::size_t size, std::uint32_t kth, const Control* control,
+                  std::uint32_t* above, std::uint32_t* ties) {
+  if (kth == kLikely) kth = control->likely;
   std::uint32_t counts = 0;  // above in the upper half, ties in the lower
   for (unsigned i = threadIdx.x; i < kTile; i += kTileThreads) {
     const std::size_t at = std::size_t{blockIdx.x} * kTile + i;
@@ -106,11 +115,15 @@ __global__ void __launch_bounds__(kTileThreads)
 // Takes the winners out of the memory: those above the k-th key, and `quota` of those equal to it; 0 if the k-th is
 // zero. The numbers of both before each tile are given. Writes the sum of their squares for each tile.
 __global__ void __launch_bounds__(kTileThreads)
-    take_winners(float* memory, std::size_t size, std::uint32_t kth, std::uint32_t quota,
-                 const std::uint32_t* above_before, const std::uint32_t* ties_before, std::uint32_t* indices,
-                 float* values, double* sent_norms) {
+    take_winners(float* memory, std::size_t size, std::uint32_t kth, std::uint32_t quota, const std::uint32_t* above,
+                 const std::uint32_t* ties, const std::uint32_t* above_before, const std::uint32_t* ties_before,
+                 std::uint32_t* indices, float* values, double* sent_norms) {
   __shared__ std::uint32_t counts[kSlices][2];
   __shared__ double slices[kSlices];
+  if (above[blockIdx.x] == 0 && (ties[blockIdx.x] == 0 || ties_before[blockIdx.x] >= quota)) {
+    if (threadIdx.x == 0) sent_norms[blockIdx.x] = 0;
+    return;
+  }
   const std::size_t first = std::size_t{blockIdx.x} * kTile + threadIdx.x / 32 * kSlice + threadIdx.x % 32;
   float sum[kRows];
   std::uint32_t keys[kRows];

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <cub/device/device_scan.cuh>
 #include <memory>
@@ -75,8 +76,8 @@ struct UnitMemory::Parts {
     for (DeviceArray<double>* one : {&group_norms, &sent_group_norms}) one->resize(groups);
     group_counts.resize(groups);
     reserve(most_entries);
-    SPARSEWIRE_CUDA_CHECK(cudaHostAlloc(&result, sizeof(StepResult), cudaHostAllocMapped));
-    new (result) StepResult;
+    SPARSEWIRE_CUDA_CHECK(cudaHostAlloc(&result, sizeof(PublishedResult), cudaHostAllocMapped));
+    new (result) PublishedResult;
     SPARSEWIRE_CUDA_CHECK(cudaHostGetDevicePointer(&result_on_device, result, 0));
     configure();
     SPARSEWIRE_CUDA_CHECK(cudaStreamSynchronize(nullptr));  // other streams do not wait for this one
@@ -101,13 +102,12 @@ struct UnitMemory::Parts {
     int processors = 0;
     SPARSEWIRE_CUDA_CHECK(cudaGetDevice(&device));
     SPARSEWIRE_CUDA_CHECK(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device));
-    const int in_each =
-        std::min({configure_finish<By::magnitude>(), configure_finish<By::draw>(), configure_finish<By::score>()});
+    const int in_each = std::min({configure_finish<By::magnitude>(), configure_finish<By::draw>(),
+                                  configure_finish<By::score>(), configure_finish<By::all>()});
     const std::size_t fit =
         std::min<std::size_t>(static_cast<std::size_t>(processors) * static_cast<std::size_t>(in_each), kMostBlocks);
     const std::size_t useful = std::max<std::size_t>(1, (tile_count + 15) / 16);
     blocks = static_cast<unsigned>(std::min(fit, useful));
-    window = std::min<std::uint32_t>(kFine, blocks * kBins);
     tiles_per_block = static_cast<std::uint32_t>((tile_count + blocks - 1) / blocks);
   }
 
@@ -125,6 +125,16 @@ struct UnitMemory::Parts {
   // `threshold` is 0 where the guess counts.
   void queue(const ScaledGradient* gradient, std::size_t k, std::uint32_t threshold,
              const kernels::SecondChoice* second = nullptr, std::size_t second_k = 0) {
+    queue_pass(gradient, k, threshold, false);
+    queue_choice(k, threshold, second, second_k);
+  }
+  // After a pass over the same sums, all of whose candidates are in the memory again.
+  void queue_second(std::size_t k) {
+    queue_pass(nullptr, k, 0, true);
+    queue_choice(k, 0, nullptr, 0);
+  }
+
+  void queue_pass(const ScaledGradient* gradient, std::size_t k, std::uint32_t threshold, bool is_second) {
     kernels::FirstAdd* const first = gradient == nullptr ? nullptr : gradient->first_add;
     if (first != nullptr) norm.queue(first->gradient, &first->clip, stream);
     const UnitPassArguments pass_arguments{.pass = {.memory = memory,
@@ -141,8 +151,9 @@ struct UnitMemory::Parts {
                                                     .arena_size = arena_size},
                                            .size = size,
                                            .threshold = threshold,
-                                           .window = k == 0 ? 0 : window,
-                                           .fine = fine.data()};
+                                           .bins = k == 0 ? 0 : kFine,
+                                           .fine = fine.data(),
+                                           .is_second = is_second};
     if (first == nullptr) {
       with_type(gradient, [&]<class T>(T*) { pass<T><<<grid_of_tiles(), kPassThreads, 0, stream>>>(pass_arguments); });
     } else {
@@ -155,6 +166,9 @@ struct UnitMemory::Parts {
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     has_added = true;
     if (first != nullptr) first->is_added = true;
+  }
+
+  void queue_choice(std::size_t k, std::uint32_t threshold, const kernels::SecondChoice* second, std::size_t second_k) {
     FinishArguments arguments{.memory = memory,
                               .tiles_count = tile_count,
                               .tiles_per_block = tiles_per_block,
@@ -168,15 +182,16 @@ struct UnitMemory::Parts {
                               .indices = indices.data(),
                               .values = values.data(),
                               .fine = fine.data(),
-                              .window = window,
                               .k = k,
                               .threshold = threshold,
                               .wanted = static_cast<std::uint32_t>(wanted(k)),
                               .out_indices = out_indices.data(),
                               .out_values = out_values.data(),
-                              .epoch = ++epoch,
+                              .epoch = next_epoch(),
                               .result = result_on_device};
-    if (second == nullptr) {
+    if (k == 0) {
+      queue_finish<By::all>(arguments);
+    } else if (second == nullptr) {
       queue_finish<By::magnitude>(arguments);
     } else if (second->draw) {
       arguments.k_drawn = static_cast<std::uint32_t>(second_k);
@@ -191,35 +206,55 @@ struct UnitMemory::Parts {
     mark_on_device(stream);
   }
 
+  // Messages of a step that had the same number must not be there any more.
+  std::uint32_t next_epoch() {
+    if (++epoch == 0) {
+      Control* const all = control.data();
+      SPARSEWIRE_CUDA_CHECK(cudaMemsetAsync(all->near_counts, 0, sizeof(Control::near_counts), stream));
+      SPARSEWIRE_CUDA_CHECK(cudaMemsetAsync(all->near_keys, 0, sizeof(Control::near_keys), stream));
+      epoch = 1;
+    }
+    return epoch;
+  }
+
   template <By kBy>
   void queue_finish(const FinishArguments& arguments) {
     cudaLaunchAttribute attributes[2];
-    attributes[0].id = cudaLaunchAttributeCooperative;
-    attributes[0].val.cooperative = 1;  // barriers of all blocks need all blocks to run
-    attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[1].val.programmaticStreamSerializationAllowed = 1;  // launched while the pass still runs
+    attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[0].val.programmaticStreamSerializationAllowed = 1;  // launched while the pass still runs
+    attributes[1].id = cudaLaunchAttributeCooperative;
+    attributes[1].val.cooperative = 1;  // barriers of all blocks need all blocks to run
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(blocks);
     config.blockDim = dim3(kFinishThreads);
     config.dynamicSmemBytes = sizeof(FinishShared<kBy>);
     config.stream = stream;
     config.attrs = attributes;
-    config.numAttrs = 2;
+    config.numAttrs = kBy == By::all ? 1 : 2;
     SPARSEWIRE_CUDA_CHECK(cudaLaunchKernelEx(&config, finish<kBy>, arguments));
   }
 
   // Reads the result as soon as it is there, without a call.
   StepResult wait() const {
-    const volatile StepResult* from = result;
-    for (unsigned spins = 0; from->epoch != epoch; ++spins) {
+    std::array<std::uint32_t, kResultWords> words{};
+    for (unsigned spins = 0; !read(words); ++spins) {
       if (spins % 4096 == 4095 && cudaStreamQuery(stream) != cudaErrorNotReady) {
         SPARSEWIRE_CUDA_CHECK(cudaStreamSynchronize(stream));  // it failed, or the result is there now
-        if (from->epoch != epoch) throw CudaError("a step on the device", cudaErrorUnknown);
+        if (!read(words)) throw CudaError("a step on the device", cudaErrorUnknown);
       }
     }
-    std::atomic_thread_fence(std::memory_order_acquire);
     mark_counted();
-    return *result;
+    return std::bit_cast<StepResult>(words);
+  }
+  // Whether all words are those of this step.
+  bool read(std::array<std::uint32_t, kResultWords>& words) const {
+    for (unsigned i = 0; i < kResultWords; ++i) {
+      const std::uint64_t word = const_cast<const volatile std::uint64_t&>(result->words[i]);
+      if (word >> 32U != epoch) return false;
+      words[i] = static_cast<std::uint32_t>(word);
+    }
+    std::atomic_thread_fence(std::memory_order_acquire);
+    return true;
   }
 
   Sent sent(const StepResult& from) const {
@@ -270,7 +305,7 @@ struct UnitMemory::Parts {
   }
 
   void estimate_threshold(const ScaledGradient* gradient, std::size_t k) {
-    if (sampled.size() == 0) sampled.resize(kSampleBins);
+    if (sampled.size() == 0) sampled.resize(2 * kSampleBins);
     with_type(gradient, [&]<class T>(T*) {
       sample<T><<<kSampleBlocks, kSampleThreads, 0, stream>>>(memory, gradient == nullptr ? nullptr : gradient->data,
                                                               size, factors(gradient), sampled.data());
@@ -278,13 +313,40 @@ struct UnitMemory::Parts {
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     const double hits = static_cast<double>(k) * kSample / static_cast<double>(size);
     const auto rank = static_cast<std::uint32_t>(std::ceil(hits + 4 * std::sqrt(hits) + 4));
-    choose_threshold<<<1, kSampleThreads, 0, stream>>>(sampled.data(), std::min(rank, kSample), control.data());
+    const double room = 2.0 * arena_size * kArenas * kSample / static_cast<double>(size);
+    choose_threshold<<<1, kSampleThreads, 0, stream>>>(
+        sampled.data(), std::min(rank, kSample), static_cast<std::uint32_t>(std::min<double>(rank + room, kSample)),
+        control.data());
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
   }
 
-  // The k largest of the sums in the memory, by counting. For any numbers, in five passes.
-  Sent count_and_take(std::size_t k) {
-    if (counting == nullptr) counting = std::make_unique<Counting>(tile_count);
+  // How many sums are above a key and equal to it: in all tiles, in each, and before each.
+  struct AboveAndTies {
+    std::size_t above;
+    std::size_t ties;
+  };
+  // kLikely becomes the key that it stands for.
+  AboveAndTies count_above(std::uint32_t& kth) {
+    Counting& c = *counting;
+    cuda::count_winners<<<grid_of_tiles(), kTileThreads, 0, stream>>>(memory, size, kth, control.data(), c.above.data(),
+                                                                      c.ties.data());
+    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
+    add_up(c.above, c.above_before);
+    add_up(c.ties, c.ties_before);
+    const std::size_t end = tile_count - 1;
+    const std::array<const std::uint32_t*, 5> from = {c.above_before.data() + end, c.above.data() + end,
+                                                      c.ties_before.data() + end, c.ties.data() + end,
+                                                      &control.data()->likely};
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      SPARSEWIRE_CUDA_CHECK(cudaMemcpyAsync(c.host_bins.data() + i, from[i], 4, cudaMemcpyDeviceToHost, stream));
+    }
+    SPARSEWIRE_CUDA_CHECK(cudaStreamSynchronize(stream));
+    if (kth == kLikely) kth = c.host_bins[4];
+    return {std::size_t{c.host_bins[0]} + c.host_bins[1], std::size_t{c.host_bins[2]} + c.host_bins[3]};
+  }
+
+  // The k-th key of the sums in the memory, by counting all. For any numbers, in three passes.
+  std::uint32_t find_kth_key(std::size_t k) {
     Counting& c = *counting;
     std::uint32_t prefix = 0;
     std::size_t rank = k;
@@ -299,24 +361,27 @@ struct UnitMemory::Parts {
       while (bin > 0 && rank > c.host_bins[bin]) rank -= c.host_bins[bin--];
       prefix = prefix << static_cast<unsigned>(above - shift) | bin;
     }
-    const std::uint32_t kth = prefix;
-    const auto quota = kth == 0 ? 0 : static_cast<std::uint32_t>(rank);  // zeros are not sent
-    cuda::count_winners<<<grid_of_tiles(), kTileThreads, 0, stream>>>(memory, size, kth, c.above.data(), c.ties.data());
-    SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
-    add_up(c.above, c.above_before);
-    add_up(c.ties, c.ties_before);
-    take_winners<<<grid_of_tiles(), kTileThreads, 0, stream>>>(memory, size, kth, quota, c.above_before.data(),
-                                                               c.ties_before.data(), out_indices.data(),
-                                                               out_values.data(), sent_norms.data());
+    return prefix;
+  }
+
+  // The k largest of the sums in the memory, by counting. For any numbers, in two to six passes.
+  Sent count_and_take(std::size_t k) {
+    if (counting == nullptr) counting = std::make_unique<Counting>(tile_count);
+    Counting& c = *counting;
+    std::uint32_t kth = kLikely;
+    AboveAndTies counted = count_above(kth);
+    if (kth == 0 || counted.above >= k || counted.above + counted.ties < k) {
+      kth = find_kth_key(k);
+      counted = count_above(kth);
+    }
+    const auto quota = kth == 0 ? 0 : static_cast<std::uint32_t>(k - counted.above);  // zeros are not sent
+    take_winners<<<grid_of_tiles(), kTileThreads, 0, stream>>>(
+        memory, size, kth, quota, c.above.data(), c.ties.data(), c.above_before.data(), c.ties_before.data(),
+        out_indices.data(), out_values.data(), sent_norms.data());
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     mark_on_device(stream);
     queue_sum(tile_norms.data(), tile_count, group_norms.data(), c.norms.data(), stream);
     queue_sum(sent_norms.data(), tile_count, sent_group_norms.data(), c.norms.data() + 1, stream);
-    const std::size_t end = tile_count - 1;
-    SPARSEWIRE_CUDA_CHECK(
-        cudaMemcpyAsync(c.host_bins.data(), c.above_before.data() + end, 4, cudaMemcpyDeviceToHost, stream));
-    SPARSEWIRE_CUDA_CHECK(
-        cudaMemcpyAsync(c.host_bins.data() + 1, c.above.data() + end, 4, cudaMemcpyDeviceToHost, stream));
     SPARSEWIRE_CUDA_CHECK(
         cudaMemcpyAsync(c.host_norms.data(), c.norms.data(), 2 * sizeof(double), cudaMemcpyDeviceToHost, stream));
     set_guess(kth);
@@ -324,7 +389,7 @@ struct UnitMemory::Parts {
     mark_counted();
     return {.indices = out_indices.data(),
             .values = out_values.data(),
-            .count = std::size_t{c.host_bins[0]} + c.host_bins[1] + quota,
+            .count = counted.above + quota,
             .kth = kth,
             .accumulated_norm2 = c.host_norms[0],
             .sent_norm2 = c.host_norms[1]};
@@ -355,13 +420,12 @@ struct UnitMemory::Parts {
   std::uint32_t arena_size = 0;
   unsigned blocks = 0;
   std::uint32_t tiles_per_block = 0;
-  std::uint32_t window = 0;  // of the fine bins
   cudaStream_t stream = nullptr;
-  std::uint64_t epoch = 0;
+  std::uint32_t epoch = 0;
   bool has_guess = false;
-  bool has_added = false;        // the pass of the last step is queued
-  StepResult* result = nullptr;  // on the host
-  StepResult* result_on_device = nullptr;
+  bool has_added = false;             // the pass of the last step is queued
+  PublishedResult* result = nullptr;  // on the host
+  PublishedResult* result_on_device = nullptr;
   DeviceArray<float> owned;
   float* memory;
   DeviceArray<Control> control;
@@ -424,7 +488,7 @@ Sent UnitMemory::top(const ScaledGradient* gradient, std::size_t k, void* stream
   // The guess was wrong. A sample of the sums, which are in the memory now, gives a better one.
   p.put_all_back();
   p.estimate_threshold(nullptr, k);
-  p.queue(nullptr, k, 0);
+  p.queue_second(k);
   result = p.wait();
   if (result.outcome == kDone) return p.sent(result);
   p.put_all_back();

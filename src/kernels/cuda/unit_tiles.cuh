@@ -83,7 +83,8 @@ struct UnitPassTile {
     return kWhole ? tile.begin + offset : index_in(tile, pieces, min(offset, tile.size - 1));
   }
   __device__ bool takes(float sum) const { return rank_of(sum, factor) >= floor; }
-  __device__ void took(float /*sum*/) const {}
+  __device__ std::uint32_t bins_for(std::uint32_t /*count*/, Control& /*control*/) const { return 0; }
+  __device__ void took(float /*sum*/, std::uint32_t /*bins*/) const {}
 };
 
 struct UnitsPassArguments {
