@@ -5,6 +5,7 @@ find out on the real data is on their pages, and takes too long for a test.
     reproduce_deep_test.py PROGRAM [SUITE]...     PROGRAM: the sparsewire to test; SUITE: some of the classes below
 """
 
+import json
 import shutil
 import unittest
 from pathlib import Path
@@ -122,8 +123,14 @@ class ExperimentsOnImages(Case):
             self.assertIn(words, " ".join(done.stderr.split()))
 
     def test_says_what_it_would_take(self):
-        text = self.run_ok("downlink-mnist", "--dry-run", "-q", "--workers", "2", "--data-dir", str(self.data), "--only", "union,memory")
+        dry_run = ["downlink-mnist", "--dry-run", "-q", "--workers", "2", "--data-dir", str(self.data), "--only", "union,memory"]
+        text = self.run_ok(*dry_run, "--json", "dry.json")
         self.assertEqual(text.count("time: about"), 2)
+        for part in ("union-2", "memory"):
+            self.assertIn(f"downlink-mnist/{part}\n", text)
+        report = json.loads((self.folder / "dry.json").read_text())
+        self.assertEqual([(part["part"], part["judging"]) for part in report["parts"]], [("union-2", 2), ("memory", 6)])
+        self.assertEqual([part["part"] for part in json.loads(self.run_ok(*dry_run, "--json", "-"))["parts"]], ["union-2", "memory"])
         self.assertFalse((self.folder / "downlink-mnist").exists())
 
 

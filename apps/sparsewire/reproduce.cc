@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <ratio>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "commands.h"
@@ -51,6 +53,7 @@ struct Command {
   std::optional<std::uint64_t> jobs;
   std::optional<double> max_hours;
   bool dry_run = false;
+  Json estimates = Json::array();  // of the parts, of a dry run
   bool quiet = false;
   reproduce::Options options;
 };
@@ -193,6 +196,18 @@ std::string default_folder(const Command& command) {
   return command.name + (command.quick ? "-quick" : command.full ? "-full" : "");
 }
 
+// Prints what a part would take as soon as that is known.
+void estimate(Command& command, study::Plan& plan, const study::StudyOptions& options) {
+  study::check_folder(options.folder, plan);
+  const bool prints_text = command.json != "-";
+  if (prints_text) Report({}, {}, printable(options.folder) + "\n").print();
+  const study::Estimate all = study::estimate(plan, options);
+  if (prints_text) Report({}, {}, estimate_text(plan, all, options.jobs)).print();
+  Json json = estimate_json(all, options.jobs);
+  json["part"] = std::filesystem::path(options.folder).filename().string();
+  command.estimates.push_back(std::move(json));
+}
+
 // For experiments that are studies.
 void set_study_options(Command& command) {
   if (command.options.device && *command.options.device != "cpu" && *command.options.device != "cuda") {
@@ -206,12 +221,11 @@ void set_study_options(Command& command) {
   const auto began = std::chrono::steady_clock::now();
   command.options.run_study = [&command, options, began](study::Plan& plan, const std::string& folder) mutable {
     options.folder = folder;
-    if (!command.quiet) std::fprintf(stderr, "%s\n", printable(folder).c_str());
     if (command.dry_run) {
-      study::check_folder(folder, plan);
-      std::fputs(estimate_text(plan, study::estimate(plan, options), options.jobs).c_str(), stdout);
+      estimate(command, plan, options);
       return std::unique_ptr<study::Results>();
     }
+    if (!command.quiet) std::fprintf(stderr, "%s\n", printable(folder).c_str());
     if (command.max_hours) {  // for all parts together
       const std::chrono::duration<double, std::ratio<3600>> spent = std::chrono::steady_clock::now() - began;
       options.max_hours = std::max(0.0, *command.max_hours - spent.count());
@@ -242,7 +256,12 @@ void run(Command& command) {
     const ProgressLine line(reproduction.name);
     result = reproduction.run(command.options, [&](std::size_t done, std::size_t of) { line.show(done, of); });
   }
-  if (command.dry_run) return;
+  if (command.dry_run) {
+    Report report(command.json, {{"parts", command.estimates}}, "");
+    report.print();
+    report.commit();
+    return;
+  }
   const Json json = json_of(reproduction, result);
   std::string text = text_of(reproduction, result);
   if (command.page && write_report(*command.page, [&] { return report::collect_reproduction(json); })) {

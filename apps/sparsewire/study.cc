@@ -114,17 +114,6 @@ study::Request request_of(const StudyCommand& command) {
   return request;
 }
 
-Json estimate_json(const study::Estimate& all, unsigned jobs) {
-  return {{"runs", all.runs()},
-          {"pilots", all.pilots.runs},
-          {"probes", all.probes.runs},
-          {"tuning", all.tuning.runs},
-          {"judging", all.judging.runs},
-          {"hours", all.hours},
-          {"jobs", jobs},
-          {"disk_bytes", all.disk_bytes}};
-}
-
 bool has_any_result(const study::Results& results) {
   return std::any_of(results.records.begin(), results.records.end(), [](const study::Record& record) {
     return record.phase == study::kJudge && record.status == study::kFinished;

@@ -88,4 +88,15 @@ StudyRun run_in_folder(study::Plan& plan, const study::StudyOptions& options, bo
   return run;
 }
 
+Json estimate_json(const study::Estimate& all, unsigned jobs) {
+  return {{"runs", all.runs()},
+          {"pilots", all.pilots.runs},
+          {"probes", all.probes.runs},
+          {"tuning", all.tuning.runs},
+          {"judging", all.judging.runs},
+          {"hours", all.hours},
+          {"jobs", jobs},
+          {"disk_bytes", all.disk_bytes}};
+}
+
 }  // namespace sparsewire::cli

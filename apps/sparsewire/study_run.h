@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "options.h"
 #include "study/estimate.h"
 #include "study/study.h"
 
@@ -22,7 +23,8 @@ StudyRun run_in_folder(study::Plan& plan, const study::StudyOptions& options, bo
 // As many as there are cores; one at a time on a GPU, which cannot do two things at once.
 unsigned default_jobs(const std::string& device);
 
-// What --dry-run prints.
+// What --dry-run prints, and writes with --json.
 std::string estimate_text(const study::Plan& plan, const study::Estimate& all, unsigned jobs);
+Json estimate_json(const study::Estimate& all, unsigned jobs);
 
 }  // namespace sparsewire::cli

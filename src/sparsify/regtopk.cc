@@ -177,7 +177,7 @@ class RegTopK final : public UnitSparsifier {
     chosen.keep_best(budget_.k(step(), unit.size));
   }
 
-  void end() override {
+  void end() noexcept override {
     observed_before_ = observed_;
     observed_ = replaced_ = false;
   }

@@ -139,6 +139,15 @@ class Threshold final : public UnitSparsifier {
     lambda_of_step_ = in_memory > kLargest ? std::numeric_limits<float>::infinity() : static_cast<float>(in_memory);
     // With a learning rate of 0 nothing is added, so nothing can have grown to the threshold.
     if (unit_ == 0 && lambda_ > 0) lambda_of_step_ = std::numeric_limits<float>::infinity();
+    make_room();
+  }
+  // For what end() does.
+  void make_room() {
+    if (holds_old_units_) old_measured_.reserve(measured_.size());
+    if (!calibrating()) return;
+    const std::size_t size = measured_.size() + 1;
+    if (measured_.capacity() < size) measured_.reserve(2 * size);
+    if (measured_steps_ + 1 == calibrate_) sorted_.reserve(size);
   }
 
   std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const kernels::ScaledGradient* gradient,
@@ -157,7 +166,7 @@ class Threshold final : public UnitSparsifier {
     return std::clamp(kernels::key_of(lambda_of_step_), kernels::kLowestKey, kernels::kInfinityKey);
   }
 
-  void end() override {
+  void end() noexcept override {
     lambda_before_ = lambda_;
     voting_before_ = std::exchange(voting_, false);
     converted_ = holds_old_units_ && unit_ > 0;
@@ -167,9 +176,9 @@ class Threshold final : public UnitSparsifier {
     if (measured_steps_ + tail() >= calibrate_) measured_.push_back(measured_now());
     ++measured_steps_;
     if (calibrating()) return;
-    std::vector<float> sorted = measured_;
-    const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>((sorted.size() - 1) / 2);
-    std::nth_element(sorted.begin(), middle, sorted.end());
+    sorted_ = measured_;
+    const auto middle = sorted_.begin() + static_cast<std::ptrdiff_t>((sorted_.size() - 1) / 2);
+    std::nth_element(sorted_.begin(), middle, sorted_.end());
     lambda_ = static_cast<double>(*middle);
     voting_ = true;
   }
@@ -252,6 +261,7 @@ class Threshold final : public UnitSparsifier {
   std::uint64_t measured_before_ = 0;
   std::uint32_t kth_ = 0;        // key of the k-th entry of the last step
   std::vector<float> measured_;  // the k-th magnitudes that count
+  std::vector<float> sorted_;
 };
 
 }  // namespace

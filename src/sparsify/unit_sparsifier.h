@@ -62,9 +62,10 @@ class UnitSparsifier : public FusedSparsifier {
 
   // For a sparsifier that has state of its own besides the step number, or that describes its entries
   // (SparseVector::draw). begin() is called before the first unit of a step, with the unit of the memory; end()
-  // after the last; rewind() if the step, and what followed it, is taken back after that.
+  // after the last; rewind() if the step, and what followed it, is taken back after that. end() cannot fail, because
+  // the memory has changed by then: what it needs is allocated by begin().
   virtual void begin(float /*unit_of_memory*/, SparseVector& /*out*/) {}
-  virtual void end() {}
+  virtual void end() noexcept {}
   virtual void rewind() {}
   virtual void serialize_more(State& /*state*/) {}
 

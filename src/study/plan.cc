@@ -181,7 +181,7 @@ std::vector<std::uint64_t> seeds_from(std::uint64_t first, std::uint64_t count) 
 std::string brief(const Json& value) {
   constexpr std::size_t kLongest = 60;
   std::string text = value.is_string() ? value.get<std::string>() : train::shown(value);
-  if (value.is_null()) return "nothing";
+  if (value.is_null()) return "not given";
   return text.size() > kLongest ? text.substr(0, kLongest - 3) + "..." : text;
 }
 

@@ -53,8 +53,8 @@ std::vector<Setting> make_settings() {
         {.min = 0, .max = 1, .below_max = true}},
        &C::validation},
       {{"split", "SPEC",
-        "Who trains with which samples: all, round_robin, iid, shards, dirichlet (default: round_robin for mlp and for "
-        "full batches, all for others)",
+        "Who trains with which samples: all, round_robin, iid, shards, dirichlet (default: iid for deep networks, "
+        "round_robin for mlp and for full batches, all for others)",
         MayChange::with_workers},
        &C::split},
       {{"workers", "N", "Number of workers", kMayChange, {.min = 1, .max = 1024}}, &C::workers},

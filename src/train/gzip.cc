@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <limits>
 #include <new>
+#include <span>
 #include <stdexcept>
+#include <vector>
 
 #include "sparsewire/errors.h"
 
@@ -27,20 +29,19 @@ class Inflater {
   Inflater& operator=(const Inflater&) = delete;
 
   // Appends the content of the part that `bytes` begin with, and removes it from `bytes`; stops when `out` has `most`
-  // bytes. Throws UsageError.
-  void unpack(std::string_view& bytes, std::string& out, std::string_view name, std::uint64_t most) {
+  // bytes. `piece` is room for what is unpacked at a time. Throws UsageError.
+  void unpack(std::string_view& bytes, std::string& out, std::string_view name, std::uint64_t most,
+              std::span<char> piece) {
     int status = Z_OK;
     while (status != Z_STREAM_END && out.size() < most) {
       const auto given = static_cast<uInt>(std::min<std::size_t>(bytes.size(), std::numeric_limits<uInt>::max()));
-      const std::size_t before = out.size();
-      const auto piece = static_cast<uInt>(std::min<std::uint64_t>(kPiece, most - before));
-      out.resize(before + piece);
+      const auto room = static_cast<uInt>(std::min<std::uint64_t>(piece.size(), most - out.size()));
       stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));  // zlib does not write to it
       stream_.avail_in = given;
-      stream_.next_out = reinterpret_cast<Bytef*>(out.data() + before);
-      stream_.avail_out = piece;
+      stream_.next_out = reinterpret_cast<Bytef*>(piece.data());
+      stream_.avail_out = room;
       status = inflate(&stream_, Z_NO_FLUSH);
-      out.resize(before + piece - stream_.avail_out);
+      out.append(piece.data(), room - stream_.avail_out);
       bytes.remove_prefix(given - stream_.avail_in);
       if (status == Z_MEM_ERROR) throw std::bad_alloc();
       if (status == Z_BUF_ERROR)
@@ -61,9 +62,10 @@ bool is_gzip(std::string_view bytes) noexcept { return bytes.starts_with("\x1F\x
 
 std::string gunzip(std::string_view bytes, std::string_view name, std::uint64_t most) {
   std::string out;
+  std::vector<char> piece(kPiece);
   while (!bytes.empty() && out.size() < most) {
     if (!is_gzip(bytes)) throw UsageError(fmt::format("'{}' has other bytes after its compressed data", name));
-    Inflater().unpack(bytes, out, name, most);
+    Inflater().unpack(bytes, out, name, most, piece);
   }
   return out;
 }

@@ -32,6 +32,9 @@ std::span<const ProblemInfo> problems() noexcept { return kInfos; }
 std::unique_ptr<Problem> make_problem(std::string_view spec_text, const ProblemPlace& place) {
   Spec spec(spec_text);
   const std::size_t number = find_by_name(kInfos, spec.name(), "a problem");
+  if (kInfos[number].is_deep && !(place.data.empty() && place.test_data.empty())) {
+    spec.fail("trains with a data set of --data-dir: leave --data and --test-data out");
+  }
   if (!kInfos[number].takes_data && !place.data.empty()) {
     spec.fail(fmt::format("takes no data: leave --data '{}' out, or give --problem logreg", place.data));
   }
@@ -50,7 +53,7 @@ std::unique_ptr<Problem> make_problem(std::string_view spec_text, const ProblemP
   if (!place.data_dir.empty() && !kInfos[number].is_deep) {
     spec.fail(fmt::format("uses no data set: leave --data-dir '{}' out", place.data_dir));
   }
-  const bool is_star = spec.flag("star", false);
+  const bool is_star = !kInfos[number].is_deep && spec.flag("star", false);
   auto problem = kMakers[number](spec, place);
   spec.finish();
   return is_star ? make_star(std::move(problem), place.workers) : std::move(problem);

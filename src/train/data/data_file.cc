@@ -12,6 +12,11 @@
 
 namespace sparsewire::train {
 
+bool is_there(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::symlink_status(path, error).type() != std::filesystem::file_type::not_found;
+}
+
 files::Bytes read_data_file(const std::string& path) {
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(path, error);

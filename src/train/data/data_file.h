@@ -15,6 +15,9 @@ inline constexpr std::uint64_t kMostDataBytes = std::uint64_t{1} << 31;
 // For messages about files that are incomplete or of another kind.
 inline constexpr std::string_view kGetItAgain = "get it again ('sparsewire data' says where)";
 
+// Whether something has that name, even if it leads nowhere or cannot be looked at.
+bool is_there(const std::string& path);
+
 // The whole file as it is. Throws UsageError if it is missing, not a regular file, cannot be read, or is larger than
 // kMostDataBytes.
 files::Bytes read_data_file(const std::string& path);

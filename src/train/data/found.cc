@@ -3,8 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
 
 #include "sparsewire/errors.h"
 #include "train/data/data_file.h"
@@ -14,16 +12,14 @@
 namespace sparsewire::train {
 namespace {
 
-bool is_there(const std::string& path) {
-  std::error_code error;
-  return std::filesystem::exists(path, error) || error;  // what cannot be looked at is there, and cannot be read
-}
+// No official file unpacks to more.
+constexpr std::uint64_t kMostOfficialBytes = std::uint64_t{1} << 26;
 
 bool is_official(const files::Bytes& bytes, const FoundFile& file) {
   if (file.md5 == file.info->md5 || file.md5 == file.info->packed_md5) return true;
   // Perhaps it was compressed again. Only files that are published so are read so.
   if (file.info->packed_md5.empty() || !is_gzip(bytes.text())) return false;
-  return md5(DataContent(bytes.text(), file.path).first(kMostDataBytes)) == file.info->md5;
+  return md5(DataContent(bytes.text(), file.path).first(kMostOfficialBytes)) == file.info->md5;
 }
 
 FoundFile find_file(const DataFileInfo& info, const std::string& folder) {

@@ -2,7 +2,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include "sparsewire/errors.h"
@@ -14,11 +13,10 @@ namespace {
 
 constexpr std::uint32_t kDigits = 10;
 
-// The unpacked file, or else the compressed one.
+// The unpacked file, or else the compressed one if it is there.
 std::string idx_path(const std::string& folder, std::string_view name) {
   const std::string path = fmt::format("{}/{}", folder, name);
-  std::error_code error;
-  return std::filesystem::exists(path, error) ? path : path + ".gz";
+  return !is_there(path) && is_there(path + ".gz") ? path + ".gz" : path;
 }
 
 IdxArray read_idx(const std::string& path, unsigned dimensions, Fingerprint& fingerprint) {
