@@ -1,4 +1,4 @@
-// Writes error memories and gradients to files, so that bench/torch_step.py can time the same step.
+// Writes error memories and gradients to files, so that bench/torch_step_cpu.py can time the same step.
 #pragma once
 
 #include <filesystem>

@@ -38,7 +38,7 @@ constexpr const char* kHelp = R"(sparsewire_bench: times one step of every spars
                       (with --benchmark_filter only some rows of that table, with --table-md as Markdown)
   --n=N               entries of the gradient; default 25000000
   --warmup-steps=N    steps of error feedback that make the memories, before anything is timed; default 300
-  --export DIR        write these memories and gradients as .npy files for bench/torch_step.py; times nothing
+  --export DIR        write these memories and gradients as .npy files for bench/torch_step_cpu.py; times nothing
   --help              print this help
 
 Benches are named
