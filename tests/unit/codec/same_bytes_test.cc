@@ -23,10 +23,12 @@ SparseVector clustered(std::size_t count) {
   std::uint32_t index = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint32_t mean = (i / 4096) % 3 == 0 ? 8 : (i / 4096) % 3 == 1 ? 100 : 900;
-    index += 1 + draw() % mean * (draw() % 64 == 0 ? 20 : 1);
+    const std::uint32_t gap = draw() % mean;
+    index += 1 + gap * (draw() % 64 == 0 ? 20 : 1);
     vector.indices.push_back(index);
-    const auto tail = static_cast<float>(1 + draw() % 1024) * (draw() % 32 == 0 ? 9.0F : 1.0F);
-    vector.values.push_back((draw() % 2 == 0 ? 1.0F : -1.0F) * (1.0F + tail / 512.0F));
+    const auto tail = static_cast<float>(1 + draw() % 1024);
+    const float factor = draw() % 32 == 0 ? 9.0F : 1.0F;
+    vector.values.push_back((draw() % 2 == 0 ? 1.0F : -1.0F) * (1.0F + tail * factor / 512.0F));
   }
   vector.dim = index + 1;
   return vector;
