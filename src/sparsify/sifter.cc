@@ -119,6 +119,8 @@ bool Sifter::sift_into(const Gradient& gradient, FramePlanner& planner, std::vec
                        SparseVector& sent, float lr, float unscale) {
   Parts& p = *parts_;
   frame.clear();
+  sent.clear(p.memory.size());
+  sent.draw = {};
   if (p.feedback.kind != Feedback::Kind::ef || gradient.device.kind == Device::host) {
     sift(gradient, sent, lr, unscale);
     return false;

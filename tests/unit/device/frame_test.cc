@@ -289,6 +289,23 @@ TEST_F(FrameOnADevice, LeavesNumbersWithWhichASumIsTooLargeForAFloat) {
   }
 }
 
+TEST_F(FrameOnADevice, LeavesNoEntriesWhereAGradientIsRefused) {
+  const Numbers numbers(8192, 1.0F);
+  const Copy copy(numbers.data(), numbers.size() * 4);
+  Sifter sifter("topk:k=64,chunk=4096", "ef", {.layout = Layout(8192)});
+  Codec codec("auto:values=int2");
+  std::vector<std::byte> frame;
+  SparseVector sent;
+  sent.dim = 8192;
+  sent.indices = {3};
+  sent.values = {1};
+  Gradient shorter(copy.data(), NumberType::f32, 8000);
+  shorter.device = kDevice;
+  shorter.stream = device_test::stream();
+  EXPECT_THROW(sifter.sift_into(shorter, *codec.planner(), frame, sent), UsageError);
+  EXPECT_EQ(sent.size(), 0U);
+}
+
 // What is not written on a device is written on the host.
 TEST_F(FrameOnADevice, IsWrittenOnTheHostWhereTheDeviceCannot) {
   const std::size_t size = 50'000;
