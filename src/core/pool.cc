@@ -37,8 +37,8 @@ bool wait_awake(int patience, IsOver is_over) {
 }  // namespace
 
 struct Pool::Threads {
-  // Where a thread sleeps; a cache line of its own.
-  struct alignas(64) Bed {
+  // Of one thread, on a cache line of its own.
+  struct alignas(64) ThreadState {
     std::atomic<std::uint32_t> is_asleep = 0;
   };
 
@@ -47,19 +47,19 @@ struct Pool::Threads {
   std::atomic<bool> stop = false;
   Each each = nullptr;
   void* context = nullptr;
-  std::vector<Bed> beds;  // of all threads; the caller never sleeps in its own
+  std::vector<ThreadState> states;  // of all threads; that of the caller, the first, is not used
   std::vector<std::jthread> others;
   const pid_t process = ::getpid();
 
-  explicit Threads(int threads) : beds(static_cast<std::size_t>(threads)) {}
+  explicit Threads(int threads) : states(static_cast<std::size_t>(threads)) {}
 
   // After a fork() the child has none of the other threads.
   bool are_elsewhere() const { return !others.empty() && ::getpid() != process; }
 
-  // Sleeps until wake_next() of another thread. May return earlier. If the round has changed after the bed says that
-  // this thread sleeps, it sees that; if before, the other thread sees the bed.
+  // Sleeps until wake_next() of another thread. May return earlier. If the round changes after the state says that
+  // this thread sleeps, the other thread sees that; if before, this one sees the new round.
   void sleep(int thread, std::uint64_t seen) {
-    std::atomic<std::uint32_t>& is_asleep = beds[static_cast<std::size_t>(thread)].is_asleep;
+    std::atomic<std::uint32_t>& is_asleep = states[static_cast<std::size_t>(thread)].is_asleep;
     is_asleep = 1;
     if (round != seen) {
       is_asleep = 0;
@@ -71,8 +71,8 @@ struct Pool::Threads {
   // Wakes those threads that wait for this one, if they sleep. To be called once per round by each thread.
   void wake_next(int thread) {
     const auto first = static_cast<std::size_t>(thread) * kWakes + 1;
-    for (std::size_t next = first; next < first + kWakes && next < beds.size(); ++next) {
-      if (beds[next].is_asleep.exchange(0) == 1) beds[next].is_asleep.notify_one();
+    for (std::size_t next = first; next < first + kWakes && next < states.size(); ++next) {
+      if (states[next].is_asleep.exchange(0) == 1) states[next].is_asleep.notify_one();
     }
   }
 
