@@ -70,9 +70,12 @@ class Case(unittest.TestCase):
         return processes.start(self, command, cwd=self.folder, text=True, **pipes)
 
     def metrics(self, name="m.jsonl"):
-        """Whole lines only: the last one may be on its way."""
-        path = self.folder / name
-        text = path.read_text() if path.exists() else ""
+        """Whole lines only: the last one may be on its way. By one read, because a training that continues cuts the file and appends to it."""
+        try:
+            with open(self.folder / name, "rb", buffering=0) as file:
+                text = file.read(1 << 28).decode()
+        except FileNotFoundError:
+            text = ""
         return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
     def last_step(self):

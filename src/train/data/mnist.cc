@@ -13,10 +13,10 @@ namespace {
 
 constexpr std::uint32_t kDigits = 10;
 
-// The unpacked file, or else the compressed one if it is there.
+// The unpacked file, or else the compressed one, which is how they are published.
 std::string idx_path(const std::string& folder, std::string_view name) {
   const std::string path = fmt::format("{}/{}", folder, name);
-  return !is_there(path) && is_there(path + ".gz") ? path + ".gz" : path;
+  return is_there(path) ? path : path + ".gz";
 }
 
 IdxArray read_idx(const std::string& path, unsigned dimensions, Fingerprint& fingerprint) {
