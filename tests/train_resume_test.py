@@ -10,6 +10,7 @@ import random
 import re
 import shutil
 import signal
+import time
 import unittest
 from pathlib import Path
 
@@ -171,6 +172,18 @@ class Stopped(Case):
             process.send_signal(number)
         process.communicate()
         self.assertIn(process.returncode, (-signal.SIGTERM, -signal.SIGINT))
+
+    def test_by_ctrl_z_for_longer_than_the_deadline_goes_on(self):
+        process = self.start(*SMALL, *THREADS, *self.STEPS, "--deadline", "1.5")
+        self.assertTrue(self.wait_for_step(process, 3))
+        for _ in range(2):  # workers that wait are suspended, as are those that they wait for
+            process.send_signal(signal.SIGSTOP)
+            time.sleep(3)
+            step = self.last_step()
+            process.send_signal(signal.SIGCONT)
+            self.assertTrue(self.wait_for_step(process, step + 100))
+        process.terminate()
+        self.assertIn("stopped by a signal", process.communicate()[1])
 
     def test_without_a_folder_for_checkpoints(self):
         process = self.start(*SMALL, *THREADS, "--steps", "1000000", "--metrics", "m.jsonl", "--metrics-every-step")

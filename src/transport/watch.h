@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "transport/deadline.h"
 #include "transport/progress.h"
 
 namespace sparsewire {
@@ -38,7 +39,7 @@ class Watch {
 
   // This rank sent or received a part of a message.
   void note_progress(Clock::time_point now) {
-    last_progress_ = now;
+    last_look_ = last_progress_ = now;
     next_check_ = now + deadline_;
     progressed_ = true;
     polls_ = 0;
@@ -71,9 +72,16 @@ class Watch {
   }
 
   // After a poll without progress: the rank that is late, if all that this rank waits for were silent for the deadline.
-  // list_missing(ranks) sets the ranks that it waits for.
+  // list_missing(ranks) sets the ranks that it waits for. To be called at least every look_every(deadline).
   template <class ListMissing>
   std::optional<int> find_late_rank(Clock::time_point now, ListMissing list_missing) {
+    if (was_suspended(last_look_, now, deadline_)) {
+      others_.note_all(now);
+      last_progress_ = now;
+      next_check_ = now + deadline_;
+      polls_ = 0;
+    }
+    last_look_ = now;
     if (++polls_ < late_polls_ || now < last_progress_ + deadline_) return std::nullopt;
     others_.note(rank_, last_progress_);
     list_missing(others_.missing(rank_));
@@ -93,6 +101,7 @@ class Watch {
   const int late_polls_;
 
   Clock::time_point last_progress_;
+  Clock::time_point last_look_;
   Clock::time_point last_status_;  // or the beginning of the call
   Clock::time_point next_check_;
   bool sent_status_ = false;  // in this call

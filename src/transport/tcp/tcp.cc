@@ -271,7 +271,8 @@ class TcpTransport final : public Transport {
     const bool is_hurried = std::any_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
       return peer.connections.control.has_unsent() || (peer.is_active() && peer.ended_at);
     });
-    return std::clamp(until_event, milliseconds(1), is_hurried ? milliseconds(5) : kLongestPause);
+    const milliseconds longest = std::min(kLongestPause, look_every(deadline_));
+    return std::clamp(until_event, milliseconds(1), is_hurried ? std::min(milliseconds(5), longest) : longest);
   }
 
   void wait(milliseconds pause) {

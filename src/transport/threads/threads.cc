@@ -168,7 +168,10 @@ class ThreadGroup::Shared::Rank final : public Transport {
       }
       end = std::max(end, shared_.progress.last(rank_) + shared_.deadline);
       if (Clock::now() >= end) end = end_of_silence(lock);
-      shared_.changed_for(rank_).wait_until(lock, end);
+      const Clock::time_point last_look = Clock::now();
+      shared_.changed_for(rank_).wait_until(lock, std::min(end, last_look + look_every(shared_.deadline)));
+      const Clock::time_point now = Clock::now();
+      if (was_suspended(last_look, now, shared_.deadline)) shared_.progress.note_all(now);
     }
   }
 
