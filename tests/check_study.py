@@ -16,6 +16,7 @@ import os
 import sys
 
 TRAILING = 5
+MOST_OF_ASKED = 2
 METRICS_NAMES = {"train_loss": "train_loss", "val_loss": "validation_loss", "test_loss": "test_loss"}
 
 
@@ -141,6 +142,10 @@ class Run:
             return totals["paper_bits_up"] + totals["paper_bits_down"]
         return totals[name] if name in totals else self.result[name]
 
+    def sent_of_asked(self):
+        sent = self.result["totals"]["paper_bits_up"] / 64
+        return sent / (self.result["k"] * self.result["steps"] * self.config["workers"])
+
     def cell(self):
         return (self.result["method"], number_or_none(self.result["ratio"]), self.result["lr"], own(self.result["own"]))
 
@@ -265,6 +270,8 @@ class Check:
         self.cells_of = {}  # of each group: the cells
         self.chosen = {}  # the best of them
         means = {}
+        sent = {}  # of thresholds that were measured: entries over those that the ratio asks for
+        piloted = {run.cell() for run in self.runs if run.phase == "pilot"}
         for one, cell in zip(grid, cells):
             runs = self.of("tune", cell, seeds)
             there = [run for run in runs if run]
@@ -275,6 +282,9 @@ class Check:
             self.same(where + " by_seed", one["by_seed"], by_seed)
             means[cell] = mean(by_seed) if seeds and None not in by_seed else None
             self.same(where + " mean", one["mean"], means[cell])
+            if means[cell] is not None and cell in piloted and not self.plan["budget_bytes"]:
+                sent[cell] = mean([run.sent_of_asked() for run in runs])
+            self.same(where + " sent_of_asked", one["sent_of_asked"], sent.get(cell))
             for run in there:
                 self.same(where + " k", one["k"], run.result["k"])
                 self.same(where + " grown", one["grown"], run.result["grown"])
@@ -285,7 +295,10 @@ class Check:
             self.problems.append(f"grid: methods have different numbers of cells to choose from: {numbers}")
         for group, members in self.cells_of.items():
             possible = [cell for cell in members if means[cell] is not None]
-            self.chosen[group] = min(possible, key=means.get) if possible else None
+            modest = [cell for cell in possible if sent.get(cell, 0) <= MOST_OF_ASKED]
+            self.chosen[group] = None
+            if possible:
+                self.chosen[group] = min(modest, key=means.get) if modest else min(possible, key=sent.get)
             if not seeds:
                 self.chosen[group] = members[0]
         for one, cell in zip(grid, cells):

@@ -41,13 +41,40 @@ void find_edges(const Plan& plan, Choice& choice) {
   }
 }
 
+// Entries that the workers sent, over those that the ratio asks for. REQUIRES: the run has steps.
+double sent_of_asked(const Record& run) {
+  constexpr double kBitsOfEntry = 64;
+  const double sent = static_cast<double>(run.totals.paper_bits_up) / kBitsOfEntry;
+  return sent / (static_cast<double>(run.cell.k) * static_cast<double>(run.steps * run.config.workers));
+}
+
+// Both can be chosen.
+bool is_better(const TunedCell& one, const TunedCell& other) {
+  if (one.sends_too_much() != other.sends_too_much()) return other.sends_too_much();
+  return one.sends_too_much() ? *one.sent_of_asked < *other.sent_of_asked : *one.mean < *other.mean;
+}
+
+// The best of those that were passed over because they send too much.
+std::optional<TunedCell> passed_over(const Plan& plan, const Group& group, const TunedCell& chosen,
+                                     const std::vector<TunedCell>& tuned) {
+  if (chosen.sends_too_much()) return chosen;
+  std::optional<TunedCell> best;
+  for (const TunedCell& one : tuned) {
+    if (!is_of(plan.cells[one.cell], group) || !one.mean || !one.sends_too_much()) continue;
+    if (*one.mean < *chosen.mean && (!best || *one.mean < *best->mean)) best = one;
+  }
+  return best;
+}
+
 }  // namespace
 
 std::vector<TunedCell> tuned_cells(const Plan& plan, const std::vector<Record>& records) {
   std::vector<TunedCell> all;
   for (std::size_t i = 0; i < plan.cells.size(); ++i) {
     TunedCell tuned{.cell = i, .by_seed = {}, .mean = {}};
+    const bool has_threshold = plan.methods[plan.cells[i].method_index].needs_pilot() && !plan.budget_bytes;
     std::vector<double> losses;
+    std::vector<double> sent;
     for (const std::uint64_t seed : plan.tune_seeds) {
       const auto run = std::find_if(records.begin(), records.end(), [&](const Record& record) {
         return record.phase == kTune && record.seed == seed && is_same(record.cell, plan.cells[i]);
@@ -60,8 +87,12 @@ std::vector<TunedCell> tuned_cells(const Plan& plan, const std::vector<Record>& 
       if (run->has_diverged() || !std::isfinite(loss)) continue;
       tuned.by_seed.back() = loss;
       losses.push_back(loss);
+      sent.push_back(sent_of_asked(*run));
     }
-    if (!losses.empty() && losses.size() == plan.tune_seeds.size()) tuned.mean = mean(losses);
+    if (!losses.empty() && losses.size() == plan.tune_seeds.size()) {
+      tuned.mean = mean(losses);
+      if (has_threshold) tuned.sent_of_asked = mean(sent);
+    }
     all.push_back(std::move(tuned));
   }
   return all;
@@ -76,10 +107,11 @@ std::vector<Choice> choose(const Plan& plan, const std::vector<Record>& records)
       if (!is_of(plan.cells[one.cell], group)) continue;
       ++choice.cells_tried;
       const bool is_only = plan.tune_seeds.empty() && !choice.cell;
-      const bool is_better = one.mean && (!choice.cell || *one.mean < *tuned[*choice.cell].mean);
-      if (is_only || is_better) choice.cell = one.cell;
+      const bool is_best = one.mean && (!choice.cell || is_better(one, tuned[*choice.cell]));
+      if (is_only || is_best) choice.cell = one.cell;
     }
     if (choice.cell) find_edges(plan, choice);
+    if (choice.cell && !plan.tune_seeds.empty()) choice.too_much = passed_over(plan, group, tuned[*choice.cell], tuned);
     choices.push_back(std::move(choice));
   }
   return choices;

@@ -145,6 +145,7 @@ Json grid_json(const Results& results) {
                     {"diverged", tuned.diverged},
                     {"mean", json_of(tuned.mean)},
                     {"by_seed", json_of(tuned.by_seed)},
+                    {"sent_of_asked", json_of(tuned.sent_of_asked)},
                     {"chosen", is_chosen}});
   }
   return grid;

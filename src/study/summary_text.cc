@@ -217,6 +217,17 @@ void add_notes(const Plan& plan, const Judged& one, std::vector<std::string>& no
     own += fmt::format("{}{}={}{}", own.empty() ? "" : ", ", name, value, is_at_edge ? "*" : "");
   }
   if (!own.empty()) notes.push_back(fmt::format("{}: {} was chosen.", label, own));
+  if (choice.too_much && choice.too_much->cell == *choice.cell) {
+    notes.push_back(
+        fmt::format("{}: every setting sent more than {:g} times as many entries as its ratio asks for; the one that "
+                    "sent least was chosen, {:.3g} times.",
+                    label, kMostOfAsked, *choice.too_much->sent_of_asked));
+  } else if (choice.too_much) {
+    notes.push_back(
+        fmt::format("{}: learning rate {:g} had a lower loss and was not chosen, because its threshold sent {:.3g} "
+                    "times as many entries as the ratio asks for.",
+                    label, plan.cells[choice.too_much->cell].lr, *choice.too_much->sent_of_asked));
+  }
   if (one.n < plan.seeds.size()) {
     notes.push_back(fmt::format("{}: {} of {} runs are done.", label, one.n, plan.seeds.size()));
   }

@@ -85,6 +85,49 @@ TEST(Choice, IsNothingIfAllDiverged) {
   EXPECT_FALSE(results.choices[1].at_low_edge || results.choices[1].at_high_edge);
 }
 
+// Makes a threshold with this learning rate send so many times what its ratio asks for.
+Change sends(double lr, double times) {
+  return [lr, times](Record& run) {
+    if (run.phase != kTune || run.cell.method != "threshold" || run.cell.lr != lr) return;
+    const std::uint64_t asked = run.cell.k * run.steps * run.config.workers;
+    run.totals.paper_bits_up = static_cast<std::uint64_t>(times * 64 * static_cast<double>(asked));
+  };
+}
+
+TEST(Choice, PassesOverAThresholdThatSendsTooMuch) {
+  const Plan plan = made_up_plan(small_request({"topk", "threshold"}));
+  const Results results = made_up_study(plan, best_at(1), sends(1, 2.5));
+  EXPECT_EQ(chosen(results, 0).lr, 1);
+  EXPECT_EQ(chosen(results, 1).lr, 0.3);
+  ASSERT_TRUE(results.choices[1].too_much);
+  EXPECT_EQ(plan.cells[results.choices[1].too_much->cell].lr, 1);
+  EXPECT_DOUBLE_EQ(*results.choices[1].too_much->sent_of_asked, 2.5);
+  EXPECT_FALSE(results.choices[0].too_much);
+
+  // Twice as much is still taken, and one with a larger loss is not mentioned.
+  EXPECT_EQ(chosen(made_up_study(plan, best_at(1), sends(1, 2)), 1).lr, 1);
+  const Results modest = made_up_study(plan, best_at(0.1), sends(1, 40));
+  EXPECT_EQ(chosen(modest, 1).lr, 0.1);
+  EXPECT_FALSE(modest.choices[1].too_much);
+}
+
+TEST(Choice, IsTheThresholdThatSendsLeastIfAllSendTooMuch) {
+  const Plan plan = made_up_plan(small_request({"threshold"}));
+  const Results results =
+      made_up_study(plan, best_at(1), [](Record& run) { sends(run.cell.lr, run.cell.lr == 0.3 ? 3 : 5)(run); });
+  EXPECT_EQ(chosen(results, 0).lr, 0.3);
+  ASSERT_TRUE(results.choices[0].too_much);
+  EXPECT_EQ(results.choices[0].too_much->cell, *results.choices[0].cell);
+}
+
+TEST(Choice, LetsAThresholdSendMoreWhereBytesAreTheBudget) {
+  Plan plan = made_up_plan(small_request({"threshold"}));
+  plan.budget_bytes = 100'000;
+  const Results results = made_up_study(plan, best_at(1), sends(1, 40));
+  EXPECT_EQ(chosen(results, 0).lr, 1);
+  EXPECT_FALSE(results.choices[0].too_much);
+}
+
 TEST(Choice, NeedsAllSeedsOfACell) {
   const Plan plan = made_up_plan(small_request({"topk"}));
   Results results = made_up_study(plan, best_at(0.3));

@@ -119,6 +119,16 @@ Results wide_study(const Plan& plan) {
       });
 }
 
+// A note is wrapped: all white space becomes one space.
+std::string joined_lines(const std::string& text) {
+  std::string joined;
+  for (const char c : text) {
+    const bool is_space = c == '\n' || c == ' ';
+    if (!is_space || !joined.ends_with(' ')) joined += is_space ? ' ' : c;
+  }
+  return joined;
+}
+
 Request wide_request() {
   const std::string name(100, 'n');
   Request request = small_request({"dense | codec=golomb:values=bf16",
@@ -138,6 +148,25 @@ TEST(SummaryText, Fits80Columns) {
   EXPECT_THAT(text, HasSubstr("ratio 0.33334 is left out"));
   EXPECT_THAT(text, HasSubstr("no setting could be chosen"));
   EXPECT_THAT(text, HasSubstr("its pilot moved"));
+}
+
+TEST(SummaryText, SaysWhichThresholdSentTooMuch) {
+  const Plan plan = made_up_plan(small_request({"threshold"}));
+  const auto text_if = [&](double rest_sends) {
+    const auto loss = [](const Cell& cell, std::uint64_t) { return 0.5 - cell.lr / 8; };  // 1 is best
+    const std::string text = summary_text(made_up_study(plan, loss, [&](Record& run) {
+      const double times = run.cell.lr == 1 ? 43 : rest_sends;
+      const std::uint64_t asked = 64 * run.cell.k * run.steps * run.config.workers;
+      run.totals.paper_bits_up = static_cast<std::uint64_t>(times * static_cast<double>(asked));
+    }));
+    return joined_lines(text);
+  };
+  EXPECT_THAT(text_if(1),
+              HasSubstr("learning rate 1 had a lower loss and was not chosen, because its threshold sent 43 "
+                        "times as many entries as the ratio asks for"));
+  EXPECT_THAT(text_if(3),
+              HasSubstr("every setting sent more than 2 times as many entries as its ratio asks for; the one "
+                        "that sent least was chosen, 3 times"));
 }
 
 TEST(SummaryText, SaysWhatIntervalsCover) {
