@@ -8,6 +8,8 @@
 
 #include "reproduce/deep_table.h"
 #include "sparsewire/errors.h"
+#include "train/data/data_sets.h"
+#include "train/model.h"
 #include "train/problem.h"
 
 namespace sparsewire::reproduce {
@@ -21,9 +23,16 @@ std::uint64_t rounded(double number) {
   return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::llround(number)));
 }
 
-// "fashion_mlp:batch=10", "gpt:width=64,batch=10"
+// "fashion_mlp:batch=10", "gpt:width=64,batch=10", "resnet20:samples=2000,batch=10"
 std::string spec_of(const Part& part) {
-  return fmt::format("{}{}batch={}", part.problem, part.problem.find(':') == std::string::npos ? ":" : ",", part.batch);
+  std::string spec = part.problem + (part.problem.find(':') == std::string::npos ? ":" : ",");
+  if (part.images != 0) {
+    const train::TrainConfig& config = part.request.config;
+    train::check_model_module(config.device);  // before the data: it is the first thing that is missing
+    const auto data = train::read_images("cifar10", train::data_folder(config.data_dir));
+    spec += fmt::format("samples={},", std::min<std::uint64_t>(part.images, data.train.size()));
+  }
+  return fmt::format("{}batch={}", spec, part.batch);
 }
 
 double steps_in_a_pass(const Part& part, const train::Problem& problem) {
@@ -104,7 +113,8 @@ Part make_part(std::string name, std::string title, const Options& options) {
 
 Part cifar_part(const Options& options) {
   Part part = make_part("", "", options);
-  part.problem = options.size == Size::quick ? "resnet20:samples=2000" : "resnet18";
+  part.problem = options.size == Size::quick ? "resnet20" : "resnet18";
+  part.images = options.size == Size::quick ? 2000 : 0;
   part.batch = options.size == Size::quick ? 10 : 20;
   part.request.config.workers = options.workers.value_or(8);
   // 3,000 and 1,000 steps of 8 workers in the full form.
