@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "core/environment.h"
 #include "files/unfinished.h"
 #include "help.h"
 #include "kernels/simd.h"
@@ -76,7 +77,10 @@ void refuse_first(const CLI::App& program, const std::string& first) {
 }
 
 int run(int argc, char** argv) {
-  sparsewire::kernels::choose_simd();  // throws if SPARSEWIRE_SIMD is wrong, also where no kernel will run
+  // These throw if an environment variable is wrong, also where nothing will depend on it.
+  sparsewire::kernels::choose_simd();
+  sparsewire::environment::uses_graphs();
+  sparsewire::environment::sifts_on_host();
   CLI::App program("Data-parallel training that sends 0.1 % to 1 % of every gradient.", "sparsewire");
   program.formatter(std::make_shared<sparsewire::cli::WrappedHelp>());  // before the commands, which inherit it
   program.set_version_flag("--version", SPARSEWIRE_VERSION);
