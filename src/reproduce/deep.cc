@@ -35,6 +35,15 @@ std::string spec_of(const Part& part) {
   return fmt::format("{}batch={}", spec, part.batch);
 }
 
+// As `sparsewire reproduce` calls an option of a study. What it has no option for is called as in plan.json.
+std::string option_name(std::string_view key) {
+  if (key == "steps") return "--rounds";
+  for (const std::string_view same : {"workers", "seed", "seeds", "device"}) {
+    if (key == same) return train::long_name(key);
+  }
+  return std::string(key);
+}
+
 double steps_in_a_pass(const Part& part, const train::Problem& problem) {
   double samples = 0;
   const train::TrainConfig& config = part.request.config;
@@ -85,6 +94,7 @@ std::unique_ptr<Outcome> run_part(Part part, const Options& options) {
     const auto problem = train::make_problem(mine.request.config.problem, train::problem_place(mine.request.config));
     outcome->quick_steps = set_steps(mine, *problem, options);
     outcome->plan = study::make_plan(mine.request, *problem);
+    outcome->plan.option_name = option_name;
   }
   outcome->results = options.run_study(outcome->plan, options.out + "/" + mine.name);
   if (outcome->results) {
