@@ -120,6 +120,8 @@ class Program(Case):
             (["inspect", "--jsn", "x", "in.npy"], "unknown option --jsn; did you mean --json?"),
             (["train", "--learning-rate", "1"], "unknown option --learning-rate\n"),
             (["train", "-x"], "unknown option -x\n"),
+            (["train", "--steps"], "--steps needs a value: N\n"),
+            (["compress", "in.npy", "-o", "x", "--sparsifier"], "--sparsifier needs a value: SPEC\n"),
             (["inspect", "in.npy", "b", "c"], "unexpected argument 'b'\n"),
             (["trian"], "there is no command 'trian'; did you mean 'train'?"),
             (["--verson"], "there is no option '--verson'; did you mean '--version'?"),
