@@ -120,6 +120,8 @@ class Program(Case):
             (["inspect", "--jsn", "x", "in.npy"], "unknown option --jsn; did you mean --json?"),
             (["train", "--learning-rate", "1"], "unknown option --learning-rate\n"),
             (["train", "-x"], "unknown option -x\n"),
+            (["train", "--steps"], "--steps needs a value: N\n"),
+            (["compress", "in.npy", "-o", "x", "--sparsifier"], "--sparsifier needs a value: SPEC\n"),
             (["inspect", "in.npy", "b", "c"], "unexpected argument 'b'\n"),
             (["trian"], "there is no command 'trian'; did you mean 'train'?"),
             (["--verson"], "there is no option '--verson'; did you mean '--version'?"),
@@ -127,9 +129,18 @@ class Program(Case):
             with self.subTest(arguments):
                 self.refuses(*arguments, lines=2, says=says)
 
-    def test_refuses_an_unknown_simd_level_whatever_the_command(self):
-        environment = {**os.environ, "SPARSEWIRE_SIMD": "abacus"}
-        self.refuses("list", env=environment, says="SPARSEWIRE_SIMD=abacus is not one of auto, ")
+    def test_refuses_unknown_values_of_environment_variables_whatever_the_command(self):
+        for name, allowed in (("SPARSEWIRE_SIMD", "auto, "), ("SPARSEWIRE_SIFT", "device, host\n"), ("SPARSEWIRE_GRAPHS", "on, off\n")):
+            self.refuses("list", env={**os.environ, name: "abacus"}, says=f"{name}=abacus is not one of {allowed}")
+            for value in (allowed.split(",")[0], ""):
+                self.assertEqual(self.run_program("list", env={**os.environ, name: value}).returncode, 0)
+
+    def test_gpu_pack_says_what_is_missing(self):
+        pack = Path(__file__).resolve().parent.parent / "tools/gpu_pack.sh"
+        done = processes.run([pack, self.folder, self.folder / "packed"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        missing = f"'{self.folder}/tests/cuda_tests' is not there"
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertEqual(done.stderr, f"gpu_pack.sh: {missing}: configure with -DSPARSEWIRE_CUDA=ON and build cuda_tests\n")
 
     def test_run_sh_refuses_an_unknown_option_before_it_builds(self):
         """A copy that has nothing beside it, so that it could not build."""

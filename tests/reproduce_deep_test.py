@@ -6,6 +6,7 @@ find out on the real data is on their pages, and takes too long for a test.
 """
 
 import json
+import re
 import shutil
 import unittest
 from pathlib import Path
@@ -78,6 +79,11 @@ class ExperimentsOnImages(Case):
             self.assertTrue(1.5 < down["uplink"] / down["both_ways"] <= 2, down)
             self.assertEqual(down["sgd"], 9 * 2 * 32 * report["measured"][0]["dim"])  # 9 steps of 2 workers
             self.assertTrue(any("times smaller with a compressed downlink" in one for one in report["conditions"]))
+            for seed in (0, 1):
+                dense, up, both = (self.value(report, method=method, seed=seed, metric="density_down") for method in ("sgd", "uplink", "both_ways"))
+                self.assertEqual(dense, 1)
+                self.assertTrue(0.001 < both < up < 0.003, (up, both))
+                self.assertAlmostEqual(self.value(report, method="both_ways", seed=seed, metric="downlink_saving"), up / both)
 
     def test_threshold(self):
         report = self.check("threshold-fashion")
@@ -104,6 +110,13 @@ class ExperimentsOnImages(Case):
         done = self.run_program("rtopk-fashion", "--quick", "--workers", "2", "--data-dir", str(self.data), "-q", "--only", "one_step")
         self.assertEqual(done.returncode, 2)
         self.assertIn("--seeds was", done.stderr.replace("\n", " "))
+        # What differs is named as this command names it.
+        done = self.run_program("rtopk-fashion", "--quick", "--workers", "2", "--data-dir", str(self.data), "-q", *only, "--rounds", "2")
+        self.assertEqual(done.returncode, 2)
+        message = " ".join(done.stderr.split())
+        self.assertIn("is of another study: --rounds was ", message)
+        taken = set(re.findall(r"--[a-z-]+", self.run_ok("--help")))
+        self.assertLessEqual(set(re.findall(r"--[a-z-]+", message)), taken, message)
 
     def test_is_not_judged_if_it_is_too_short(self):
         report = self.quick("downlink-mnist", "--rounds", "2", "--seeds", "1")

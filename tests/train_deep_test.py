@@ -77,6 +77,12 @@ class DeepNetworks(Case):
             largest = max(map(abs, weights[0]))
             self.assertLess(max(abs(a - b) for a, b in zip(*weights)), 1e-5 * largest, problem)
 
+    def test_no_more_samples_than_there_are(self):
+        self.deep("mnist_mlp:samples=24,batch=4", "--workers", "2", "--steps", "1")
+        data = ["--data-dir", str(self.data), "--workers", "2", "--steps", "1"]
+        self.refuses("--problem", "mnist_mlp:samples=25,batch=4", *data, says="samples=25 is more than the 24 training images of mnist")
+        self.refuses("--problem", "resnet20:samples=11", *data, says="samples=11 is more than the 10 training images of cifar10")
+
     def test_bits_per_character_are_the_loss_in_bits(self):
         report = self.deep("lstm:length=8,width=16,batch=2", "--workers", "1", "--steps", "1")
         for part in ["validation", "test"]:

@@ -158,6 +158,48 @@ class Options(Case):
         self.refuses(*SMALL, *THREADS, "--steps", "3", "--metrics", "notes.txt", says="'notes.txt' does not begin with a line of metrics")
         self.assertEqual((self.folder / "notes.txt").read_text(), "mine\n")
 
+    def test_metrics_of_a_training_that_runs_are_left_to_it(self):
+        settings = [*SMALL, "--steps", "20", "--metrics", "m.jsonl"]
+        self.train(*settings, *THREADS, "--checkpoint-dir", "c")
+        before = (self.folder / "m.jsonl").read_text()
+        says = "'m.jsonl' is being written by another training"
+        with open(self.folder / "m.jsonl") as other:
+            fcntl.flock(other, fcntl.LOCK_EX)  # as a training does
+            self.refuses(*settings, *THREADS, says=says)
+            resumed = self.run_train(*settings, *THREADS, "--checkpoint-dir", "c", "--resume", "--steps", "30", "-q")
+            self.assertEqual((resumed.returncode, resumed.stdout), (2, ""), resumed.stderr)
+            self.assertIn(says, resumed.stderr)
+            self.refuses(*settings, ranks=2, says=says)
+            self.assertEqual((self.folder / "m.jsonl").read_text(), before)
+        process = self.start(*SMALL, *THREADS, "--steps", "1000000", "--metrics", "m.jsonl", "--metrics-every-step")
+        self.assertTrue(self.wait_for_step(process, 25))
+        self.refuses(*settings, *THREADS, says=says)
+        process.send_signal(signal.SIGTERM)
+        process.communicate()
+        self.assertEqual([line["step"] for line in self.metrics()], list(range(1, self.last_step() + 1)))
+        self.train(*settings, ranks=2)
+        self.assertEqual([line["step"] for line in self.metrics()], [10, 20])
+
+    def test_several_may_write_metrics_to_one_pipe(self):
+        os.mkfifo(self.folder / "p")
+        reader = processes.start(self, ["cat", "p"], cwd=self.folder, stdout=subprocess.PIPE, text=True)
+        with open(self.folder / "p", "w") as pipe:
+            fcntl.flock(pipe, fcntl.LOCK_EX)
+            self.train(*SMALL, *THREADS, "--steps", "20", "--metrics", "p")
+        self.assertEqual([json.loads(line)["step"] for line in reader.communicate()[0].splitlines()], [10, 20])
+
+    def test_metrics_may_go_to_the_standard_output(self):
+        """Before the result; also where that is a file, and has something already."""
+        printed = [*SMALL, *THREADS, "--steps", "20", "--metrics", "/dev/stdout", "-q"]
+        expected = self.run_train(*printed).stdout.splitlines()
+        self.assertEqual([json.loads(line)["step"] for line in expected[:2]], [10, 20])
+        self.assertTrue(expected[2].startswith("step 20: "), expected)
+        (self.folder / "out").write_text("before\n")
+        with open(self.folder / "out", "a") as file:
+            self.run_train(*printed, stdout=file)
+        lines = (self.folder / "out").read_text().splitlines()
+        self.assertEqual([lines[0], *(line[:10] for line in lines[1:])], ["before", *(line[:10] for line in expected)])
+
     def test_come_from_a_file_and_the_command_line_counts_more(self):
         report = self.train(*SMALL, *THREADS, "--steps", "12", "--local-steps", "2")
         config = report["config"]

@@ -5,8 +5,12 @@
 #   tools/gpu_pack.sh BUILD FOLDER     BUILD: configured with -DSPARSEWIRE_CUDA=ON, with cuda_tests and cuda_sift_bench built
 #   FOLDER/run.sh                      there: runs the tests and the bench, and prints a summary, failures first
 set -euo pipefail
-if [[ $# != 2 || ! -x $1/tests/cuda_tests ]]; then
+if [[ $# != 2 ]]; then
   sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
+  exit 2
+fi
+if [[ ! -x $1/tests/cuda_tests ]]; then
+  echo "gpu_pack.sh: '$1/tests/cuda_tests' is not there: configure with -DSPARSEWIRE_CUDA=ON and build cuda_tests" >&2
   exit 2
 fi
 build=$1

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "core/environment.h"
 #include "files/unfinished.h"
 #include "help.h"
 #include "kernels/simd.h"
@@ -75,8 +76,22 @@ void refuse_first(const CLI::App& program, const std::string& first) {
            advice(""));
 }
 
+// CLI11 says "--steps: 1 required N missing".
+std::string in_plain_words(const CLI::ParseError& error) {
+  constexpr std::string_view kRequired = ": 1 required ";
+  constexpr std::string_view kMissing = " missing";
+  const std::string text = error.what();
+  const std::size_t at = text.find(kRequired);
+  if (at == std::string::npos || !text.ends_with(kMissing)) return text;
+  const std::string kind = text.substr(at + kRequired.size());
+  return fmt::format("{} needs a value: {}", text.substr(0, at), kind.substr(0, kind.size() - kMissing.size()));
+}
+
 int run(int argc, char** argv) {
-  sparsewire::kernels::choose_simd();  // throws if SPARSEWIRE_SIMD is wrong, also where no kernel will run
+  // These throw if an environment variable is wrong, also where nothing will depend on it.
+  sparsewire::kernels::choose_simd();
+  sparsewire::environment::uses_graphs();
+  sparsewire::environment::sifts_on_host();
   CLI::App program("Data-parallel training that sends 0.1 % to 1 % of every gradient.", "sparsewire");
   program.formatter(std::make_shared<sparsewire::cli::WrappedHelp>());  // before the commands, which inherit it
   program.set_version_flag("--version", SPARSEWIRE_VERSION);
@@ -107,7 +122,8 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     const auto chosen = program.get_subcommands();
     const std::string unknown = chosen.empty() ? "" : unknown_argument(*chosen.front());
-    complain(unknown.empty() ? error.what() : unknown, advice(chosen.empty() ? "" : chosen.front()->get_name()));
+    complain(unknown.empty() ? in_plain_words(error) : unknown,
+             advice(chosen.empty() ? "" : chosen.front()->get_name()));
     return kWrongUsage;
   }
   std::cout.flush();

@@ -19,7 +19,7 @@
 
 namespace sparsewire {
 
-class FramePlanner;  // the library's own: it cannot be implemented outside
+class FramePlanner;  // opaque: only the library can implement one, and Codec::planner() is how to get it
 
 // Why bytes are not a valid frame. Broken bytes are reported as a status, not thrown: they come from outside and must
 // be expected.

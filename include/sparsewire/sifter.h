@@ -20,7 +20,7 @@
 
 namespace sparsewire {
 
-class FramePlanner;  // the library's own: it cannot be implemented outside
+class FramePlanner;  // opaque: only the library can implement one, and Codec::planner() is how to get it
 
 // What happens to the entries that are not sent.
 //

@@ -48,8 +48,10 @@ bool is_still(const std::string& name, int file) {
 
 }  // namespace
 
+bool lock_open_file(int file) noexcept { return ::flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
+
 FolderLock::FolderLock(const std::string& folder) : file_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  if (file_ < 0 || ::flock(file_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  if (file_ < 0 || lock_open_file(file_)) return;
   ::close(file_);
   throw UsageError(
       fmt::format("'{}' is in use by another training or study: wait for it to end, or choose another folder", folder));

@@ -8,6 +8,10 @@
 
 namespace sparsewire::files {
 
+// Locks a file or a folder that is open, until it is closed. False: another program, or another part of this one, has
+// locked it.
+bool lock_open_file(int file) noexcept;
+
 // Locks a folder until it is destroyed.
 class FolderLock {
  public:

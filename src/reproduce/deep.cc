@@ -8,6 +8,8 @@
 
 #include "reproduce/deep_table.h"
 #include "sparsewire/errors.h"
+#include "train/data/data_sets.h"
+#include "train/model.h"
 #include "train/problem.h"
 
 namespace sparsewire::reproduce {
@@ -21,9 +23,25 @@ std::uint64_t rounded(double number) {
   return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::llround(number)));
 }
 
-// "fashion_mlp:batch=10", "gpt:width=64,batch=10"
+// "fashion_mlp:batch=10", "gpt:width=64,batch=10", "resnet20:samples=2000,batch=10"
 std::string spec_of(const Part& part) {
-  return fmt::format("{}{}batch={}", part.problem, part.problem.find(':') == std::string::npos ? ":" : ",", part.batch);
+  std::string spec = part.problem + (part.problem.find(':') == std::string::npos ? ":" : ",");
+  if (part.images != 0) {
+    const train::TrainConfig& config = part.request.config;
+    train::check_model_module(config.device);  // before the data: it is the first thing that is missing
+    const auto data = train::read_images("cifar10", train::data_folder(config.data_dir));
+    spec += fmt::format("samples={},", std::min<std::uint64_t>(part.images, data.train.size()));
+  }
+  return fmt::format("{}batch={}", spec, part.batch);
+}
+
+// As `sparsewire reproduce` calls an option of a study. What it has no option for is called as in plan.json.
+std::string option_name(std::string_view key) {
+  if (key == "steps") return "--rounds";
+  for (const std::string_view same : {"workers", "seed", "seeds", "device"}) {
+    if (key == same) return train::long_name(key);
+  }
+  return std::string(key);
 }
 
 double steps_in_a_pass(const Part& part, const train::Problem& problem) {
@@ -76,6 +94,7 @@ std::unique_ptr<Outcome> run_part(Part part, const Options& options) {
     const auto problem = train::make_problem(mine.request.config.problem, train::problem_place(mine.request.config));
     outcome->quick_steps = set_steps(mine, *problem, options);
     outcome->plan = study::make_plan(mine.request, *problem);
+    outcome->plan.option_name = option_name;
   }
   outcome->results = options.run_study(outcome->plan, options.out + "/" + mine.name);
   if (outcome->results) {
@@ -104,7 +123,8 @@ Part make_part(std::string name, std::string title, const Options& options) {
 
 Part cifar_part(const Options& options) {
   Part part = make_part("", "", options);
-  part.problem = options.size == Size::quick ? "resnet20:samples=2000" : "resnet18";
+  part.problem = options.size == Size::quick ? "resnet20" : "resnet18";
+  part.images = options.size == Size::quick ? 2000 : 0;
   part.batch = options.size == Size::quick ? 10 : 20;
   part.request.config.workers = options.workers.value_or(8);
   // 3,000 and 1,000 steps of 8 workers in the full form.

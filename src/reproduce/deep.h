@@ -22,9 +22,10 @@ namespace sparsewire::reproduce {
 inline constexpr double kHeldBack = 0.05;
 
 struct Part {
-  std::string name;     // also of its folder
-  std::string title;    // one line, for people
-  std::string problem;  // without its batch: "fashion_mlp", "gpt:width=64"
+  std::string name;          // also of its folder
+  std::string title;         // one line, for people
+  std::string problem;       // without its batch: "fashion_mlp", "gpt:width=64"
+  std::uint64_t images = 0;  // of CIFAR-10: the first so many, or all if there are fewer; 0: all
   std::uint64_t batch = 10;
   // Passes over the training data, of a judging run and of a tuning run; with fewer than `quick_passes` there is no
   // verdict.

@@ -11,6 +11,16 @@ namespace sparsewire::reproduce {
 namespace {
 
 constexpr double kBitsOfEntry = 64;  // as papers count
+constexpr double kBitsOfValue = 32;  // in a full vector, which needs no indices
+
+// Of a step, mean over the steps.
+std::optional<double> entries_down(const study::Record& record, const study::Plan& plan) {
+  if (record.has_diverged() || record.steps == 0) return std::nullopt;
+  const auto dim = static_cast<double>(plan.dim);
+  const double bits = static_cast<double>(record.totals.paper_bits_down) /
+                      (static_cast<double>(record.steps) * static_cast<double>(plan.config.workers));
+  return bits == kBitsOfValue * dim ? dim : bits / kBitsOfEntry;
+}
 
 std::string mean_text(const study::Judged& one, const study::Summary* numbers) {
   if (numbers == nullptr || one.n == 0) return "-";
@@ -102,6 +112,8 @@ void add_numbers(const Outcome& outcome, std::vector<Measured>& measured) {
     add("bytes_down", static_cast<double>(record.totals.bytes_down));
     add("paper_bits_up", static_cast<double>(record.totals.paper_bits_up));
     add("paper_bits_down", static_cast<double>(record.totals.paper_bits_down));
+    const std::optional<double> entries = entries_down(record, plan);
+    add("density_down", entries ? *entries / static_cast<double>(plan.dim) : study::kNotMeasured);
   }
   if (!outcome.judgement.equal_bytes) return;
   for (const study::Judged& judged : outcome.judgement.groups) {
@@ -122,18 +134,22 @@ void add_numbers(const Outcome& outcome, std::vector<Measured>& measured) {
   }
 }
 
-std::optional<double> entries_down(const Outcome& outcome, std::string_view method) {
-  double bits = 0;
-  double steps = 0;
+std::optional<double> entries_down(const Outcome& outcome, std::string_view method, std::uint64_t seed) {
   for (const study::Record& record : outcome.results->records) {
-    const bool is_of_it = outcome.plan.methods[record.cell.method_index].name() == method;
-    if (record.phase != study::kJudge || !is_of_it) continue;
-    if (record.has_diverged()) return std::nullopt;
-    bits += static_cast<double>(record.totals.paper_bits_down);
-    steps += static_cast<double>(record.steps);
+    const bool is_of_it = outcome.plan.methods[record.cell.method_index].name() == method && record.seed == seed;
+    if (record.phase == study::kJudge && is_of_it) return entries_down(record, outcome.plan);
   }
-  if (steps == 0) return std::nullopt;
-  return bits / (kBitsOfEntry * steps * static_cast<double>(outcome.plan.config.workers));
+  return std::nullopt;
+}
+
+std::optional<double> entries_down(const Outcome& outcome, std::string_view method) {
+  double sum = 0;
+  for (const std::uint64_t seed : outcome.plan.seeds) {
+    const std::optional<double> one = entries_down(outcome, method, seed);
+    if (!one) return std::nullopt;
+    sum += *one;
+  }
+  return sum / static_cast<double>(outcome.plan.seeds.size());
 }
 
 }  // namespace sparsewire::reproduce

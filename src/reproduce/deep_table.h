@@ -14,7 +14,10 @@ std::string table_of(const Outcome& outcome);
 // Of all runs: `stage` is tuning or judging.
 void add_numbers(const Outcome& outcome, std::vector<Measured>& measured);
 
-// Entries that a worker received in a step, mean over the steps and the seeds. Nothing if a run diverged.
+// Entries that a worker received in a step: mean over the steps of a judging run. Nothing if it diverged, or there is
+// none.
+std::optional<double> entries_down(const Outcome& outcome, std::string_view method, std::uint64_t seed);
+// Mean over the seeds too.
 std::optional<double> entries_down(const Outcome& outcome, std::string_view method);
 
 }  // namespace sparsewire::reproduce

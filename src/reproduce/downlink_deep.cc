@@ -147,6 +147,24 @@ void judge_table(const Outcome& outcome, const Task& task, Findings& findings, R
   compare_with_paper(outcome, task, findings, result);
 }
 
+// How many times smaller the server's answer is with a compressed downlink, by seed.
+void add_savings(const Outcome& outcome, Result& result) {
+  for (const std::uint64_t seed : outcome.plan.seeds) {
+    const auto up = entries_down(outcome, "uplink", seed);
+    const auto both = entries_down(outcome, "both_ways", seed);
+    if (!up || !both) continue;
+    result.measured.push_back({.method = "both_ways",
+                               .part = outcome.part.name,
+                               .problem = outcome.plan.config.problem,
+                               .stage = "judging",
+                               .workers = outcome.plan.config.workers,
+                               .dim = outcome.plan.dim,
+                               .seed = seed,
+                               .metric = "downlink_saving",
+                               .value = *up / *both});
+  }
+}
+
 void describe(const Outcome& outcome, Result& result) {
   if (outcome.part.name.starts_with("union-")) {
     const auto up = entries_down(outcome, "uplink");
@@ -169,6 +187,7 @@ Result reproduce_downlink(const Task& task, const Options& options) {
     Findings findings;
     double passes = 0;  // of the tables
     for (const auto& outcome : outcomes) {
+      add_savings(*outcome, result);
       if (outcome->part.name.starts_with("table-")) {
         passes = outcome->part.passes;
         judge_table(*outcome, task, findings, result);

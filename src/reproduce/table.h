@@ -14,7 +14,8 @@ class Table {
   // REQUIRES: as many cells as titles.
   void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
   // The first column is aligned to the left, all others to the right; each is as wide as its longest cell. If lines
-  // would be longer than 80 letters, titles of several words are stacked, and then the columns move together.
+  // would be longer than 80 letters, titles of several words are stacked, then the columns move together, and at last
+  // a first cell that is too long has a line of its own above the others.
   std::string text() const;
 
  private:

@@ -294,7 +294,7 @@ Json to_json(const Plan& plan) {
           {"environment", environment()}};
 }
 
-std::string difference(const Json& before, const Json& now) {
+std::string difference(const Json& before, const Json& now, std::string (*option_name)(std::string_view key)) {
   std::string all;
   const auto add = [&](const std::string& name, const Json& a, const Json& b) {
     if (a != b) all += fmt::format("{}{} was {} and is {}", all.empty() ? "" : "; ", name, brief(a), brief(b));
@@ -317,16 +317,17 @@ std::string difference(const Json& before, const Json& now) {
     const Json theirs = value(before, key);
     if (key == "methods") {
       if (theirs != mine) {  // whole: they may differ at their ends
-        all += fmt::format("{}--methods was {} and is {}", all.empty() ? "" : "; ", specs(theirs), specs(mine));
+        all +=
+            fmt::format("{}{} was {} and is {}", all.empty() ? "" : "; ", option_name(key), specs(theirs), specs(mine));
       }
     } else if (key == "data" || key == "test_data") {
-      add(train::long_name(key), value(theirs, "contents"), value(mine, "contents"));
+      add(option_name(key), value(theirs, "contents"), value(mine, "contents"));
     } else if (key == "config" || key == "environment") {
       for (const auto& [name, one] : mine.items()) {
-        add(key == "config" ? train::long_name(name) : name, value(theirs, name), one);
+        add(key == "config" ? option_name(name) : name, value(theirs, name), one);
       }
     } else {
-      add(train::long_name(key), theirs, mine);
+      add(option_name(key), theirs, mine);
     }
   }
   return all;

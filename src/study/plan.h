@@ -65,6 +65,8 @@ struct Plan {
   std::string test_data;
   std::vector<Cell> cells;         // by method, ratio, own parameters, learning rate. --grow appends
   std::vector<std::string> notes;  // for the user: ratios that were merged, and why
+  // How messages call what plan.json has: "steps" is --steps, and --rounds in a reproduction.
+  std::string (*option_name)(std::string_view key) = train::long_name;
 };
 
 // A method with a ratio: what is chosen for, and judged. In plan order.
@@ -95,6 +97,7 @@ Json environment();
 bool is_of_result(std::string_view option) noexcept;
 
 // How the plan of a folder differs from this one: "--seeds was 5 and is 3; ..."; empty if it does not.
-std::string difference(const Json& before, const Json& now);
+std::string difference(const Json& before, const Json& now,
+                       std::string (*option_name)(std::string_view key) = train::long_name);
 
 }  // namespace sparsewire::study

@@ -258,7 +258,7 @@ void check_folder(const std::string& folder, const Plan& plan) {
   }
   std::string differs;
   try {
-    differs = difference(train::parse_json(files::read_file(path).text()), to_json(plan));
+    differs = difference(train::parse_json(files::read_file(path).text()), to_json(plan), plan.option_name);
   } catch (const UsageError& error) {
     differs = error.what();
   }

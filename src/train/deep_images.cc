@@ -93,6 +93,9 @@ std::unique_ptr<Problem> make_images(const ImageTask& task, Spec& spec, const Pr
     spec.fail(fmt::format("is for images of {0}x{0} pixels, and {1} here has images of {2}x{3} pixels", task.size,
                           task.data, images.height, images.width));
   }
+  if (samples > images.size()) {
+    spec.fail(fmt::format("samples={} is more than the {} training images of {}", samples, images.size(), task.data));
+  }
   if (samples != 0) {
     data.train.cut_to(samples);
     data.test.cut_to((samples + kTrainingToTest - 1) / kTrainingToTest);

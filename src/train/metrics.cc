@@ -10,6 +10,8 @@
 #include <system_error>
 
 #include "files/input.h"
+#include "files/lock.h"
+#include "files/replace.h"
 #include "sparsewire/errors.h"
 #include "train/json.h"
 
@@ -116,12 +118,17 @@ std::size_t bytes_until(std::string_view lines, std::uint64_t keep_until) {
 }
 
 MetricsFile::MetricsFile(std::string path, std::uint64_t keep_until) : path_(std::move(path)) {
+  if (files::is_standard_output(path_)) {  // not opened again: the result, which follows, would be written over them
+    file_ = ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
+    if (file_ < 0) fail(errno);
+    return;
+  }
   // Without O_NONBLOCK, opening a pipe that nobody reads would wait for ever.
   file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
   if (file_ < 0) fail(errno);
   ::fcntl(file_, F_SETFL, O_APPEND);
   try {
-    cut_back(keep_until);
+    claim_and_cut_back(keep_until);
   } catch (...) {
     ::close(file_);
     throw;
@@ -130,10 +137,14 @@ MetricsFile::MetricsFile(std::string path, std::uint64_t keep_until) : path_(std
 
 MetricsFile::~MetricsFile() { ::close(file_); }
 
-void MetricsFile::cut_back(std::uint64_t keep_until) {
+void MetricsFile::claim_and_cut_back(std::uint64_t keep_until) {
   struct stat status {};
   if (::fstat(file_, &status) != 0) fail(errno);
-  if (!S_ISREG(status.st_mode)) return;  // a pipe or a device cannot be cut
+  if (!S_ISREG(status.st_mode)) return;  // a pipe or a device cannot be cut, and several may write to it
+  if (!files::lock_open_file(file_)) {
+    throw UsageError(fmt::format(
+        "'{}' is being written by another training: wait for it to end, or choose another file for --metrics", path_));
+  }
   if (!is_metrics_file(path_)) {
     throw UsageError(
         fmt::format("'{}' does not begin with a line of metrics, so it was not changed: choose another file for "

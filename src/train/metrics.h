@@ -36,7 +36,8 @@ class MetricsFile {
  public:
   // Keeps the lines of steps 1 ... `keep_until`, and removes all others, also incomplete ones; with 0 it removes all. A
   // change after step `keep_until` is removed too: the checkpoint of that step is older.
-  // Throws UsageError if the file has something that does not begin with a line of metrics; then it is unchanged.
+  // Throws UsageError if another training is writing the file, or if it has something that does not begin with a line
+  // of metrics; then it is unchanged.
   // All functions throw std::runtime_error: "cannot write 'm.jsonl': No space left on device".
   MetricsFile(std::string path, std::uint64_t keep_until);
   ~MetricsFile();
@@ -50,7 +51,7 @@ class MetricsFile {
   void write(const Json& json);
 
  private:
-  void cut_back(std::uint64_t keep_until);
+  void claim_and_cut_back(std::uint64_t keep_until);
   [[noreturn]] void fail(int error) const;
 
   std::string path_;

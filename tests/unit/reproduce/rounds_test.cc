@@ -102,5 +102,17 @@ TEST(Table, StacksItsTitlesWhereTheyWouldNotFit80Columns) {
                                "\na          1      2     3  " + wider + "\n");
 }
 
+TEST(Table, PutsALongFirstCellOnALineOfItsOwn) {
+  const std::string name = "topk_by_layer_without_memory";
+  const std::string number(30, '1');
+  Table table({"method", "up and down", "loss"});
+  table.add({name, number, number});
+  table.add({"topk", "2", "3"});
+  EXPECT_EQ(table.text(), std::string(35, ' ') + "up\n" + std::string(34, ' ') + "and\n" + "method" +
+                              std::string(27, ' ') + "down" + std::string(27, ' ') + "loss\n" + name + "\n" +
+                              std::string(7, ' ') + number + " " + number + "\ntopk" + std::string(32, ' ') + "2" +
+                              std::string(30, ' ') + "3\n");
+}
+
 }  // namespace
 }  // namespace sparsewire::reproduce::rounds_test

@@ -132,5 +132,19 @@ TEST(Metrics, ReplaceOlderMetrics) {
   EXPECT_FALSE(is_metrics_file(folder / "."));
 }
 
+TEST(Metrics, AreWrittenByOneTrainingAtATime) {
+  const Folder folder;
+  folder.write("m.jsonl", lines(1, 9));
+  {
+    const MetricsFile first(folder / "m.jsonl", 5);
+    for (const std::uint64_t keep_until : {0U, 3U}) {
+      EXPECT_THROW(MetricsFile(folder / "m.jsonl", keep_until), UsageError);
+      EXPECT_EQ(folder.read("m.jsonl"), lines(1, 5));
+    }
+  }
+  MetricsFile(folder / "m.jsonl", 3);  // the first one has ended
+  EXPECT_EQ(folder.read("m.jsonl"), lines(1, 3));
+}
+
 }  // namespace
 }  // namespace sparsewire::train::metrics_test
