@@ -321,7 +321,9 @@ class Terminal(Case):
     def test_the_time_left_is_shown(self):
         text = self.shown("study", *DATA, *STUDY, *METHODS, "--steps", "200000", "--jobs", "1", "--out", "s", until=b" left")
         lines = re.split(r"\r\n|\r\x1b\[K", text)
-        self.assertTrue(any(re.match(rf"\[[#.]{{12}}\] tuning, 4 of {RUNS} runs done, [\d hmind]+ left$", one) for one in lines), lines)
+        # On a busy machine it is known before the four pilots have ended.
+        known = rf"\[[#.]{{12}}\] (pilots, [1-4]|tuning, 4) of {RUNS} runs done, [\d hmind]+ left$"
+        self.assertTrue(any(re.match(known, one) for one in lines), lines)
 
     def test_help_fits_80_columns(self):
         text = self.shown("study", "--help")
