@@ -20,13 +20,13 @@ class ManyUnits {
       : step_(entries), tiles_(step_), frames_(step_, tiles_), candidates_(step_) {}
 
   // DeviceMemory::take(). Waits for the device. REQUIRES: nothing is queued that uses the same arrays.
-  std::optional<std::size_t> take(float* numbers, std::span<const Unit> units, std::span<const UnitChoice> choices,
-                                  float factor, const kernels::SecondChoice* second, const ScaledGradient* gradient,
+  std::optional<std::size_t> take(float* numbers, std::span<const Unit> units, const UnitChoices& choices, float factor,
+                                  const kernels::SecondChoice* second, const ScaledGradient* gradient,
                                   cudaStream_t stream, TakenEntries& taken) {
     // Scores are at most the magnitudes, so the best are candidates; but not if magnitudes have a factor.
     const By by = second == nullptr ? By::magnitude : second->draw ? By::draw : factor == 1 ? By::score : By::magnitude;
     step_.begin(numbers, gradient, stream, units);
-    set_choices(choices, factor, by);
+    step_.table.set_choices(choices, factor, by, stream);
     step_.begin_control();
     if (step_.table.is_one_tile_each() && by == By::magnitude) return tiles_.take(taken);
     return step_.table.has_floors() ? take_candidates(choices, factor, by, second, taken)
@@ -34,11 +34,11 @@ class ManyUnits {
   }
 
   // DeviceMemory::take_for_frame(), write_frame(), bring_taken() and put_taken_back(): see sift_frames.cuh.
-  std::optional<std::size_t> take_for_frame(float* numbers, std::span<const Unit> units,
-                                            std::span<const UnitChoice> choices, float factor,
-                                            const ScaledGradient& gradient, cudaStream_t stream, Support& support) {
+  std::optional<std::size_t> take_for_frame(float* numbers, std::span<const Unit> units, const UnitChoices& choices,
+                                            float factor, const ScaledGradient& gradient, cudaStream_t stream,
+                                            Support& support) {
     step_.begin(numbers, &gradient, stream, units);
-    step_.table.set_choices(choices, factor, stream);
+    step_.table.set_choices(choices, factor, By::magnitude, stream);
     return frames_.take_for_frame(support);
   }
   bool write_frame(const FramePlan& plan, std::vector<std::byte>& frame, FrameNorms& norms) {
@@ -49,17 +49,7 @@ class ManyUnits {
   std::size_t unit_count() const { return step_.table.unit_count(); }
 
  private:
-  // What is looked for in each unit: of the second choice only what is decided here.
-  void set_choices(std::span<const UnitChoice> choices, float factor, By by) {
-    choices_.assign(choices.begin(), choices.end());
-    for (UnitChoice& one : choices_) {
-      if (by == By::score && one.second_k > 0) one.k = one.second_k;
-      if (by != By::draw) one.second_k = 0;
-    }
-    step_.table.set_choices(choices_, factor, step_.stream);
-  }
-
-  std::optional<std::size_t> take_candidates(std::span<const UnitChoice> choices, float factor, By by,
+  std::optional<std::size_t> take_candidates(const UnitChoices& choices, float factor, By by,
                                              const kernels::SecondChoice* second, TakenEntries& taken) {
     candidates_.reserve(by, second);
     candidates_.accumulate(/*takes=*/true);
@@ -75,15 +65,15 @@ class ManyUnits {
       taken.chosen_twice = by != By::magnitude;
       return std::nullopt;
     }
-    set_choices(choices, factor, By::magnitude);  // the guesses were wrong
+    step_.table.set_choices(choices, factor, By::magnitude, step_.stream);  // the guesses were wrong
     queue_count();
     step_.wait();
     take_counted(taken);
     return std::nullopt;
   }
 
-  std::optional<std::size_t> take_by_search(std::span<const UnitChoice> choices, float factor, TakenEntries& taken) {
-    set_choices(choices, factor, By::magnitude);
+  std::optional<std::size_t> take_by_search(const UnitChoices& choices, float factor, TakenEntries& taken) {
+    step_.table.set_choices(choices, factor, By::magnitude, step_.stream);
     candidates_.accumulate(/*takes=*/false);
     if (step_.table.takes_any()) queue_count();
     step_.queue_norms(&step_.control.data()->failure);
@@ -125,7 +115,11 @@ class ManyUnits {
 
   // Takes out what queue_count() has found.
   void take_counted(TakenEntries& taken) {
-    if (step_.table.takes_any()) take_out(taken);
+    if (step_.table.takes_any()) {
+      take_out(taken);
+    } else {
+      std::fill(taken.ends.begin(), taken.ends.end(), 0);
+    }
     step_.add_norms(taken);
   }
   void take_out(TakenEntries& taken) {
@@ -159,7 +153,6 @@ class ManyUnits {
   TileSift tiles_;
   FrameSift frames_;
   CandidateSift candidates_;
-  std::vector<UnitChoice> choices_;
 };
 
 }  // namespace sparsewire::cuda
