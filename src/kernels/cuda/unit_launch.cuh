@@ -6,7 +6,7 @@
 #include <bit>
 #include <type_traits>
 
-#include "kernels/cuda/finish.cuh"
+#include "kernels/cuda/finish_kernel.cuh"
 #include "kernels/cuda/marks.h"
 #include "kernels/cuda/types.h"
 #include "kernels/cuda/unit_arrays.cuh"
