@@ -4,6 +4,7 @@
 #
 #   tools/gpu_pack.sh BUILD FOLDER     BUILD: configured with -DSPARSEWIRE_CUDA=ON, with cuda_tests and cuda_sift_bench built
 #   FOLDER/run.sh                      there: runs the tests and the bench, and prints a summary, failures first
+#   FOLDER/run.sh PROGRAM ...          there: runs one of the programs
 set -euo pipefail
 if [[ $# != 2 ]]; then
   sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
@@ -35,7 +36,7 @@ cp -L "$(ldd "$build/tests/cuda_tests" | awk '/ld-linux/ {print $1}')" "$folder/
 
 cat > "$folder/run.sh" <<'RUN'
 #!/bin/bash
-# Runs the tests and the bench, with the libraries of this system where they are new enough.
+# Runs the tests and the bench, or the program that is named, with the libraries of this system where they are new enough.
 cd "$(dirname "$0")" || exit 1
 libraries=$PWD/lib
 start=()
@@ -46,6 +47,11 @@ if ! LD_LIBRARY_PATH=$libraries ./cuda_tests --gtest_list_tests > /dev/null 2>&1
   fi
 fi
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2> /dev/null
+if [[ ${1:-} == cuda_* ]]; then
+  program=$1
+  shift
+  LD_LIBRARY_PATH=$libraries exec "${start[@]}" "./$program" "$@"
+fi
 run() {  # name, seconds, program, arguments
   local name=$1 seconds=$2
   shift 2

@@ -17,18 +17,10 @@
 #include "kernels/sweep.h"
 #include "sparsewire/gradient.h"
 #include "sparsewire/sparse_vector.h"
+#include "sparsify/unit_choices.h"
 #include "sparsify/units.h"
 
 namespace sparsewire {
-
-// What is taken out of a unit.
-struct UnitChoice {
-  std::uint64_t k = 0;  // the k largest that are not zero; 0: all entries whose key is at least `threshold`
-  std::uint32_t threshold = kernels::kInfinityKey;
-  std::uint64_t second_k = 0;  // so many are sent by the second choice, if there is one; 0: all that are taken
-
-  friend bool operator==(const UnitChoice&, const UnitChoice&) = default;
-};
 
 // What was taken out of all units, one unit after the other, indices ascending within each.
 struct TakenEntries {
@@ -68,11 +60,12 @@ class DeviceMemory {
   // has made a round trip (kernels/sweep.h). If there is a second choice, the device may take the entries of that
   // instead: TakenEntries::chosen_twice. What is to be added to the gradient first (ScaledGradient::first_add) is
   // clipped and added, unless that may give a number that is not finite: then it throws MayOverflow. After every
-  // exception, FirstAdd::is_added says whether it was added. REQUIRES: a choice for each unit; 0 <= factor <= 1; the
-  // same `units`, at the same address, in every call with so many; second_k <= k.
-  virtual std::optional<std::size_t> take(std::span<const Unit> units, std::span<const UnitChoice> choices,
-                                          float factor, const kernels::SecondChoice* second,
-                                          const kernels::ScaledGradient* gradient, TakenEntries& taken) = 0;
+  // exception, FirstAdd::is_added says whether it was added. What the host does for each unit before the pass, it does
+  // only if the choices have another ChoicesKey than in the last call. REQUIRES: a choice for each unit; 0 <= factor <=
+  // 1; the same `units`, at the same address, and the same `choices` in every call with so many units; second_k <= k.
+  virtual std::optional<std::size_t> take(std::span<const Unit> units, const UnitChoices& choices, float factor,
+                                          const kernels::SecondChoice* second, const kernels::ScaledGradient* gradient,
+                                          TakenEntries& taken) = 0;
 
   // A step whose entries become a frame on the device (kernels/frame_plan.h), if it can write one. First take(), but
   // the entries stay on the device; after it the memory has value - rounded value where one was taken. `support` is
@@ -80,9 +73,9 @@ class DeviceMemory {
   // does: the memory is 0 there. write_frame() returns false if it cannot write this frame. Until the next take(),
   // put_taken_back() puts the entries back. REQUIRES: units of at most kernels::kTile entries, a k for each.
   virtual bool writes_frames() const { return false; }
-  virtual std::optional<std::size_t> take_for_frame(std::span<const Unit> /*units*/,
-                                                    std::span<const UnitChoice> /*choices*/, float /*factor*/,
-                                                    const kernels::ScaledGradient& /*gradient*/, Support& /*support*/) {
+  virtual std::optional<std::size_t> take_for_frame(std::span<const Unit> /*units*/, const UnitChoices& /*choices*/,
+                                                    float /*factor*/, const kernels::ScaledGradient& /*gradient*/,
+                                                    Support& /*support*/) {
     return std::nullopt;
   }
   virtual bool write_frame(const FramePlan& /*plan*/, std::vector<std::byte>& /*frame*/, FrameNorms& /*norms*/) {

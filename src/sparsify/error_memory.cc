@@ -26,10 +26,10 @@ void ErrorMemory::begin_units() noexcept {
 
 std::optional<std::size_t> ErrorMemory::accumulate(const kernels::ScaledGradient* gradient) {
   if (is_on_device()) {
-    const UnitChoice nothing;
-    const auto bad = device_->take({&whole_, 1}, {&nothing, 1}, 1, nullptr, gradient, taken_);
+    nothing_.make(1, [](std::size_t) { return UnitChoice{}; });
+    if (const auto bad = device_->take({&whole_, 1}, nothing_, 1, nullptr, gradient, taken_)) return bad;
     norm2_ = taken_.accumulated_norm2[0];
-    return bad;
+    return std::nullopt;
   }
   together_.begin(memory_.data());
   const auto bad = together_.take_all(whole_, gradient, kernels::kInfinityKey);

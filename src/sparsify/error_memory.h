@@ -43,16 +43,16 @@ class ErrorMemory {
   const Unit& whole() const noexcept { return whole_; }
 
   // On a device: adds the gradient, and takes entries out of all units at once. As DeviceMemory::take().
-  std::optional<std::size_t> take_from_units(std::span<const Unit> units, std::span<const UnitChoice> choices,
-                                             float factor, const kernels::SecondChoice* second,
+  std::optional<std::size_t> take_from_units(std::span<const Unit> units, const UnitChoices& choices, float factor,
+                                             const kernels::SecondChoice* second,
                                              const kernels::ScaledGradient* gradient, TakenEntries& taken) {
     return device_->take(units, choices, factor, second, gradient, taken);
   }
 
   // On a device: a step whose entries become a frame. As in DeviceMemory.
   bool writes_frames() const { return device_ != nullptr && device_->writes_frames(); }
-  std::optional<std::size_t> take_for_frame(std::span<const Unit> units, std::span<const UnitChoice> choices,
-                                            float factor, const kernels::ScaledGradient& gradient, Support& support) {
+  std::optional<std::size_t> take_for_frame(std::span<const Unit> units, const UnitChoices& choices, float factor,
+                                            const kernels::ScaledGradient& gradient, Support& support) {
     return device_->take_for_frame(units, choices, factor, gradient, support);
   }
   bool write_frame(const FramePlan& plan, std::vector<std::byte>& frame, FrameNorms& norms) {
@@ -134,7 +134,8 @@ class ErrorMemory {
   std::unique_ptr<DeviceMemory> device_;  // null on the host
   mutable LongVector copy_;               // of numbers on a device
   TakenEntries taken_;
-  Unit whole_;  // all entries
+  Unit whole_;           // all entries
+  UnitChoices nothing_;  // of whole_
   Pool* pool_;
   UnitPass together_;
   std::vector<UnitPass> alone_;           // one for each thread

@@ -42,6 +42,7 @@ class RandomK final : public UnitSparsifier {
     return pass.take_at(unit, gradient, {drawers_[pass.number()].positions(stream, k, unit.size, pass.pool()), k});
   }
   UnitChoice choice(const Unit& /*unit*/) const override { return {}; }  // nothing by its magnitude
+  std::optional<double> choice_depends_on() const override { return 0; }
   bool sends_zeros() const override { return true; }
   void list_more(std::vector<std::uint32_t>& indices) override {
     for (std::size_t u = 0; u < units().size(); ++u) {

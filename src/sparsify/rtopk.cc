@@ -57,6 +57,7 @@ class RTopK final : public UnitSparsifier {
     const std::size_t k = budget_.k(step(), unit.size);
     return {.k = r_of(k, unit.size), .second_k = k};
   }
+  std::optional<double> choice_depends_on() const override { return budget_.ratio(step()); }
   std::optional<kernels::SecondChoice> second_choice() const override {
     return kernels::SecondChoice{.draw = stream()};
   }

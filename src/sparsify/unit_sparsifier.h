@@ -12,6 +12,7 @@
 #include "sparsewire/spec.h"
 #include "sparsewire/state.h"
 #include "sparsify/fused_sparsifier.h"
+#include "sparsify/unit_choices.h"
 #include "sparsify/unit_runner.h"
 #include "sparsify/units.h"
 
@@ -37,12 +38,15 @@ class UnitSparsifier : public FusedSparsifier {
   // several threads call it at the same time, for different units.
   virtual std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const kernels::ScaledGradient* gradient,
                                                UnitPass& pass) = 0;
-  // How many entries of a unit that is not dense are expected to be chosen.
+  // How many entries of a unit that is not dense are expected to be chosen. It does not change.
   virtual double expected_in(const Unit& unit) const = 0;
 
   // On a device all units are sifted in one pass: choice() says what is taken out of a unit. What is to be decided
   // about these entries is decided on the host.
   virtual UnitChoice choice(const Unit& unit) const = 0;
+  // What it depends on besides the unit: as long as this number stays the same, choice() is not asked again. Nothing:
+  // it is asked in every step.
+  virtual std::optional<double> choice_depends_on() const { return std::nullopt; }
   // Whether that is all that is sent, and nothing is remembered of it.
   virtual bool sends_choices() const { return false; }
   // Magnitudes are multiplied by it before they are compared.
@@ -82,6 +86,7 @@ class UnitSparsifier : public FusedSparsifier {
   SiftedFrame encode_taken(ErrorMemory& memory, FramePlanner& planner, const Support& support,
                            std::vector<std::byte>& frame, SparseVector& out);
   SiftNorms sift_on_device(const kernels::ScaledGradient* gradient, ErrorMemory& memory, SparseVector& out);
+  bool expects_frames();
   SiftNorms collect(ErrorMemory& memory, SparseVector& out);
   std::size_t take_unit(const Unit& unit, std::size_t begin, std::size_t end, std::size_t more);
 
@@ -96,7 +101,9 @@ class UnitSparsifier : public FusedSparsifier {
 
   // On a device.
   Candidates chosen_;
-  std::vector<UnitChoice> choices_;  // of each unit
+  UnitChoices choices_;
+  std::optional<double> choices_depended_on_;  // when they were made
+  std::optional<bool> expects_frames_;         // enough entries for them; empty until it was asked for
   TakenEntries taken_;
   FrameNorms frame_norms_;
   std::vector<std::uint32_t> more_indices_;  // of list_more()

@@ -8,11 +8,20 @@
 
 namespace sparsewire {
 
+// COST: O(1) if choice() depends on what it depended on before.
 void UnitSparsifier::make_choices() {
-  choices_.resize(units_.size());
-  for (std::size_t u = 0; u < units_.size(); ++u) {
-    choices_[u] = units_[u].dense ? UnitChoice{.threshold = kernels::kLowestKey} : choice(units_[u]);
-  }
+  const std::optional<double> depends_on = choice_depends_on();
+  if (depends_on && depends_on == choices_depended_on_) return;
+  choices_depended_on_.reset();  // unless all are made
+  choices_.make(units_.size(), [&](std::size_t u) {
+    return units_[u].dense ? UnitChoice{.threshold = kernels::kLowestKey} : choice(units_[u]);
+  });
+  choices_depended_on_ = depends_on;
+}
+
+bool UnitSparsifier::expects_frames() {
+  if (!expects_frames_) expects_frames_ = expected_entries() >= static_cast<double>(kLeastPlanned);
+  return *expects_frames_;
 }
 
 SiftNorms UnitSparsifier::sift_on_device(const kernels::ScaledGradient* gradient, ErrorMemory& memory,
@@ -48,8 +57,7 @@ std::optional<SiftedFrame> UnitSparsifier::sift_into(const kernels::ScaledGradie
                                                      SparseVector& out) {
   out.clear(context_.layout.dim());
   frame.clear();
-  if (!sends_choices() || !has_small_units_ || units_.size() < 2 || !memory.writes_frames() ||
-      expected_entries() < static_cast<double>(kLeastPlanned)) {
+  if (!sends_choices() || !has_small_units_ || units_.size() < 2 || !memory.writes_frames() || !expects_frames()) {
     return std::nullopt;
   }
   make_choices();
@@ -99,6 +107,15 @@ SiftNorms UnitSparsifier::collect(ErrorMemory& memory, SparseVector& out) {
   set_kth(taken_.kth);
   const bool all_are_sent = taken_.chosen_twice || (!narrows() && more_indices_.empty());
   const bool has_norms = all_are_sent && !taken_.sent_norm2.empty();
+  if (has_norms && !units_.back().dense) {  // in order, and all of them
+    for (std::size_t u = 0; u < units_.size(); ++u) {
+      sifted.accumulated_norm2 += taken_.accumulated_norm2[u];
+      sifted.sent_norm2 += taken_.sent_norm2[u];
+    }
+    make_room(out, taken_.indices.size());
+    append(out, taken_.indices.data(), taken_.values.data(), taken_.indices.size());
+    return sifted;
+  }
   std::size_t begin = 0;
   std::size_t more = 0;
   for (std::size_t u = 0; u < units_.size(); ++u) {

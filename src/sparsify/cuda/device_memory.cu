@@ -35,7 +35,7 @@ class CudaMemory final : public DeviceMemory {
     host_bad_.reserve(1);
   }
 
-  std::optional<std::size_t> take(std::span<const Unit> units, std::span<const UnitChoice> choices, float factor,
+  std::optional<std::size_t> take(std::span<const Unit> units, const UnitChoices& choices, float factor,
                                   const kernels::SecondChoice* second, const ScaledGradient* gradient,
                                   TakenEntries& taken) override {
     const OnDevice on(device_);
@@ -50,8 +50,8 @@ class CudaMemory final : public DeviceMemory {
   }
 
   bool writes_frames() const override { return true; }
-  std::optional<std::size_t> take_for_frame(std::span<const Unit> units, std::span<const UnitChoice> choices,
-                                            float factor, const ScaledGradient& gradient, Support& support) override {
+  std::optional<std::size_t> take_for_frame(std::span<const Unit> units, const UnitChoices& choices, float factor,
+                                            const ScaledGradient& gradient, Support& support) override {
     const OnDevice on(device_);
     most_ = kInfinity;
     frame_stream_ = begin(&gradient);
@@ -69,7 +69,7 @@ class CudaMemory final : public DeviceMemory {
   }
   void bring_taken(TakenEntries& taken) override {
     const OnDevice on(device_);
-    reset(taken, many_->unit_count());
+    begin_taken(taken, many_->unit_count());
     many_->bring_taken(taken);
     order_.end(frame_stream_);
   }
@@ -232,13 +232,13 @@ class CudaMemory final : public DeviceMemory {
     return begin(nullptr);
   }
 
-  std::optional<std::size_t> take_now(std::span<const Unit> units, std::span<const UnitChoice> choices, float factor,
+  std::optional<std::size_t> take_now(std::span<const Unit> units, const UnitChoices& choices, float factor,
                                       const kernels::SecondChoice* second, const ScaledGradient* gradient,
                                       cudaStream_t stream, TakenEntries& taken) {
-    reset(taken, units.size());
+    begin_taken(taken, units.size());
     if (size_ == 0) return std::nullopt;
-    const bool is_one = units.size() == 1 && units[0].segments.size() == 1 && (factor == 1 || choices[0].k == 0);
-    if (is_one) return take_from_one(choices[0], second, gradient, stream, taken);
+    const bool is_one = units.size() == 1 && units[0].segments.size() == 1 && (factor == 1 || choices.all()[0].k == 0);
+    if (is_one) return take_from_one(choices.all()[0], second, gradient, stream, taken);
     if (gradient != nullptr && gradient->first_add != nullptr) add_first(*gradient, stream);
     if (many_ == nullptr) many_ = std::make_unique<ManyUnits>(taken_);
     order_.wait();  // its arrays may be in use
@@ -247,14 +247,14 @@ class CudaMemory final : public DeviceMemory {
     return bad;
   }
 
-  static void reset(TakenEntries& taken, std::size_t units) {
+  // What there is of each unit is written when it is known, in every step: so this need not go through them.
+  static void begin_taken(TakenEntries& taken, std::size_t units) {
     taken.indices = {};
     taken.values = {};
     taken.kth = 0;
     taken.chosen_twice = false;
-    taken.sent_norm2.clear();
-    taken.ends.assign(units, 0);
-    taken.accumulated_norm2.assign(units, 0);
+    taken.ends.resize(units);
+    taken.accumulated_norm2.resize(units);
   }
 
   // What is queued on `stream` comes after what is queued on that of the gradient.

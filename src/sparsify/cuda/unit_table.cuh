@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,8 +19,8 @@ class UnitTable {
  public:
   // Makes the tables, unless they are those of these units, which are at the same place.
   void set_units(std::span<const Unit> units);
-  // What is taken out of each unit. COST: nothing if it is what it was.
-  void set_choices(std::span<const UnitChoice> choices, float factor, cudaStream_t stream);
+  // What is taken out of each unit, and what the device decides it by. COST: O(1) if the key is what it was.
+  void set_choices(const UnitChoices& choices, float factor, By by, cudaStream_t stream);
 
   std::uint32_t tile_count() const noexcept { return static_cast<std::uint32_t>(tiles_.size()); }
   std::uint32_t unit_count() const noexcept { return static_cast<std::uint32_t>(units_.size()); }
@@ -59,12 +60,15 @@ class UnitTable {
   void select(const float* memory, cudaStream_t stream);
 
  private:
+  void make_tables(std::span<const UnitChoice> choices, float factor, cudaStream_t stream);
   void plan_slots(std::span<const UnitChoice> choices, cudaStream_t stream);
   void list_units_with_k(std::span<const UnitChoice> choices, cudaStream_t stream);
 
   const Unit* source_ = nullptr;
   std::vector<UnitTiles> host_units_;
-  std::vector<UnitChoice> choices_;
+  std::optional<ChoicesKey> key_;    // of what the tables are made of; empty: not known
+  std::vector<UnitChoice> choices_;  // that the tables are made of
+  std::vector<UnitChoice> wanted_;
   float factor_ = 1;
   bool takes_any_ = false;
   bool is_one_tile_each_ = false;
@@ -131,6 +135,7 @@ inline UnitTile tile_at(const Unit& unit, std::size_t position, std::size_t& s, 
 inline void UnitTable::set_units(std::span<const Unit> units) {
   if (source_ == units.data() && host_units_.size() == units.size()) return;
   source_ = nullptr;
+  key_.reset();
   std::vector<UnitTile> tiles;
   std::vector<Piece> pieces;
   host_units_.clear();
@@ -153,8 +158,21 @@ inline void UnitTable::set_units(std::span<const Unit> units) {
   source_ = units.data();
 }
 
-inline void UnitTable::set_choices(std::span<const UnitChoice> choices, float factor, cudaStream_t stream) {
-  if (factor == factor_ && std::ranges::equal(choices, choices_)) return;
+inline void UnitTable::set_choices(const UnitChoices& choices, float factor, By by, cudaStream_t stream) {
+  const ChoicesKey key = choices.key({source_, host_units_.size()}, factor, static_cast<int>(by));
+  if (key_ == key) return;
+  key_.reset();  // unless all goes well
+  // What is looked for in each unit: of the second choice only what is decided here.
+  wanted_.assign(choices.all().begin(), choices.all().end());
+  for (UnitChoice& one : wanted_) {
+    if (by == By::score && one.second_k > 0) one.k = one.second_k;
+    if (by != By::draw) one.second_k = 0;
+  }
+  if (factor != factor_ || wanted_ != choices_) make_tables(wanted_, factor, stream);
+  key_ = key;
+}
+
+inline void UnitTable::make_tables(std::span<const UnitChoice> choices, float factor, cudaStream_t stream) {
   const bool same_kinds =
       choices.size() == choices_.size() && std::ranges::equal(
                                                choices, choices_, {}, [](const UnitChoice& c) { return c.k > 0; },

@@ -98,7 +98,7 @@ struct UnitsStep {
   // The norms of each unit, from those of its tiles.
   void add_norms(TakenEntries& taken) {
     const std::vector<UnitTiles>& units = table.tiles_of_units();
-    if (table.takes_any()) taken.sent_norm2.resize(units.size());
+    taken.sent_norm2.resize(table.takes_any() ? units.size() : 0);
     for (std::size_t u = 0; u < units.size(); ++u) {
       double* const of_tiles = host_norms.data() + units[u].first;
       taken.accumulated_norm2[u] = kernels::sum_tiles(of_tiles, units[u].count);

@@ -1,5 +1,7 @@
 // A device that is the host: what a DeviceMemory does, in the slowest and plainest way. So that machines without a GPU
 // test everything above it. Its pointers cannot be followed by mistake.
+#include "unit/device/pretended_device.h"
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -20,6 +22,8 @@
 namespace sparsewire {
 namespace {
 
+thread_local std::size_t made_tables = 0;
+
 // An address that no program can have becomes one that it has, and the other way round.
 template <class T>
 T* other_side(T* pointer) {
@@ -39,10 +43,10 @@ class PretendedMemory final : public DeviceMemory {
  public:
   explicit PretendedMemory(std::size_t size) : numbers_(size) {}
 
-  std::optional<std::size_t> take(std::span<const Unit> units, std::span<const UnitChoice> choices, float factor,
+  std::optional<std::size_t> take(std::span<const Unit> units, const UnitChoices& choices, float factor,
                                   const kernels::SecondChoice* second, const kernels::ScaledGradient* gradient,
                                   TakenEntries& taken) override {
-    if (choices.size() != units.size()) throw UsageError("a choice for each unit");
+    if (choices.all().size() != units.size()) throw UsageError("a choice for each unit");
     taken = {};
     if (gradient != nullptr) {
       if (gradient->first_add != nullptr) add_first(here(*gradient), *gradient->first_add);
@@ -54,16 +58,23 @@ class PretendedMemory final : public DeviceMemory {
     indices_.clear();
     values_.clear();
     // As a device, it cannot always choose twice.
-    taken.chosen_twice = second != nullptr && factor == 1 && ++steps_ % 3 != 0;
+    ++steps_;
+    taken.chosen_twice = second != nullptr && factor == 1 && steps_ % 3 != 0;
+    make_table(units, choices, factor, !taken.chosen_twice ? By::magnitude : second->draw ? By::draw : By::score);
     for (std::size_t u = 0; u < units.size(); ++u) {
       taken.accumulated_norm2.push_back(norm2_of(units[u], numbers_));
-      if (taken.chosen_twice && choices[u].second_k > 0) {
-        take_twice(units[u], choices[u], *second);
+      if (taken.chosen_twice && table_[u].second_k > 0) {
+        take_twice(units[u], table_[u], *second);
       } else {
-        const std::uint32_t kth = take_unit(units[u], choices[u], factor);
-        if (choices[u].k > 0) taken.kth = kth;
+        const std::uint32_t kth = take_unit(units[u], table_[u], factor);
+        if (table_[u].k > 0) taken.kth = kth;
       }
       taken.ends.push_back(indices_.size());
+    }
+    if (steps_ % 2 == 0) {  // it need not compute these
+      std::vector<float> sent(numbers_.size());
+      for (std::size_t i = 0; i < indices_.size(); ++i) sent[indices_[i]] = values_[i];
+      for (const Unit& unit : units) taken.sent_norm2.push_back(norm2_of(unit, sent));
     }
     taken.indices = indices_;
     taken.values = values_;
@@ -72,9 +83,8 @@ class PretendedMemory final : public DeviceMemory {
 
   // The codec writes the frames. As a device, it cannot write each of them.
   bool writes_frames() const override { return true; }
-  std::optional<std::size_t> take_for_frame(std::span<const Unit> units, std::span<const UnitChoice> choices,
-                                            float factor, const kernels::ScaledGradient& gradient,
-                                            Support& support) override {
+  std::optional<std::size_t> take_for_frame(std::span<const Unit> units, const UnitChoices& choices, float factor,
+                                            const kernels::ScaledGradient& gradient, Support& support) override {
     if (const auto bad = take(units, choices, factor, nullptr, &gradient, for_frame_)) return bad;
     units_.assign(units.begin(), units.end());
     entries_.clear(numbers_.size());
@@ -164,6 +174,21 @@ class PretendedMemory final : public DeviceMemory {
   }
 
  private:
+  enum class By : int { magnitude, draw, score };
+
+  // As a device, it keeps what it has made of the choices until their key is another one.
+  void make_table(std::span<const Unit> units, const UnitChoices& choices, float factor, By by) {
+    const ChoicesKey key = choices.key(units, factor, static_cast<int>(by));
+    if (table_key_ == key) return;
+    table_key_ = key;
+    table_.assign(choices.all().begin(), choices.all().end());
+    for (UnitChoice& one : table_) {
+      if (by == By::magnitude) one.second_k = 0;
+      if (by == By::score && one.second_k > 0) one.k = one.second_k;
+    }
+    ++made_tables;
+  }
+
   std::optional<std::size_t> add(const kernels::ScaledGradient& gradient) {
     std::vector<float> sums(numbers_.size());
     std::optional<std::size_t> bad;
@@ -258,6 +283,8 @@ class PretendedMemory final : public DeviceMemory {
   }
 
   std::vector<float> numbers_;
+  std::optional<ChoicesKey> table_key_;
+  std::vector<UnitChoice> table_;
   std::size_t steps_ = 0;
   std::size_t frames_ = 0;
   TakenEntries for_frame_;
@@ -343,6 +370,8 @@ std::unique_ptr<train::ReplicaArrays> train::make_replica_arrays(Device /*device
 }
 
 namespace device_test {
+
+std::size_t tables_made() { return made_tables; }
 
 std::string why_none() { return {}; }
 bool is_fast() { return false; }

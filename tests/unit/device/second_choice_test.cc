@@ -21,8 +21,10 @@ class SecondChoiceOnADevice : public testing::Test {
   // Ten steps over units of three sizes, of which one is sent whole. Returns how often the device has chosen twice.
   static int count_choices(const kernels::SecondChoice& second) {
     const std::vector<Unit> units = {unit_of(0, 20'000), unit_of(20'000, 9'900), unit_of(29'900, 100)};
-    const std::vector<UnitChoice> choices = {
+    const std::vector<UnitChoice> of_units = {
         {.k = 60, .second_k = 20}, {.k = 30, .second_k = 10}, {.threshold = kernels::kLowestKey}};
+    UnitChoices choices;
+    choices.make(of_units.size(), [&](std::size_t u) { return of_units[u]; });
     const auto memory = make_device_memory(device_test::kDevice, kSize);
     std::mt19937_64 random(3);
     std::normal_distribution<float> draw;

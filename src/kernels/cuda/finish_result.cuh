@@ -1,0 +1,117 @@
+// What a step came to: the norms of all tiles, the result for the host, and the guess for the next step.
+#pragma once
+
+#include "kernels/cuda/finish.cuh"
+
+namespace sparsewire::cuda {
+
+// All blocks come here, or none.
+template <By kBy>
+__device__ void Finish<kBy>::fail(std::uint32_t outcome) {
+  if (blockIdx.x != 0 || threadIdx.x >= 32) return;
+  StepResult r;
+  r.outcome = outcome;
+  r.bad = a_.control->failure.bad;
+  r.found = found_;
+  publish(r);
+}
+
+// By the first warp; the result is that of its first lane.
+template <By kBy>
+__device__ void Finish<kBy>::publish(const StepResult& r) {
+  if (threadIdx.x == 0) s_.result = r;
+  __syncwarp();
+  if (threadIdx.x >= kResultWords) return;
+  const std::uint64_t word = reinterpret_cast<const std::uint32_t*>(&s_.result)[threadIdx.x];
+  const_cast<volatile std::uint64_t&>(a_.result->words[threadIdx.x]) = std::uint64_t{a_.epoch} << 32U | word;
+}
+
+// Whoever completes a group of 4096 tiles adds it up, and whoever completes the groups publishes the result.
+template <By kBy>
+__device__ void Finish<kBy>::add_norms() {
+  if (candidates_.tiles() == 0) return;
+  const std::size_t groups = (a_.tiles_count + kTile - 1) / kTile;
+  if (groups <= kMostAdded) return add_few_norms();
+  for (std::size_t g = candidates_.first_tile() / kTile;
+       g <= (candidates_.first_tile() + candidates_.tiles() - 1) / kTile; ++g) {
+    const std::size_t size = min(a_.tiles_count - g * kTile, std::size_t{kTile});
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      __threadfence();
+      const std::size_t begin = max(candidates_.first_tile(), g * kTile);
+      const auto mine =
+          static_cast<std::uint32_t>(min(candidates_.first_tile() + candidates_.tiles(), (g + 1) * kTile) - begin);
+      s_.is_last = atomicAdd(a_.group_counts + g, mine) + mine == size ? 1 : 0;
+      __threadfence();
+    }
+    __syncthreads();
+    if (s_.is_last == 0) continue;
+    const double2 sums = add_two<1>(a_.tile_norms + g * kTile, a_.sent_norms + g * kTile, size, s_);
+    if (threadIdx.x == 0) {
+      a_.group_counts[g] = 0;
+      __stcg(a_.group_norms + g, sums.x);
+      __stcg(a_.sent_group_norms + g, sums.y);
+      __threadfence();
+      s_.is_last = atomicAdd(&a_.control->groups_done, 1) + 1 == groups ? 1 : 0;
+      __threadfence();
+    }
+    __syncthreads();
+    if (s_.is_last != 0) end(add_up_groups(groups));
+  }
+}
+
+template <By kBy>
+__device__ double2 Finish<kBy>::add_up_groups(std::size_t groups) {
+  if (groups > 32) return add_two<1>(a_.group_norms, a_.sent_group_norms, groups, s_);
+  if (threadIdx.x >= 32) return {0, 0};
+  return {add_few(a_.group_norms, groups), add_few(a_.sent_group_norms, groups)};
+}
+
+// The same with one counter: whoever comes last adds up all groups.
+template <By kBy>
+__device__ void Finish<kBy>::add_few_norms() {
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    __threadfence();
+    s_.is_last = atomicAdd(&a_.control->groups_done, candidates_.tiles()) + candidates_.tiles() == a_.tiles_count;
+    __threadfence();
+  }
+  __syncthreads();
+  if (s_.is_last == 0) return;
+  end(add_two<kMostAdded>(a_.tile_norms, a_.sent_norms, a_.tiles_count, s_));
+}
+
+// By the last block; thread 0 has the sums.
+template <By kBy>
+__device__ void Finish<kBy>::end(const double2& sums) {
+  if constexpr (kBy == By::all) {  // all others have ended, or have no candidates
+    if (threadIdx.x < kArenas) a_.control->used[threadIdx.x].value = 0;
+  }
+  if (threadIdx.x >= 32) return;
+  StepResult r;
+  r.count = total_;
+  r.accumulated_norm2 = sums.x;
+  r.sent_norm2 = sums.y;
+  r.kth = quota_ == kAllWin ? 0 : kth_;
+  r.found = found_;
+  publish(r);
+  if (threadIdx.x != 0) return;
+  a_.control->groups_done = 0;
+  if constexpr (kBy != By::all) guess(*a_.control);
+}
+
+// The threshold of the next step: slightly below the k-th magnitude, so that somewhat more than k are above it. It
+// affects the speed only.
+template <By kBy>
+__device__ void Finish<kBy>::guess(Control& control) const {
+  if (quota_ == kAllWin) {  // at most k non-zero entries
+    control.threshold = kLowestKey;
+    return;
+  }
+  const float beyond = static_cast<float>(found_ - fell_) - static_cast<float>(a_.k);
+  const float factor = (static_cast<float>(a_.wanted) - static_cast<float>(a_.k)) / fmaxf(beyond, 1.0F);
+  control.margin = fminf(fmaxf(control.margin * fminf(fmaxf(factor, 0.5F), 2.0F), 1e-4F), 0.5F);
+  control.threshold = max(kLowestKey, key(__uint_as_float(kth_) * (1 - control.margin)));
+}
+
+}  // namespace sparsewire::cuda
