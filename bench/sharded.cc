@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <stdexcept>
 
 #include "exchange/exchange.h"
 #include "exchange/messages.h"
 #include "exchange/regions.h"
+#include "merge/merger.h"
 
 namespace sparsewire::bench {
 namespace {
@@ -42,13 +44,22 @@ class Echo final : public Transport {
   int calls_ = 0;
 };
 
+bool are_equally_large(const Regions& regions) {
+  for (int r = 1; r < kShardedRanks; ++r) {
+    if (regions.size(r) != regions.size(0)) return false;
+  }
+  return true;
+}
+
+double median(std::vector<double> times) {
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+
 }  // namespace
 
 std::optional<double> sharded_codec_time(const SparseVector& sent, double ratio, Pool* pool) {
-  const Regions regions(sent.dim, kShardedRanks);
-  for (int r = 1; r < kShardedRanks; ++r) {
-    if (regions.size(r) != regions.size(0)) return std::nullopt;
-  }
+  if (!are_equally_large(Regions(sent.dim, kShardedRanks))) return std::nullopt;
   ExchangePlan plan;
   plan.config.sparsifier = plan.config.downlink = fmt::format("topk:ratio={}", ratio);
   plan.config.downlink_codec = plan.config.codec;
@@ -68,8 +79,38 @@ std::optional<double> sharded_codec_time(const SparseVector& sent, double ratio,
     if (outcome.failure || total.size() == 0) throw std::runtime_error("a step of sharded failed");
     times.push_back(1e-6 * static_cast<double>(exchange->traffic().ns_encode + exchange->traffic().ns_decode));
   }
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
+  return median(times);
+}
+
+std::optional<double> sharded_merge_time(const SparseVector& sent, Pool* pool) {
+  Regions regions(sent.dim, kShardedRanks);
+  if (!are_equally_large(regions)) return std::nullopt;
+  const std::vector<float> weights(kShardedRanks, 1.0F / kShardedRanks);
+  std::vector<SparseVector> of_ranks;
+  regions.split(sent, of_ranks);
+  std::vector<SparseVector> of_regions = of_ranks;
+  for (int r = 0; r < kShardedRanks; ++r) regions.make_global(r, of_regions[static_cast<std::size_t>(r)]);
+
+  SparseVector sum;
+  SparseVector model;
+  const auto merge = [&](Merger& server, Merger& collector) {
+    server.sum(regions.size(0), of_ranks, weights, sum);
+    collector.unite(sent.dim, of_regions, model);
+  };
+  Merger server(pool);
+  Merger collector(pool);
+  std::vector<double> times;
+  for (int step = 0; step < kSteps; ++step) {
+    const auto begin = std::chrono::steady_clock::now();
+    merge(server, collector);
+    times.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+  }
+  const SparseVector found = sum;
+  Merger one_thread;
+  Merger another;
+  merge(one_thread, another);
+  if (found != sum || model != sent) throw std::runtime_error("a merge of sharded found other entries");
+  return median(times);
 }
 
 }  // namespace sparsewire::bench

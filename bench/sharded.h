@@ -1,4 +1,4 @@
-// Times what one rank of `sharded` encodes and decodes in a step.
+// Times what one rank of `sharded` encodes, decodes and sums in a step.
 #pragma once
 
 #include <optional>
@@ -13,5 +13,10 @@ inline constexpr int kShardedRanks = 16;
 // median of several. The other ranks send what this one sends. Nothing if the regions are not all of one size: then the
 // answer of one region cannot stand for those of others.
 std::optional<double> sharded_codec_time(const SparseVector& sent, double ratio, Pool* pool);
+
+// The same for the two sums of such a step: that of the entries of kShardedRanks ranks in one region, of which each
+// stands for another rank, and the union of as many regions. Without the downlink's sparsifier. Throws if the entries
+// are not those that one thread finds.
+std::optional<double> sharded_merge_time(const SparseVector& sent, Pool* pool);
 
 }  // namespace sparsewire::bench

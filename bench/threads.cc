@@ -118,22 +118,24 @@ double time_of_add(Bench& bench, Pool* pool) {
   return median(times);
 }
 
-// What one of kShardedRanks ranks encodes and decodes in a step. The target is for as many threads.
-void add_sharded_row(Bench& bench, const Warmed& warm, double ratio, const std::vector<int>& threads,
-                     std::vector<double>& add_times, Cells& cells) {
-  std::vector<std::string> row = {fmt::format("encode + decode, sharded of {}, {:g} %", kShardedRanks, 100 * ratio)};
+// What one of kShardedRanks ranks does with its entries in a step: `time` of one number of threads, in milliseconds.
+// A limit is for as many threads as ranks.
+void add_sharded_row(Bench& bench, const std::string& label, double limit, const std::vector<int>& threads,
+                     const std::function<std::optional<double>(Pool*)>& time_of, std::vector<double>& add_times,
+                     Cells& cells) {
+  std::vector<std::string> row = {label};
   if (!is_selected(row[0])) return;
   std::string outcome;
-  const bool has_limit = ratio == kRatios[1];
+  const bool has_limit = limit != kNone;
   for (std::size_t t = 0; t < threads.size(); ++t) {
-    const std::optional<double> time = sharded_codec_time(warm.sent, ratio, bench.pool(threads[t]));
+    const std::optional<double> time = time_of(bench.pool(threads[t]));
     if (!time) return;
     const double add = time_of_add(bench, bench.pool(threads[t]));
     add_times[t] = std::min(add_times[t], add);
     row.push_back(fmt::format("{:.2f}", *time / add));
-    if (has_limit && threads[t] == kShardedRanks) outcome = held(*time / add <= kShardedLimit);
+    if (has_limit && threads[t] == kShardedRanks) outcome = held(*time / add <= limit);
   }
-  row.push_back(has_limit ? fmt::format("{:.2f} ({} threads)", kShardedLimit, kShardedRanks) : "");
+  row.push_back(has_limit ? fmt::format("{:.2f} ({} threads)", limit, kShardedRanks) : "");
   row.push_back(outcome);
   cells.push_back(row);
 }
@@ -177,7 +179,15 @@ std::string threads_table(Bench& bench, const std::vector<int>& threads, Form fo
       observe_row.insert(observe_row.end(), {"", ""});
       if (first->observe > 0) cells.push_back(observe_row);
     }
-    add_sharded_row(bench, warm, ratio, threads, add_times, cells);
+    const auto sharded = [&](const char* what) {
+      return fmt::format("{}, sharded of {}, {:g} %", what, kShardedRanks, 100 * ratio);
+    };
+    add_sharded_row(
+        bench, sharded("encode + decode"), ratio == kRatios[1] ? kShardedLimit : kNone, threads,
+        [&](Pool* pool) { return sharded_codec_time(warm.sent, ratio, pool); }, add_times, cells);
+    add_sharded_row(
+        bench, sharded("merge"), kNone, threads, [&](Pool* pool) { return sharded_merge_time(warm.sent, pool); },
+        add_times, cells);
   }
   std::vector<std::string> adds = {"memory += gradient, ms"};
   for (const double time : add_times) adds.push_back(fmt::format("{:.2f}", time));

@@ -42,7 +42,9 @@ Aggregator::Aggregator(const ExchangePlan& plan, const ServedRegion& served)
     : dim_(served.dim),
       weights_(plan.weights),
       holds_lr_(parse_feedback(plan.config.feedback).scale_by_lr),
+      pool_(plan.config.pool),
       inputs_(plan.weights.size()),
+      merger_(plan.config.pool),
       sifter_(make_sifter(plan, served)),
       codec_(codec_of(plan)),
       rounding_(codec_of(plan)) {}
@@ -56,7 +58,7 @@ void check_downlink(const ExchangePlan& plan, const ServedRegion& served) {
 
 std::optional<std::uint64_t> Aggregator::choose(float lr) {
   merger_.sum(dim_, inputs_, weights_, sum_);
-  if (!sifter_) return find_overflow(sum_);
+  if (!sifter_) return find_overflow(sum_, pool_);
   try {
     sifter_->sift(sum_, answer_, holds_lr_ ? lr : 1.0F);
   } catch (const BadGradient& error) {

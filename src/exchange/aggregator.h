@@ -51,6 +51,7 @@ class Aggregator {
   std::uint64_t dim_;
   std::vector<float> weights_;
   bool holds_lr_;  // the entries of the workers are lr*gradient
+  Pool* pool_;
   std::vector<SparseVector> inputs_;
   Merger merger_;
   SparseVector sum_;

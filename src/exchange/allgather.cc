@@ -10,7 +10,11 @@ namespace {
 class AllGatherExchange final : public Exchange {
  public:
   AllGatherExchange(const ExchangePlan& plan, Transport& transport)
-      : plan_(plan), transport_(transport), codec_(plan.config.codec), vectors_(plan.weights.size()) {
+      : plan_(plan),
+        transport_(transport),
+        codec_(plan.config.codec),
+        merger_(plan.config.pool),
+        vectors_(plan.weights.size()) {
     message_.reserve(kMostTrailerSize);
   }
 
@@ -36,7 +40,8 @@ class AllGatherExchange final : public Exchange {
     clock.lap(traffic_.ns_decode);
     if (outcome.failure) return outcome;
     merger_.sum(plan_.dim, vectors_, plan_.weights, total);
-    if (const auto bad = find_overflow(total)) outcome.fail({.rank = 0, .index = *bad});  // all ranks find the same
+    if (const auto bad = find_overflow(total, plan_.config.pool))
+      outcome.fail({.rank = 0, .index = *bad});  // all ranks find the same
     const auto others = static_cast<std::size_t>(transport_.size() - 1);
     traffic_.bytes_up = frame_size * others;
     traffic_.trailers_up = traffic_.trailers_down = others;

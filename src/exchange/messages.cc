@@ -1,7 +1,10 @@
 #include "exchange/messages.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+
+#include "core/slices.h"
 
 namespace sparsewire {
 namespace {
@@ -78,9 +81,15 @@ void keep_room(std::span<Message> messages) {
   for (Message& message : messages) reserve_more(message, ~std::uint64_t{0});
 }
 
-std::optional<std::uint64_t> find_overflow(const SparseVector& total) noexcept {
+std::optional<std::uint64_t> find_overflow(const SparseVector& total, Pool* pool) {
+  std::atomic<bool> finite = true;
+  for_each_slice(pool, total.size(), 8192, [&](std::size_t begin, std::size_t end, int) {
+    bool all = true;
+    for (std::size_t i = begin; i < end; ++i) all &= std::isfinite(total.values[i]);
+    if (!all) finite = false;
+  });
+  if (finite) return std::nullopt;
   const auto bad = std::find_if(total.values.begin(), total.values.end(), [](float v) { return !std::isfinite(v); });
-  if (bad == total.values.end()) return std::nullopt;
   return total.index(static_cast<std::size_t>(bad - total.values.begin()));
 }
 

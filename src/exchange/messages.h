@@ -10,6 +10,7 @@
 
 #include "exchange/step_trailer.h"
 #include "sparsewire/codec.h"
+#include "sparsewire/pool.h"
 #include "sparsewire/sparse_vector.h"
 
 namespace sparsewire {
@@ -37,7 +38,8 @@ void make_room_for_trailer(Message& message);
 // Keeps room for messages that are a little longer than these, which were received.
 void keep_room(std::span<Message> messages);
 
-// The lowest index at which a sum of finite entries is not finite; nothing if all sums are finite.
-std::optional<std::uint64_t> find_overflow(const SparseVector& total) noexcept;
+// The lowest index at which a sum of finite entries is not finite; nothing if all sums are finite. The threads of
+// the pool search, if there is one.
+std::optional<std::uint64_t> find_overflow(const SparseVector& total, Pool* pool = nullptr);
 
 }  // namespace sparsewire

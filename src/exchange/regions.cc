@@ -22,6 +22,20 @@ void resize_with_room(std::vector<T>& items, std::size_t size) {
   items.resize(size);
 }
 
+// Calls work(i) for begin .. end - 1, four in a turn: the work is so short that a loop would take a quarter of the
+// time.
+template <class Work>
+void for_each_in_fours(std::size_t begin, std::size_t end, Work work) {
+  std::size_t i = begin;
+  for (; i + 4 <= end; i += 4) {
+    work(i);
+    work(i + 1);
+    work(i + 2);
+    work(i + 3);
+  }
+  for (; i < end; ++i) work(i);
+}
+
 }  // namespace
 
 Regions::Regions(std::uint64_t dim, int ranks, Pool* pool)
@@ -93,7 +107,7 @@ void Regions::split(const SparseVector& whole, std::vector<SparseVector>& parts)
       if (full) std::iota(all.begin(), all.end(), static_cast<std::uint32_t>(at));
       const std::uint32_t* const indices = full ? all.data() : whole.indices.data() + at;
       kernels::find_owners(map_, {indices, size}, regions + at, locals + at);
-      for (std::size_t i = at; i < at + size; ++i) ++counts[regions[i]];
+      for_each_in_fours(at, at + size, [&](std::size_t i) { ++counts[regions[i]]; });
     }
   });
   const std::uint32_t ranks = map_.ranks();
@@ -116,13 +130,16 @@ void Regions::split(const SparseVector& whole, std::vector<SparseVector>& parts)
   std::uint32_t* const* const part_indices = indices_.data();
   float* const* const part_values = values_.data();
   const float* const values = whole.values.data();
-  for_each_slice_of_split([&](std::size_t begin, std::size_t end, std::size_t* next) {
-    for (std::size_t i = begin; i < end; ++i) {
-      const std::uint32_t region = regions[i];
-      const std::size_t at = next[region]++;
-      if (!full) part_indices[region][at] = locals[i];
-      part_values[region][at] = values[i];
-    }
+  for_each_slice_of_split([=](std::size_t begin, std::size_t end, std::size_t* next) {
+    const auto copy = [=](auto has_indices) {  // copies of the pointers, which the compiler can keep in registers
+      for_each_in_fours(begin, end, [=](std::size_t i) {
+        const std::uint32_t region = regions[i];
+        const std::size_t at = next[region]++;
+        if constexpr (has_indices) part_indices[region][at] = locals[i];
+        part_values[region][at] = values[i];
+      });
+    };
+    full ? copy(std::false_type()) : copy(std::true_type());
   });
 }
 

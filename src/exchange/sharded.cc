@@ -22,6 +22,7 @@ class ShardedExchange final : public Exchange {
         rounding_(plan.config.codec),
         aggregator_(plan,
                     {.region = transport.rank(), .regions = transport.size(), .dim = regions_.size(transport.rank())}),
+        model_(plan.config.pool),
         to_(static_cast<std::size_t>(transport.size())),
         answered_(to_.size()),
         failures_(to_.size()) {
@@ -170,7 +171,7 @@ class ShardedExchange final : public Exchange {
     return std::nullopt;
   }
 
-  // Makes one vector of the answers of all regions. The regions are disjoint, so their sum only sorts the entries.
+  // Makes one vector of the answers of all regions. The regions are disjoint, so this only sorts the entries.
   std::optional<Failure> collect(SparseVector& total) {
     if (is_alone()) aggregator_.read_answer(answered_[0]);
     if (const auto failure = decode_all(answered_, !is_alone(), [&](int r) { return regions_.size(r); }))
@@ -181,7 +182,7 @@ class ShardedExchange final : public Exchange {
     clock_.lap(traffic_.ns_decode);
     for_each_item(plan_.config.pool, answered_.size(),
                   [&](std::size_t r, std::size_t) { regions_.make_global(static_cast<int>(r), answered_[r]); });
-    model_.sum(plan_.dim, answered_, {}, total);
+    model_.unite(plan_.dim, answered_, total);
     clock_.lap(traffic_.ns_merge);
     return std::nullopt;
   }

@@ -56,11 +56,11 @@ class BitWriter {
 
   void put(std::uint64_t bits, int count) noexcept {
     pending_ |= bits << used_;
-    used_ += count;
+    used_ += static_cast<unsigned>(count);
     std::memcpy(at_, &pending_, 8);
-    at_ += used_ >> 3;
-    pending_ >>= used_ & ~7;
-    used_ &= 7;
+    at_ += used_ / 8;
+    pending_ >>= used_ & 56;
+    used_ %= 8;
   }
 
   void put(const GolombCode& code, std::uint32_t gap) noexcept {
@@ -91,7 +91,7 @@ class BitWriter {
 
   std::byte* at_;
   std::uint64_t pending_ = 0;
-  int used_ = 0;
+  std::uint64_t used_ = 0;  // bits of it
 };
 
 // Reads a bit stream, never past its end.

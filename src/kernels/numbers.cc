@@ -1,6 +1,9 @@
 // Scalar code and plain loops that vectorise, compiled for each SIMD level (see golomb.cc).
 #include "kernels/numbers.h"
 
+#include <algorithm>
+#include <array>
+
 #include "kernels/targets.h"  // must come before foreach_target.h
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/numbers.cc"
@@ -133,6 +136,24 @@ HWY_INLINE std::uint32_t bits_of_change(std::uint32_t from, std::uint32_t to) {
   return 1 + change + std::min(change, 1U);
 }
 
+// The same for all changes from -kMostParameter on, and for those to parameters that are too large.
+struct BitsOfChange {
+  std::array<std::uint8_t, 2 * kMostParameter + kNear> of;
+
+  constexpr BitsOfChange() : of() {
+    for (int i = 0; i < static_cast<int>(of.size()); ++i) {
+      const int change = i < kMostParameter ? kMostParameter - i : i - kMostParameter;
+      of[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(1 + change + std::min(change, 1));
+    }
+  }
+};
+constexpr BitsOfChange kBitsOfChange;
+
+// The order of three parameters: that in the middle, the lowest, the highest; and those that there are not, which are
+// never chosen. By whether there is a lower one than that in the middle, plus 2 if there is a higher one.
+constexpr std::uint32_t kNever = 1U << 30;
+constexpr std::uint32_t kOrders[4][kNear] = {{0, kNever, kNever}, {1, 0, kNever}, {0, 2, kNever}, {1, 0, 2}};
+
 // The parameter that is about right: the mean of log2(number + 1), which a float has in its bits, nearly. Also finds
 // the largest numbers: one of the lanes of `most` is the largest.
 HWY_INLINE std::uint32_t guess(const std::uint32_t* block, std::uint32_t count, V& most) {
@@ -198,12 +219,12 @@ HWY_INLINE void plan_block(const NumberCode& code, std::size_t i, std::uint32_t 
   }
   // The shortest of the three; of equally short ones that in the middle, then the lowest. Without branches, which would
   // be mispredicted half the time: the last two bits are the order.
+  const std::uint32_t* const order = kOrders[(near.lowest < middle ? 1 : 0) + (middle < highest ? 2 : 0)];
+  const std::uint8_t* const change = kBitsOfChange.of.data() + kMostParameter + near.lowest - before;
   std::uint32_t best = ~0U;
   for (std::uint32_t j = 0; j < kNear; ++j) {
-    const std::uint32_t parameter = near.lowest + j;
-    const std::uint32_t bits = Choice{parameter, near.sums[j]}.bits(count) + bits_of_change(before, parameter);
-    const std::uint32_t order = parameter == middle ? 0 : parameter < middle ? 1 : 2;
-    best = std::min(best, parameter > highest ? ~0U : bits << 2 | order);
+    const std::uint32_t bits = Choice{near.lowest + j, near.sums[j]}.bits(count) + change[j];
+    best = std::min(best, (bits << 2) + order[j]);
   }
   const std::uint32_t chosen = middle + (best >> 1 & 1) - (best & 1);
   group.changed[i] = {chosen, near.sums[chosen - near.lowest]};

@@ -1,17 +1,16 @@
-// Sums of sparse vectors, and the regions that entries belong to.
+// The regions that entries belong to.
+#include "exchange/regions.h"
+
 #include <gtest/gtest.h>
 
 #include <map>
 #include <numeric>
 
-#include "effort.h"
-#include "exchange/regions.h"
-#include "merge/merger.h"
 #include "reference/inputs.h"
 #include "unit/bits.h"
 #include "unit/machines.h"
 
-namespace sparsewire::merge_test {
+namespace sparsewire::regions_test {
 namespace {
 
 constexpr std::uint64_t kSeed = 5;
@@ -224,86 +223,5 @@ TEST(Regions, AreTheSameAsWithDivisions) {
   }
 }
 
-// ---- Merger ----
-
-// The sum by a map, entry by entry in the order of the vectors, from +0 on.
-SparseVector summed(std::uint64_t dim, const std::vector<SparseVector>& vectors, const std::vector<float>& weights) {
-  std::map<std::uint32_t, float> sums;
-  bool is_full = false;
-  for (std::size_t v = 0; v < vectors.size(); ++v) {
-    is_full = is_full || vectors[v].is_full();
-    for (std::size_t i = 0; i < vectors[v].size(); ++i) {
-      const float weighted = weights.empty() ? vectors[v].values[i] : weights[v] * vectors[v].values[i];
-      float& sum = sums[vectors[v].index(i)];
-      sum = sum + weighted;
-    }
-  }
-  SparseVector expected;
-  expected.dim = dim;
-  for (const auto& [index, sum] : sums) expected.indices.push_back(index), expected.values.push_back(sum);
-  if (is_full || expected.size() == dim) expected.indices.clear();
-  return expected;
-}
-
-// Around the size of a window, with vectors that have none, few, many or all entries, zeros of both signs among them.
-TEST(Merger, AgreesWithAMap) {
-  reference::Random random(kSeed);
-  Merger merger;
-  SparseVector total;
-  for (const std::uint64_t dim : {0U, 1U, 63U, 64U, 65U, 1000U, 65535U, 65536U, 65537U, 131072U, 200003U}) {
-    for (int round = 0; round < (kSlowBuild ? 4 : 12); ++round) {
-      SCOPED_TRACE(::testing::Message() << "dim " << dim << ", round " << round);
-      std::vector<SparseVector> vectors;
-      std::vector<float> weights;
-      for (std::size_t v = random.below(6); v-- > 0;) {
-        vectors.push_back(some_entries(dim, std::array{0.0, 0.0005, 0.02, 0.4, 2.0}[random.below(5)], random));
-        SparseVector& vector = vectors.back();
-        for (float& value : vector.values) value = random.below(16) == 0 ? -0.0F : value;
-        if (vector.size() == dim && random.below(2) == 0) vector.indices.clear();
-        weights.push_back(static_cast<float>(random.uniform()));
-      }
-      for (const bool has_weights : {true, false}) {
-        const std::vector<float> factors = has_weights ? weights : std::vector<float>();
-        merger.sum(dim, vectors, factors, total);
-        ASSERT_TRUE(total.is_valid());
-        ASSERT_TRUE(same_bits(summed(dim, vectors, factors), total));
-      }
-    }
-  }
-}
-
-TEST(Merger, GivesPlusZeroForMinusZero) {
-  Merger merger;
-  SparseVector total;
-  const std::vector<SparseVector> vectors = {{.dim = 9, .indices = {4}, .values = {-0.0F}, .draw = {}}};
-  merger.sum(9, vectors, {}, total);
-  ASSERT_EQ(total.size(), 1U);
-  EXPECT_EQ(bits_of(total.values[0]), 0U);
-}
-
-TEST(Merger, AddsInTheOrderGiven) {
-  Merger merger;
-  SparseVector total;
-  std::vector<SparseVector> vectors;
-  for (const float value : {1e8F, 1.0F, -1e8F})
-    vectors.push_back({.dim = 2, .indices = {1}, .values = {value}, .draw = {}});
-  merger.sum(2, vectors, {}, total);
-  EXPECT_EQ(total.values[0], 0.0F);
-  std::swap(vectors[1], vectors[2]);
-  merger.sum(2, vectors, {}, total);
-  EXPECT_EQ(total.values[0], 1.0F);
-}
-
-TEST(Merger, ReachesTheEndOfTheLargestModel) {
-  constexpr std::uint64_t kDim = 0xFFFFFFFF;
-  Merger merger;
-  SparseVector total;
-  const std::vector<SparseVector> vectors = {{.dim = kDim, .indices = {7, 0xFFFFFFFEU}, .values = {1, 2}, .draw = {}},
-                                             {.dim = kDim, .indices = {0x80000000U}, .values = {3}, .draw = {}}};
-  merger.sum(kDim, vectors, {}, total);
-  EXPECT_EQ(total.indices, (std::vector<std::uint32_t>{7, 0x80000000U, 0xFFFFFFFEU}));
-  EXPECT_EQ(total.values, (std::vector<float>{1, 3, 2}));
-}
-
 }  // namespace
-}  // namespace sparsewire::merge_test
+}  // namespace sparsewire::regions_test
