@@ -13,6 +13,7 @@ class AllGatherExchange final : public Exchange {
       : plan_(plan),
         transport_(transport),
         codec_(plan.config.codec),
+        reader_(plan.config.pool, transport.size()),
         merger_(plan.config.pool),
         vectors_(plan.weights.size()) {
     message_.reserve(kMostTrailerSize);
@@ -32,11 +33,11 @@ class AllGatherExchange final : public Exchange {
     clock.lap(traffic_.ns_transport);
 
     StepOutcome outcome = parse_trailers(all_, plan_.weights, frames_);
-    for (std::size_t r = 0; r < frames_.size() && !outcome.failure; ++r) {
-      const auto rank = static_cast<int>(r);
-      outcome.failure = decode_from(frames_[r], rank, plan_.dim, vectors_[r]);
-      if (rank != transport_.rank()) traffic_.bytes_down += frames_[r].size();
-    }
+    if (!outcome.failure)
+      outcome.failure = reader_.decode(
+          frames_, -1, [&](int) { return plan_.dim; }, vectors_);
+    for (const auto& frame : frames_) traffic_.bytes_down += frame.size();
+    traffic_.bytes_down -= frames_[static_cast<std::size_t>(transport_.rank())].size();
     clock.lap(traffic_.ns_decode);
     if (outcome.failure) return outcome;
     merger_.sum(plan_.dim, vectors_, plan_.weights, total);
@@ -60,6 +61,7 @@ class AllGatherExchange final : public Exchange {
   const ExchangePlan plan_;
   Transport& transport_;
   Codec codec_;
+  FrameReader reader_;
   Merger merger_;
   Message message_;
   bool has_frame_ = false;  // for the next run(), in the message

@@ -4,8 +4,6 @@
 #include <atomic>
 #include <cmath>
 
-#include "core/slices.h"
-
 namespace sparsewire {
 namespace {
 

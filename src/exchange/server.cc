@@ -11,7 +11,7 @@ constexpr int kServer = 0;
 class ServerExchange final : public Exchange {
  public:
   ServerExchange(const ExchangePlan& plan, Transport& transport)
-      : plan_(plan), transport_(transport), codec_(plan.config.codec) {
+      : plan_(plan), transport_(transport), codec_(plan.config.codec), reader_(plan.config.pool, transport.size()) {
     const ServedRegion all{.region = 0, .regions = 1, .dim = plan.dim};
     check_downlink(plan, all);
     if (transport.rank() == kServer) aggregator_.emplace(plan, all);
@@ -77,12 +77,10 @@ class ServerExchange final : public Exchange {
   }
 
   void aggregate(StepOutcome& outcome, StageClock& clock) {
-    for (std::size_t r = 0; r < frames_.size(); ++r) {
-      if (const auto failure = decode_from(frames_[r], static_cast<int>(r), plan_.dim, aggregator_->inputs()[r])) {
-        return outcome.fail(*failure);
-      }
-      if (r != kServer) traffic_.bytes_served += frames_[r].size();
-    }
+    const auto failure = reader_.decode(
+        frames_, -1, [&](int) { return plan_.dim; }, aggregator_->inputs());
+    if (failure) return outcome.fail(*failure);
+    for (std::size_t r = kServer + 1; r < frames_.size(); ++r) traffic_.bytes_served += frames_[r].size();
     clock.lap(traffic_.ns_decode);
     if (const auto bad = aggregator_->choose(outcome.lr)) {
       outcome.fail({.rank = kServer, .index = *bad});
@@ -96,6 +94,7 @@ class ServerExchange final : public Exchange {
   const ExchangePlan plan_;
   Transport& transport_;
   Codec codec_;
+  FrameReader reader_;
   std::optional<Aggregator> aggregator_;
   Message message_;
   Message answer_;

@@ -22,10 +22,10 @@ class ShardedExchange final : public Exchange {
         rounding_(plan.config.codec),
         aggregator_(plan,
                     {.region = transport.rank(), .regions = transport.size(), .dim = regions_.size(transport.rank())}),
+        reader_(plan.config.pool, transport.size()),
         model_(plan.config.pool),
         to_(static_cast<std::size_t>(transport.size())),
-        answered_(to_.size()),
-        failures_(to_.size()) {
+        answered_(to_.size()) {
     const int threads = plan.config.pool == nullptr ? 1 : plan.config.pool->size();
     for (int t = 0; t < threads; ++t) codecs_.emplace_back(plan.config.codec);
     for (Message& message : to_) message.reserve(kMostTrailerSize);
@@ -142,9 +142,10 @@ class ShardedExchange final : public Exchange {
     const std::span<SparseVector> inputs = aggregator_.inputs();
     std::swap(inputs[own()], parts_[own()]);
     if (codecs_[0].rounds()) inputs[own()].values.swap(rounded_[own()]);
-    if (const auto failure = decode_all(inputs, false, [&](int) { return regions_.size(transport_.rank()); })) {
-      return outcome.fail(*failure);
-    }
+    const std::uint64_t dim = regions_.size(transport_.rank());
+    const auto failure = reader_.decode(
+        frames_, transport_.rank(), [&](int) { return dim; }, inputs);
+    if (failure) return outcome.fail(*failure);
     for (const auto& frame : frames_) traffic_.bytes_served += frame.size();
     clock_.lap(traffic_.ns_decode);
     if (const auto bad = aggregator_.choose(outcome.lr)) {
@@ -157,25 +158,13 @@ class ShardedExchange final : public Exchange {
     make_room_for_trailer(answer_);
   }
 
-  // Decodes the frames of all ranks, or of all others; that of rank r has the dimension dim(r). Returns the failure of
-  // the lowest rank.
-  template <class Dim>
-  std::optional<Failure> decode_all(std::span<SparseVector> vectors, bool own_too, Dim dim) {
-    for_each_item(plan_.config.pool, vectors.size(), [&](std::size_t r, std::size_t) {
-      if (r == own() && !own_too) return;
-      failures_[r] = decode_from(frames_[r], static_cast<int>(r), dim(static_cast<int>(r)), vectors[r]);
-    });
-    for (const std::optional<Failure>& failure : failures_) {
-      if (failure) return failure;
-    }
-    return std::nullopt;
-  }
-
   // Makes one vector of the answers of all regions. The regions are disjoint, so this only sorts the entries.
   std::optional<Failure> collect(SparseVector& total) {
     if (is_alone()) aggregator_.read_answer(answered_[0]);
-    if (const auto failure = decode_all(answered_, !is_alone(), [&](int r) { return regions_.size(r); }))
-      return failure;
+    const int left_out = is_alone() ? transport_.rank() : -1;
+    const auto failure = reader_.decode(
+        frames_, left_out, [&](int r) { return regions_.size(r); }, answered_);
+    if (failure) return failure;
     for (int r = 0; r < transport_.size(); ++r) {
       if (r != transport_.rank()) traffic_.bytes_down += frames_[as_index(r)].size();
     }
@@ -193,6 +182,7 @@ class ShardedExchange final : public Exchange {
   std::vector<Codec> codecs_;  // one for each thread
   Rounding rounding_;          // that of the codecs, for this rank's own part
   Aggregator aggregator_;
+  FrameReader reader_;
   Merger model_;
   StageClock clock_;
   std::vector<SparseVector> parts_;
@@ -203,7 +193,6 @@ class ShardedExchange final : public Exchange {
   Message answer_;
   std::vector<Message> answers_;
   std::vector<SparseVector> answered_;  // the answers of all regions
-  std::vector<std::optional<Failure>> failures_;
 };
 
 }  // namespace

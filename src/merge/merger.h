@@ -17,7 +17,7 @@ namespace sparsewire {
 // the model, with about as many entries as the others: it sums them up, and copies the sums to their place in the
 // result. No sum depends on where the ranges begin.
 //
-// COST: 10 kB for each thread, and room for the entries of all vectors; O(entries + dim/64) time.
+// COST: 16 kB for each thread, and room for the entries of all vectors; O(entries + dim/64) time.
 class Merger {
  public:
   explicit Merger(Pool* pool = nullptr);
