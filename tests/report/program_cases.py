@@ -89,6 +89,23 @@ class Program(case.Case):
         rows = list(csv.DictReader(io.StringIO(self.browser.saved("measured", "csv")[1].decode("utf-8-sig"))))
         self.assertEqual(sorted(float(row["loss"]) for row in rows), sorted(row["value"] for row in measured))
 
+    def test_a_reproduction_by_studies_begins_with_what_was_judged(self):
+        measured = []
+        for part, steps, lr in [("one_step", 100, 0.3), ("local_steps", 10, 0.1)]:
+            for method, ratio, k in [("dense", None, 5000), ("topk", 0.001, 5), ("topk", 0.01, 50)]:
+                row = {"part": part, "method": method, "k": k, "lr": lr} | ({"ratio": ratio} if ratio else {})
+                measured += [{**row, "stage": "tuning", "seed": 1000, "step": steps, "lr": one, "metric": "val_loss", "value": one} for one in (0.1, 0.3)]
+                for metric, value in [("accuracy", 0.9 if ratio == 0.01 else 0.8), ("test_loss", 0.5), ("bytes_up", 10 * k)]:
+                    measured += [{**row, "stage": "judging", "seed": seed, "step": steps, "metric": metric, "value": value} for seed in (0, 1)]
+        report = {"name": "made-up", "paper": "", "claim": "c", "verdict": "partly", "holds": False, "reason": "r", "conditions": [], "table": "t", "measured": measured}
+        (self.folder / "made-up.json").write_text(json.dumps(report))
+        self.open_report("made-up.json")
+        chosen = lambda name: self.browser.run(f"return document.getElementById('measured.{name}')?.value ?? null")
+        self.assertEqual([chosen(name) for name in ("metric", "x", "only.part")], ["accuracy", "ratio", "local_steps"])
+        self.assertEqual([chosen(name) for name in ("only.k", "only.lr", "only.step", "only.ratio")], [None] * 4)  # they follow from these
+        rows = list(csv.DictReader(io.StringIO(self.browser.saved("measured", "csv")[1].decode("utf-8-sig"))))
+        self.assertEqual(sorted((float(row["ratio"]), float(row["accuracy"])) for row in rows), [(0.001, 0.8), (0.001, 0.8), (0.01, 0.8), (0.01, 0.9)])
+
     def test_metrics_of_the_hook_for_pytorch(self):
         for rank in range(2):
             lines = []

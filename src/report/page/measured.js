@@ -27,26 +27,44 @@ function chosen_from(list, key, otherwise) {
   return list.find((one) => String(one) === setting(MEASURED + key)) ?? otherwise;
 }
 
+// What is shown first: a result, rather than bytes or counts; of studies one of the judging runs.
+function default_metric(metrics, of_metric) {
+  const is_result = (metric) => /loss|error|risk|distance|density|accuracy/.test(metric);
+  const is_judged = (metric) => of_metric(metric).some((row) => row.stage === 'judging');
+  const weight = (one) => of_metric(one).length * (is_result(one) ? 1000 : 1) * (is_judged(one) ? 1000000 : 1);
+  return heaviest(metrics, weight);
+}
+
 // What is shown now: {metrics, metric, rows, numeric, x, lists: [{key, values, value}]}.
 function measured_view(all) {
   const metrics = distinct(all, 'metric'), of_metric = (metric) => all.filter((row) => row.metric === metric);
-  const is_result = (metric) => /loss|error|risk|distance|density/.test(metric);
-  const most = heaviest(metrics, (one) => of_metric(one).length * (is_result(one) ? 1000 : 1));
-  const metric = chosen_from(metrics, 'metric', most), rows = of_metric(metric);
+  const metric = chosen_from(metrics, 'metric', default_metric(metrics, of_metric)), rows = of_metric(metric);
   const keys = Array.from(new Set(rows.flatMap((row) => Object.keys(row))));
   const varied = keys.filter((key) => !NOT_SETTINGS.has(key) && distinct(rows, key).length > 1);
   const numeric = NUMERIC_SETTINGS.filter((key) => varied.includes(key) && rows.some((row) => is_number(row[key])));
-  const x = chosen_from(numeric, 'x', heaviest(numeric, (key) => distinct(rows, key).length));
   // A line that has one value of a setting, or none (a baseline), is shown beside all of them.
   const by_line = grouped(rows, line_name);
   const has_several = (row, key) => distinct(by_line.get(line_name(row)), key).length > 1;
-  const list = (key) => {
-    const values = distinct(rows.filter((row) => has_several(row, key)), key).sort(by_value);
-    return {key, values, value: chosen_from(values, 'only.' + key, values[0])};
+  const lists = [];
+  let shown = rows;
+  const choose = (key) => {
+    const values = distinct(shown.filter((row) => has_several(row, key)), key).sort(by_value);
+    if (values.length === 0) return;
+    const value = chosen_from(values, 'only.' + key, values[0]);
+    lists.push({key, values, value});
+    shown = shown.filter((row) => (row[key] ?? value) === value || !has_several(row, key));
   };
-  const lists = varied.filter((key) => key !== x).map(list).filter((one) => one.values.length > 0);
-  const fits = (row, {key, value}) => (row[key] ?? value) === value || !has_several(row, key);
-  return {metrics, metric, numeric, x, lists, rows: rows.filter((row) => lists.every((one) => fits(row, one)))};
+  for (const key of varied.filter((one) => !numeric.includes(one))) choose(key);
+  const values_in_a_line = (key) =>
+      Math.max(0, ...Array.from(grouped(shown, line_name).values(), (own) => distinct(own, key).length));
+  const possible = numeric.filter((key) => values_in_a_line(key) > 1);
+  const x = chosen_from(numeric, 'x', heaviest(possible, values_in_a_line));
+  for (const key of numeric.filter((one) => one !== x)) {
+    // One that follows from what is chosen already needs no list: k from a ratio.
+    const places = grouped(shown, (row) => JSON.stringify([line_name(row), row[x]]));
+    if (Array.from(places.values()).some((own) => distinct(own, key).length > 1)) choose(key);
+  }
+  return {metrics, metric, numeric, x, lists, rows: shown};
 }
 
 function grouped(rows, key) {
