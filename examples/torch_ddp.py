@@ -114,7 +114,8 @@ def main():
         moved = stats["bytes_up"] + stats["bytes_down"] + stats["bytes_served"]
         print(f"loss {cross_entropy(answers, labels).item():.4f}, accuracy {accuracy:.4f}")
         print(f"{moved} bytes in {stats['steps']} steps; dense: {stats['bytes_dense']}", end="; ")
-        print(f"factor {stats['factor_against_dense']:.1f}, in the last step {stats['last']['factor_against_dense']:.1f}")
+        last = stats["last"]["factor_against_dense"]
+        print(f"factor {stats['factor_against_dense']:.1f} with the dense steps at the start, in the last step {last:.1f}")
     dist.barrier()
     state.close()
     dist.destroy_process_group()

@@ -142,9 +142,10 @@ class Run:
             return totals["paper_bits_up"] + totals["paper_bits_down"]
         return totals[name] if name in totals else self.result[name]
 
-    def sent_of_asked(self):
-        sent = self.result["totals"]["paper_bits_up"] / 64
-        return sent / (self.result["k"] * self.result["steps"] * self.config["workers"])
+    def sent_of_asked(self, dim):
+        vectors, bits = self.result["steps"] * self.config["workers"], self.result["totals"]["paper_bits_up"]
+        is_full = bits == 32 * dim * vectors  # all of them
+        return (dim if is_full else bits / 64 / vectors) / self.result["k"]
 
     def cell(self):
         return (self.result["method"], number_or_none(self.result["ratio"]), self.result["lr"], own(self.result["own"]))
@@ -283,7 +284,7 @@ class Check:
             means[cell] = mean(by_seed) if seeds and None not in by_seed else None
             self.same(where + " mean", one["mean"], means[cell])
             if means[cell] is not None and cell in piloted and not self.plan["budget_bytes"]:
-                sent[cell] = mean([run.sent_of_asked() for run in runs])
+                sent[cell] = mean([run.sent_of_asked(self.plan["weights"]) for run in runs])
             self.same(where + " sent_of_asked", one["sent_of_asked"], sent.get(cell))
             for run in there:
                 self.same(where + " k", one["k"], run.result["k"])

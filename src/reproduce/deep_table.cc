@@ -10,16 +10,10 @@
 namespace sparsewire::reproduce {
 namespace {
 
-constexpr double kBitsOfEntry = 64;  // as papers count
-constexpr double kBitsOfValue = 32;  // in a full vector, which needs no indices
-
 // Of a step, mean over the steps.
 std::optional<double> entries_down(const study::Record& record, const study::Plan& plan) {
   if (record.has_diverged() || record.steps == 0) return std::nullopt;
-  const auto dim = static_cast<double>(plan.dim);
-  const double bits = static_cast<double>(record.totals.paper_bits_down) /
-                      (static_cast<double>(record.steps) * static_cast<double>(plan.config.workers));
-  return bits == kBitsOfValue * dim ? dim : bits / kBitsOfEntry;
+  return record.mean_entries(record.totals.paper_bits_down, plan.dim);
 }
 
 std::string mean_text(const study::Judged& one, const study::Summary* numbers) {

@@ -41,13 +41,6 @@ void find_edges(const Plan& plan, Choice& choice) {
   }
 }
 
-// Entries that the workers sent, over those that the ratio asks for. REQUIRES: the run has steps.
-double sent_of_asked(const Record& run) {
-  constexpr double kBitsOfEntry = 64;
-  const double sent = static_cast<double>(run.totals.paper_bits_up) / kBitsOfEntry;
-  return sent / (static_cast<double>(run.cell.k) * static_cast<double>(run.steps * run.config.workers));
-}
-
 // Both can be chosen.
 bool is_better(const TunedCell& one, const TunedCell& other) {
   if (one.sends_too_much() != other.sends_too_much()) return other.sends_too_much();
@@ -87,7 +80,7 @@ std::vector<TunedCell> tuned_cells(const Plan& plan, const std::vector<Record>& 
       if (run->has_diverged() || !std::isfinite(loss)) continue;
       tuned.by_seed.back() = loss;
       losses.push_back(loss);
-      sent.push_back(sent_of_asked(*run));
+      sent.push_back(run->mean_entries(run->totals.paper_bits_up, plan.dim) / static_cast<double>(run->cell.k));
     }
     if (!losses.empty() && losses.size() == plan.tune_seeds.size()) {
       tuned.mean = mean(losses);

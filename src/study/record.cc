@@ -184,6 +184,14 @@ void add_curve(std::string_view lines, const std::string& metric, Record& record
 
 }  // namespace
 
+double Record::mean_entries(std::uint64_t paper_bits, std::uint64_t dim) const noexcept {
+  constexpr std::uint64_t kBitsOfEntry = 64;
+  constexpr std::uint64_t kBitsOfValue = 32;  // in a full vector, which needs no indices
+  const std::uint64_t vectors = steps * config.workers;
+  if (paper_bits == kBitsOfValue * dim * vectors) return static_cast<double>(dim);
+  return static_cast<double>(paper_bits) / static_cast<double>(kBitsOfEntry * vectors);
+}
+
 double measure(const Point& point, std::string_view name) {
   if (name == kTestLoss) return point.test_loss;
   if (name == kValLoss) return point.val_loss;

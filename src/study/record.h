@@ -63,6 +63,9 @@ struct Record {
   double measure(std::string_view name) const;
   bool has_diverged() const noexcept { return status == kDiverged; }
   std::uint64_t bytes() const noexcept { return totals.bytes_up + totals.bytes_down; }
+  // Entries for each worker and step, from one of its totals in bits as papers count. Exact if none or all of its
+  // vectors are full; a full one among others counts as half. REQUIRES: it has steps.
+  double mean_entries(std::uint64_t paper_bits, std::uint64_t dim) const noexcept;
 };
 
 // The value of a measure in one evaluation, by its name.

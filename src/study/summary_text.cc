@@ -202,6 +202,13 @@ Sheet sheet_of_settings(const Plan& plan, const Judgement& judgement) {
   return sheet;
 }
 
+// "learning rate 0.3, mu=4"
+std::string setting_text(const Cell& cell) {
+  std::string text = fmt::format("learning rate {:g}", cell.lr);
+  for (const auto& [name, value] : cell.own) text += fmt::format(", {}={}", name, value);
+  return text;
+}
+
 // What does not fit into the tables, of one group.
 void add_notes(const Plan& plan, const Judged& one, std::vector<std::string>& notes) {
   const Choice& choice = one.choice;
@@ -224,9 +231,9 @@ void add_notes(const Plan& plan, const Judged& one, std::vector<std::string>& no
                     label, kMostOfAsked, *choice.too_much->sent_of_asked));
   } else if (choice.too_much) {
     notes.push_back(
-        fmt::format("{}: learning rate {:g} had a lower loss and was not chosen, because its threshold sent {:.3g} "
-                    "times as many entries as the ratio asks for.",
-                    label, plan.cells[choice.too_much->cell].lr, *choice.too_much->sent_of_asked));
+        fmt::format("{}: {} had a lower loss and was not chosen, because its threshold sent {:.3g} times as many "
+                    "entries as the ratio asks for.",
+                    label, setting_text(plan.cells[choice.too_much->cell]), *choice.too_much->sent_of_asked));
   }
   if (one.n < plan.seeds.size()) {
     notes.push_back(fmt::format("{}: {} of {} runs are done.", label, one.n, plan.seeds.size()));

@@ -17,9 +17,9 @@ class Progress {
 
   // The rank made progress at this time: it entered a call, or sent or received a part of a message.
   void note(int rank, Clock::time_point time) { at(rank).last = std::max(at(rank).last, time); }
-  // No rank was silent until this time.
-  void note_all(Clock::time_point time) {
-    for (Rank& rank : ranks_) rank.last = std::max(rank.last, time);
+  // The time from `begin` to `now` is nobody's silence.
+  void leave_out(Clock::time_point begin, Clock::time_point now) {
+    for (Rank& rank : ranks_) rank.last = std::min(rank.last + (now - begin), now);
   }
   Clock::time_point last(int rank) const { return ranks_[static_cast<std::size_t>(rank)].last; }
 

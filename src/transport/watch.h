@@ -76,9 +76,9 @@ class Watch {
   template <class ListMissing>
   std::optional<int> find_late_rank(Clock::time_point now, ListMissing list_missing) {
     if (was_suspended(last_look_, now, deadline_)) {
-      others_.note_all(now);
-      last_progress_ = now;
-      next_check_ = now + deadline_;
+      others_.leave_out(last_look_, now);
+      last_progress_ = std::min(last_progress_ + (now - last_look_), now);
+      next_check_ = last_progress_ + deadline_;
       polls_ = 0;
     }
     last_look_ = now;

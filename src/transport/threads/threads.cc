@@ -66,6 +66,7 @@ struct ThreadGroup::Shared {
   };
   std::vector<Call> calls;  // one for each rank
   Progress progress;        // who waits for whom: only as of the last find_missing()
+  Progress::Clock::time_point left_out_until;
   std::vector<bool> ended;  // ranks that make no more calls, without an error
 
   // The first failure; every later call throws it again.
@@ -89,6 +90,13 @@ struct ThreadGroup::Shared {
         if (slot(r, message.rank).state != Slot::State::empty) missing.push_back(message.rank);
       }
     }
+  }
+
+  // A rank that waits found out that all were suspended after `last_look`. The others find that out, too.
+  void leave_out(Progress::Clock::time_point last_look, Progress::Clock::time_point now) {
+    if (last_look < left_out_until) return;
+    progress.leave_out(last_look, now);
+    left_out_until = now;
   }
 
   void throw_if_lost() const {
@@ -160,26 +168,28 @@ class ThreadGroup::Shared::Rank final : public Transport {
   template <class Condition>
   void wait(std::unique_lock<std::mutex>& lock, int other, Condition condition) {
     Clock::time_point end = Clock::time_point::min();
+    Clock::time_point last_look = Clock::now();
     while (!condition()) {
       shared_.throw_if_lost();
       if (shared_.ended[static_cast<std::size_t>(other)]) {
         shared_.fail(other, fmt::format("rank {} has ended; rank {} was waiting for it", other, rank_));
         continue;
       }
-      end = std::max(end, shared_.progress.last(rank_) + shared_.deadline);
-      if (Clock::now() >= end) end = end_of_silence(lock);
-      const Clock::time_point last_look = Clock::now();
-      shared_.changed_for(rank_).wait_until(lock, std::min(end, last_look + look_every(shared_.deadline)));
       const Clock::time_point now = Clock::now();
-      if (was_suspended(last_look, now, shared_.deadline)) shared_.progress.note_all(now);
+      if (was_suspended(last_look, now, shared_.deadline)) shared_.leave_out(last_look, now);
+      last_look = now;
+      end = std::max(end, shared_.progress.last(rank_) + shared_.deadline);
+      if (now >= end) end = end_of_silence(now);
+      shared_.changed_for(rank_).wait_until(lock, std::min(end, now + look_every(shared_.deadline)));
     }
   }
 
-  // When the deadline passes unless there is progress until then. If it has passed, all ranks fail.
-  Clock::time_point end_of_silence(const std::unique_lock<std::mutex>& /*held*/) {
+  // When the deadline passes unless there is progress until then. If it has passed, all ranks fail. REQUIRES: the mutex
+  // is locked.
+  Clock::time_point end_of_silence(Clock::time_point now) {
     shared_.find_missing();
     const Clock::time_point end = shared_.progress.last_of_all(rank_) + shared_.deadline;
-    if (Clock::now() < end) return end;
+    if (now < end) return end;
     const int late = shared_.progress.find_late_rank(rank_);
     shared_.fail(late, fmt::format("rank {} did not respond within {} ms; rank {} was waiting for it", late,
                                    shared_.deadline.count(), rank_));

@@ -62,7 +62,7 @@ def needs(package):
         pytest.skip(f"{package} is not installed")
 
 
-SAID = r"loss [\d.]+, accuracy [\d.]+\n\d+ bytes in {} steps; dense: \d+; factor [\d.]+, in the last step [\d.]+"
+SAID = r"loss [\d.]+, accuracy [\d.]+\n\d+ bytes in {} steps; dense: \d+; factor [\d.]+ with the dense steps at the start, in the last step [\d.]+"
 
 
 @pytest.mark.timeout(180)

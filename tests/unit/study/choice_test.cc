@@ -120,6 +120,18 @@ TEST(Choice, IsTheThresholdThatSendsLeastIfAllSendTooMuch) {
   EXPECT_EQ(results.choices[0].too_much->cell, *results.choices[0].cell);
 }
 
+TEST(Choice, CountsAllEntriesOfFullVectors) {
+  Request request = small_request({"threshold"});
+  request.ratios = {"0.4"};
+  const Plan plan = made_up_plan(request);
+  const Results results = made_up_study(plan, best_at(1), [&](Record& run) {
+    if (run.cell.lr == 1) run.totals.paper_bits_up = 32 * plan.dim * run.steps * run.config.workers;
+  });
+  EXPECT_EQ(chosen(results, 0).lr, 0.3);
+  ASSERT_TRUE(results.choices[0].too_much);
+  EXPECT_DOUBLE_EQ(*results.choices[0].too_much->sent_of_asked, 2.5);
+}
+
 TEST(Choice, LetsAThresholdSendMoreWhereBytesAreTheBudget) {
   Plan plan = made_up_plan(small_request({"threshold"}));
   plan.budget_bytes = 100'000;

@@ -38,10 +38,21 @@ TEST(Watch, DoesNotCountTheTimeInWhichItsProcessWasSuspended) {
     Waiting waiting;
     for (seconds waited(0); waited < before; waited += kLook) ASSERT_EQ(waiting.look_after(kLook), std::nullopt);
     EXPECT_EQ(waiting.look_after(std::chrono::hours(10)), std::nullopt);
-    // From there on it counts again.
-    for (int i = 0; i < 7; ++i) EXPECT_EQ(waiting.look_after(kLook), std::nullopt);
+    // What it had waited before counts.
+    for (seconds waited = before + kLook; waited < kDeadline; waited += kLook) {
+      EXPECT_EQ(waiting.look_after(kLook), std::nullopt);
+    }
     EXPECT_EQ(waiting.look_after(kLook), 1);
   }
+}
+
+TEST(Watch, FindsALateRankAlsoIfItIsSuspendedAgainAndAgain) {
+  Waiting waiting;
+  for (int i = 0; i < 7; ++i) {
+    ASSERT_EQ(waiting.look_after(kLook), std::nullopt);
+    ASSERT_EQ(waiting.look_after(2 * kDeadline), std::nullopt);
+  }
+  EXPECT_EQ(waiting.look_after(kLook), 1);
 }
 
 TEST(Watch, CountsTheTimeInWhichItGotNoProcessor) {
