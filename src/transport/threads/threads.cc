@@ -132,6 +132,7 @@ class ThreadGroup::Shared::Rank final : public Transport {
     std::unique_lock lock(shared_.mutex);
     shared_.throw_if_lost();
     const Clock::time_point now = Clock::now();
+    last_look_ = now;
     shared_.progress.note(rank_, now);
     shared_.call(rank_) = {true, out, in};
     for (const Outgoing& message : out) {
@@ -168,7 +169,6 @@ class ThreadGroup::Shared::Rank final : public Transport {
   template <class Condition>
   void wait(std::unique_lock<std::mutex>& lock, int other, Condition condition) {
     Clock::time_point end = Clock::time_point::min();
-    Clock::time_point last_look = Clock::now();
     while (!condition()) {
       shared_.throw_if_lost();
       if (shared_.ended[static_cast<std::size_t>(other)]) {
@@ -176,8 +176,8 @@ class ThreadGroup::Shared::Rank final : public Transport {
         continue;
       }
       const Clock::time_point now = Clock::now();
-      if (was_suspended(last_look, now, shared_.deadline)) shared_.leave_out(last_look, now);
-      last_look = now;
+      if (was_suspended(last_look_, now, shared_.deadline)) shared_.leave_out(last_look_, now);
+      last_look_ = now;
       end = std::max(end, shared_.progress.last(rank_) + shared_.deadline);
       if (now >= end) end = end_of_silence(now);
       shared_.changed_for(rank_).wait_until(lock, std::min(end, now + look_every(shared_.deadline)));
@@ -307,6 +307,7 @@ class ThreadGroup::Shared::Rank final : public Transport {
 
   Shared& shared_;
   const int rank_;
+  Clock::time_point last_look_;  // at the clock, in this call
 };
 
 int checked_rank(int rank, int size) {
