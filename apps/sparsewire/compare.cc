@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "core/counted.h"
 #include "core/number.h"
 #include "files/folder.h"
 #include "files/input.h"

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "core/counted.h"
 #include "files/input.h"
 #include "files/lock.h"
 #include "files/npy.h"

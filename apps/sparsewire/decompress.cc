@@ -7,6 +7,7 @@
 #include <string>
 
 #include "commands.h"
+#include "core/counted.h"
 #include "files/input.h"
 #include "files/npy.h"
 #include "files/replace.h"

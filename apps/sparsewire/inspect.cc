@@ -5,6 +5,7 @@
 #include <string>
 
 #include "commands.h"
+#include "core/counted.h"
 #include "frame.h"
 #include "options.h"
 #include "sparsewire/codec.h"

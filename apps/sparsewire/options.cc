@@ -102,10 +102,4 @@ void ignore_broken_outputs() {
   std::signal(SIGXFSZ, SIG_IGN);
 }
 
-std::string grouped(std::uint64_t number) {
-  std::string digits = std::to_string(number);
-  for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, ",");
-  return digits;
-}
-
 }  // namespace sparsewire::cli

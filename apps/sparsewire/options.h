@@ -57,7 +57,4 @@ class Report {
 // reported, and temporary files are removed.
 void ignore_broken_outputs();
 
-// 25000000 as 25,000,000.
-std::string grouped(std::uint64_t number);
-
 }  // namespace sparsewire::cli

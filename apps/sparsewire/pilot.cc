@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "core/counted.h"
 #include "core/number.h"
 #include "options.h"
 #include "progress.h"

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/counted.h"
 #include "message.h"
 
 namespace sparsewire::cli {
@@ -40,8 +41,8 @@ void StudyProgress::on_note(const std::string& note) {
 
 void StudyProgress::say_what_was_there() {
   if (were_there_ > 0 && !is_quiet_) {
-    status_.print(fmt::format("{}: {} run{} {} there already\n", phase_, were_there_, were_there_ == 1 ? "" : "s",
-                              were_there_ == 1 ? "is" : "are"));
+    status_.print(
+        fmt::format("{}: {} {} there already\n", phase_, counted(were_there_, "run"), were_there_ == 1 ? "is" : "are"));
   }
   were_there_ = 0;
 }

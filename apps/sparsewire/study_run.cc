@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/counted.h"
 #include "files/folder.h"
 #include "files/lock.h"
 #include "message.h"
@@ -60,8 +61,9 @@ unsigned default_jobs(const std::string& device) {
 }
 
 std::string estimate_text(const study::Plan& plan, const study::Estimate& all, unsigned jobs) {
-  std::string text = fmt::format("{} methods, {} combinations of settings, {} weights, {} workers\n",
-                                 plan.methods.size(), plan.cells.size(), grouped(plan.dim), plan.config.workers);
+  std::string text = fmt::format("{}, {} of settings, {}, {}\n", counted(plan.methods.size(), "method"),
+                                 counted(plan.cells.size(), "combination"), counted(plan.dim, "weight"),
+                                 counted(plan.config.workers, "worker"));
   const auto add = [&](const char* name, const study::Work& work) {
     if (work.runs > 0)
       text += fmt::format("{:<18} {:>8} runs {:>16} steps\n", name, grouped(work.runs), grouped(work.steps));
@@ -71,8 +73,8 @@ std::string estimate_text(const study::Plan& plan, const study::Estimate& all, u
   add("tuning", all.tuning);
   add("judging", all.judging);
   text += fmt::format("{:<18} {:>8} runs\n", "all", grouped(all.runs()));
-  text += fmt::format("time: about {}, {} run{} at a time (from 20 steps of each method)\n", duration(all.hours * 3600),
-                      jobs, jobs == 1 ? "" : "s");
+  text += fmt::format("time: about {}, {} at a time (from 20 steps of each method)\n", duration(all.hours * 3600),
+                      counted(jobs, "run"));
   return text + fmt::format("disk: about {}\n", in_units(static_cast<double>(all.disk_bytes)));
 }
 

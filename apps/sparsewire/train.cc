@@ -8,6 +8,7 @@
 #include <string>
 
 #include "commands.h"
+#include "core/counted.h"
 #include "message.h"
 #include "options.h"
 #include "progress.h"
@@ -82,9 +83,8 @@ std::string result_text(const TrainConfig& config, const train::Result& result) 
   }
   text += result.step == 0 ? std::string(" (before the first step)")
                            : fmt::format(" (loss of the last batches {:.6g})", result.totals.loss);
-  text +=
-      fmt::format("\n{} worker{} sent {} bytes up and received {} down\n", config.workers,
-                  config.workers == 1 ? "" : "s", grouped(result.totals.bytes_up), grouped(result.totals.bytes_down));
+  text += fmt::format("\n{} sent {} bytes up and received {} down\n", counted(config.workers, "worker"),
+                      grouped(result.totals.bytes_up), grouped(result.totals.bytes_down));
   return text + fmt::format("CRC-32C of the weights: {:08x}\n", result.weights_crc32c);
 }
 

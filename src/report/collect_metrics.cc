@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "core/counted.h"
 #include "files/input.h"
 #include "report/collect.h"
 #include "sparsewire/errors.h"
@@ -162,7 +163,7 @@ std::string problem_text(const Json& config, const std::string& data, std::optio
   std::string parts;
   const auto add = [&](std::uint64_t count, const char* one) {
     if (count == 0) return;
-    parts += fmt::format("{}{} {}{}", parts.empty() ? ": " : ", ", count, one, count == 1 ? "" : "s");
+    parts += (parts.empty() ? ": " : ", ") + counted(count, one);
   };
   add(weights.value_or(0), "weight");
   add(number("workers"), "worker");

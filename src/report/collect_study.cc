@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "core/counted.h"
 #include "core/number.h"
 #include "files/input.h"
 #include "report/collect.h"
@@ -322,7 +323,7 @@ class StudyCollector {
     for (const ReportedRun& run : document_.runs) ++done[run.phase];
     std::string text = "the study is not finished:";
     for (const char* phase : {study::kPilot, study::kProbe, study::kTune, study::kJudge}) {
-      if (done[phase] > 0) text += fmt::format(" {} {} run{},", done[phase], phase, done[phase] == 1 ? "" : "s");
+      if (done[phase] > 0) text += fmt::format(" {},", counted(done[phase], phase + std::string(" run")));
     }
     if (document_.runs.empty()) text += " no run,";
     text.back() = ' ';

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "core/counted.h"
 #include "core/number.h"
 #include "reproduce/table.h"
 
@@ -63,16 +64,15 @@ std::string table_of(const Outcome& outcome) {
     table.add(row);
   }
   const train::TrainConfig& config = plan.config;
-  return fmt::format("{}: {}\n{}, {} workers, {} weights, {} step{}{}, {} seed{}{}\n{}", outcome.part.name,
-                     outcome.part.title, config.problem, config.workers, plan.dim, config.steps,
-                     config.steps == 1 ? "" : "s",
-                     config.local_steps == 1 ? "" : fmt::format(" of {} local steps", config.local_steps),
-                     plan.seeds.size(), plan.seeds.size() == 1 ? "" : "s",
-                     plan.tune_seeds.empty()
-                         ? ""
-                         : fmt::format("; chosen in {} steps with {} other{}", plan.tune_steps.value_or(config.steps),
-                                       plan.tune_seeds.size(), plan.tune_seeds.size() == 1 ? "" : "s"),
-                     table.text());
+  const std::string of_local_steps = config.local_steps == 1 ? "" : " of " + counted(config.local_steps, "local step");
+  const std::string tuned =
+      plan.tune_seeds.empty()
+          ? ""
+          : fmt::format("; chosen in {} with {}", counted(plan.tune_steps.value_or(config.steps), "step"),
+                        counted(plan.tune_seeds.size(), "other seed"));
+  return fmt::format("{}: {}\n{}, {}, {}, {}{}, {}{}\n{}", outcome.part.name, outcome.part.title, config.problem,
+                     counted(config.workers, "worker"), counted(plan.dim, "weight"), counted(config.steps, "step"),
+                     of_local_steps, counted(plan.seeds.size(), "seed"), tuned, table.text());
 }
 
 void add_numbers(const Outcome& outcome, std::vector<Measured>& measured) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "core/counted.h"
 #include "core/portable_math.h"
 #include "study/judge.h"
 #include "study/tables.h"
@@ -262,10 +263,10 @@ Page page_of(const Results& results) {
   const Plan& plan = results.plan;
   const train::TrainConfig& config = plan.config;
   const Judgement judgement = judge(plan, results.choices, results.records);
-  Page page{.heading = fmt::format("{}{}: {} weights, {} worker{}, {} steps, {} seed{}", config.problem,
+  Page page{.heading = fmt::format("{}{}: {}, {}, {}, {}", config.problem,
                                    config.data.empty() ? "" : " on " + config.data.substr(config.data.rfind('/') + 1),
-                                   plan.dim, config.workers, config.workers == 1 ? "" : "s", config.steps,
-                                   plan.seeds.size(), plan.seeds.size() == 1 ? "" : "s"),
+                                   counted(plan.dim, "weight"), counted(config.workers, "worker"),
+                                   counted(config.steps, "step"), counted(plan.seeds.size(), "seed")),
             .sheets = {sheet_of_measures(plan, judgement), sheet_of_bytes(plan, judgement),
                        sheet_of_settings(plan, judgement)},
             .notes = {about_intervals(plan)}};
@@ -277,9 +278,8 @@ Page page_of(const Results& results) {
   if (most <= 1) {
     page.notes.emplace_back("Nothing was tuned: every method had one setting, which was given.");
   } else {
-    page.notes.push_back(fmt::format("The settings of a method were chosen from {} by the mean {} on {} other seed{}.",
-                                     most, words_for(plan, plan.tuned_by), plan.tune_seeds.size(),
-                                     plan.tune_seeds.size() == 1 ? "" : "s"));
+    page.notes.push_back(fmt::format("The settings of a method were chosen from {} by the mean {} on {}.", most,
+                                     words_for(plan, plan.tuned_by), counted(plan.tune_seeds.size(), "other seed")));
   }
   const bool has_edge = std::any_of(judgement.groups.begin(), judgement.groups.end(), [](const Judged& one) {
     return one.choice.cell && one.choice.at_low_edge != one.choice.at_high_edge;

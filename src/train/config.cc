@@ -103,7 +103,8 @@ std::vector<Setting> make_settings() {
        &C::eval_train},
       {{"measure_every",
         "N",
-        "Steps between two measurements of xi and gamma, which cost two dense steps each; 0: none",
+        "Steps between two measurements of what compression loses (xi and gamma in the metrics file; docs/train.md); "
+        "each costs two dense steps; 0: none",
         kMayChange,
         kSteps,
         {},

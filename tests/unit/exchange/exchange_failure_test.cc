@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <barrier>
 
@@ -146,6 +147,48 @@ TEST(AnUnreadableFrame, MakesTheWorkerThatGotItUnusable) {
     };
     EXPECT_THROW(run_on_threads(3, body), TransportError);
     EXPECT_EQ(thrown, 3);
+  }
+}
+
+// Damages the first byte of the next message from each of some ranks: their frames cannot be decoded, what follows the
+// frames can be read.
+class DamagingTransport final : public WrappedTransport {
+ public:
+  using WrappedTransport::WrappedTransport;
+  std::vector<int> ranks;
+
+  void do_send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) override {
+    WrappedTransport::do_send_receive(out, in);
+    for (const Incoming& message : in) {
+      if (std::erase(ranks, message.rank) != 0) message.bytes->front() ^= std::byte{0xFF};
+    }
+  }
+};
+
+// Rank 0 is a server, or serves a region: all ranks hear from it whose frame it could not decode.
+TEST(AnUnreadableFrame, OfTwoRanksNamesTheLowest) {
+  for (const ExchangeCase& setup : {ExchangeCase{"server"}, {"server", true}, {"sharded"}, {"sharded", true}}) {
+    for (const std::vector<int>& ranks : {std::vector{3}, {1, 2}, {3, 2}, {1, 2, 3}}) {
+      SCOPED_TRACE(setup.name() + ", " + ::testing::PrintToString(ranks));
+      const Plan plan = bodies::plan_of("topk:ratio=0.1", setup);
+      const int lowest = *std::min_element(ranks.begin(), ranks.end());
+      std::atomic<int> thrown = 0;
+      run_on_threads(4, [&](Transport& transport) {
+        DamagingTransport damaging(transport);
+        Runner run(plan, damaging);
+        run.step(0);
+        if (transport.rank() == 0) damaging.ranks = ranks;
+        try {
+          run.step(1);
+        } catch (const TransportError& error) {
+          EXPECT_EQ(error.rank(), lowest);
+          ++thrown;
+        }
+        EXPECT_TRUE(damaging.ranks.empty());
+        EXPECT_THROW(run.step(2), UsageError);
+      });
+      EXPECT_EQ(thrown, 4);
+    }
   }
 }
 
