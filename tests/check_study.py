@@ -201,7 +201,9 @@ class Check:
         self.runs = [Run(path) for path in sorted(glob.glob(os.path.join(folder, "runs", "*", "")))]
         self.add_shared()
         self.primary = self.plan["primary"]
-        self.higher_is_better = {"metric": self.plan["metric"] == "accuracy"}
+        self.target_by = "train_loss" if self.plan["tuned_by"] == "train_loss" else "val_loss"
+        is_accuracy = self.plan["metric"] == "accuracy"
+        self.higher_is_better = {"metric": is_accuracy, "val_metric": is_accuracy}
         spec_of = {method["name"]: method["spec"] for method in self.plan["methods"]}
         self.baseline = spec_of[self.plan["baseline"]]
 
@@ -299,7 +301,8 @@ class Check:
             modest = [cell for cell in possible if sent.get(cell, 0) <= MOST_OF_ASKED]
             self.chosen[group] = None
             if possible:
-                self.chosen[group] = min(modest, key=means.get) if modest else min(possible, key=sent.get)
+                best = lambda cell: self.sign(tuned_by) * means[cell]
+                self.chosen[group] = min(modest, key=best) if modest else min(possible, key=sent.get)
             if not seeds:
                 self.chosen[group] = members[0]
         for one, cell in zip(grid, cells):
@@ -313,7 +316,6 @@ class Check:
         return [group for group in self.cells_of if group[0] == self.baseline]
 
     def check_target(self):
-        tuned_by = self.plan["tuned_by"]
         self.target = self.plan["target"]
         set_by = "given"
         if self.target is None:
@@ -321,10 +323,10 @@ class Check:
             cell = self.chosen[self.baseline_groups()[0]]
             runs = self.of("tune", cell, self.plan["tune_seeds"]) if cell else []
             if runs and None not in runs:
-                last = mean([run.measure(tuned_by) for run in runs])
-                first = mean([run.curve[0][tuned_by] for run in runs])
+                last = mean([run.measure(self.target_by) for run in runs])
+                first = mean([run.curve[0][self.target_by] for run in runs])
                 self.target = last + 0.05 * (first - last)
-        mine = None if self.target is None else {"measure": tuned_by, "value": self.target, "set_by": set_by}
+        mine = None if self.target is None else {"measure": self.target_by, "value": self.target, "set_by": set_by}
         self.same("target", self.summary["target"], mine)
 
     def check_equal_bytes(self):
@@ -399,7 +401,7 @@ class Check:
 
     def to_target(self, group):
         runs = self.judging(group)
-        points = [run and run.reached(self.plan["tuned_by"], self.target) for run in runs]
+        points = [run and run.reached(self.target_by, self.target) for run in runs]
         there = [(run, point) for run, point in zip(runs, points) if run]
         by_seed = {key: [point and point[key] for point in points] for key in ("bytes", "step")}
         ranked = {
@@ -408,7 +410,7 @@ class Check:
         log_ratio = None
         base = self.base_of(group)
         if base:
-            base_points = [run and run.reached(self.plan["tuned_by"], self.target) for run in self.judging(base)]
+            base_points = [run and run.reached(self.target_by, self.target) for run in self.judging(base)]
             if all(points) and all(base_points) and all(point["bytes"] for point in points + base_points):
                 logs = [math.log(a["bytes"]) - math.log(b["bytes"]) for a, b in zip(points, base_points)]
                 ends = interval(logs)
@@ -465,7 +467,7 @@ class Check:
             k = next(entry["k"] for entry in self.summary["grid"] if cell_of(entry) == cell)
             self.same(where + "chosen", one["chosen"], {"lr": cell[2], "own": dict(cell[3]), "k": k})
 
-        names_of = ["test_loss", "val_loss", "train_loss", "metric", "bytes", "bytes_up", "bytes_down", "paper_bits"]
+        names_of = ["test_loss", "val_loss", "train_loss", "metric", "val_metric", "bytes", "bytes_up", "bytes_down", "paper_bits"]
         names_of += ["total_error", "peak_memory_norm2"]
         measured = [
             name for name in names_of if name == self.primary or any(run and run.measure(name) is not None for run in runs)
@@ -554,10 +556,10 @@ class Check:
         point = None
         has_target = self.target is not None and run.phase in ("tune", "judge")
         if has_target:
-            point = run.reached(self.plan["tuned_by"], self.target)
+            point = run.reached(self.target_by, self.target)
         mine = {
             **{key: result[key] for key in ("phase", "method", "ratio", "k", "seed", "status", "diverged_at", "steps")},
-            **{key: result[key] for key in ("initial_train_loss", "val_loss", "test_loss", "metric", "weights_crc32c")},
+            **{key: result[key] for key in ("initial_train_loss", "val_loss", "test_loss", "metric", "val_metric", "weights_crc32c")},
             **{key: totals[key] for key in ("bytes_up", "bytes_down", "bytes_served", "paper_bits_up", "paper_bits_down")},
             "own": " ".join(f"{name}={value}" for name, value in own(result["own"])),
             "train_loss": result["final_train_loss"],

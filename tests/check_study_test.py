@@ -16,8 +16,8 @@ import check_study
 PROGRAM = None
 EXPECTED = {
     "usual", "ties", "diverged_judging_seed", "diverged_baseline", "diverged_tuning", "censored", "censored_even",
-    "one_seed", "two_methods_two_seeds", "merged", "own_parameters", "untuned", "accuracy", "cosine", "budget",
-    "baseline_with_ratios", "pilots", "unfinished", "still_tuning",
+    "one_seed", "two_methods_two_seeds", "merged", "own_parameters", "untuned", "accuracy", "tuned_by_accuracy", "cosine",
+    "budget", "baseline_with_ratios", "pilots", "unfinished", "still_tuning",
 }  # fmt: skip
 
 

@@ -131,6 +131,8 @@ void write_all(const std::string& folder) {
   write("accuracy", accuracy, usual_loss, [](Record& run) {
     if (is_judged(run, "topk", 2)) diverge(run, 35);
   });
+  accuracy.tuned_by = kValMetric;
+  write("tuned_by_accuracy", accuracy, usual_loss, [](Record& run) { run.val_metric -= run.cell.lr; });
   Request cosine = usual_request();
   cosine.config.schedule = "cosine";
   write("cosine", cosine);

@@ -294,6 +294,24 @@ class Plans(Case):
             steps = {(row["phase"], row["steps"]) for row in csv.DictReader(file)}
         self.assertEqual(steps, {("tune", "10"), ("judge", "40")})
 
+    def test_settings_can_be_chosen_by_the_accuracy(self):
+        done = self.study("--methods", "dense", "topk", "--ratio", "0.3", "--tuned-by", "val_metric", "--out", "s")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("val acc.", done.stderr)
+        self.assertIn("by the mean validation accuracy on", " ".join(done.stdout.split()))
+        self.assertEqual(check_study.check(str(self.folder / "s")), [])
+        summary = json.loads((self.folder / "s/summary.json").read_text())
+        with open(self.folder / "s/runs.csv", newline="") as file:
+            rows = [row for row in csv.DictReader(file) if row["phase"] == "tune"]
+        for row in rows:
+            lines = (self.folder / f"s/runs/{row['id']}/metrics.jsonl").read_text().splitlines()
+            self.assertEqual(json.loads(lines[-1])["validation_accuracy"], float(row["val_metric"]))
+        for name in ("dense", "topk"):
+            cells = [cell for cell in summary["grid"] if cell["spec"] == name]
+            self.assertEqual(max(cell["mean"] for cell in cells), next(cell["mean"] for cell in cells if cell["chosen"]))
+        self.refuses("--tuned-by", "test_loss", "--out", "t",
+                     says="--tuned-by 'test_loss' is not measured here; there are val_loss, val_metric")
+
     def test_the_grid_grows_at_its_edge(self):
         arguments = ["--methods", "dense", "topk", "--ratio", "0.3", "--lr", "1e-5,1e-4", "--grow"]
         done = self.study(*arguments, "--out", "s")

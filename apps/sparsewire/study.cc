@@ -45,6 +45,7 @@ struct StudyCommand {
   std::optional<std::uint64_t> tune_steps;
   std::optional<std::string> baseline;
   std::optional<std::string> primary;
+  std::optional<std::string> tuned_by;
   std::optional<double> target;
   std::optional<double> max_hours;
   bool grow = false;
@@ -107,6 +108,7 @@ study::Request request_of(const StudyCommand& command) {
   request.tune_seeds = command.tune_seeds.value_or(request.tune_seeds);
   request.baseline = command.baseline;
   request.primary = command.primary;
+  request.tuned_by = command.tuned_by;
   request.target = command.target;
   request.budget_bytes = command.budget_bytes;
   request.tune_steps = command.tune_steps;
@@ -177,7 +179,7 @@ void add_study(CLI::App& program) {
       "tables.\n"
       "The ratio is put in where a spec takes one. mu=1/4 tries two values; every\n"
       "method must have equally many combinations of settings.\n"
-      "Settings are chosen by the validation loss on the tuning seeds, and judged on\n"
+      "Settings are chosen on the tuning seeds, by the validation loss, and judged on\n"
       "the other seeds and the test data. All runs of a seed have the same data, start\n"
       "and batches. Ctrl-C keeps what is done; the same command continues.\n"
       "Examples:\n"
@@ -205,6 +207,9 @@ void add_study(CLI::App& program) {
   add("--primary", command->primary, "NAME",
       "What methods are judged by: test_loss, val_loss, train_loss or metric (default: the first of these that is "
       "measured)");
+  add("--tuned-by", command->tuned_by, "NAME",
+      "What settings are chosen by on the tuning seeds: val_loss, or val_metric (the accuracy on the validation data); "
+      "without validation data train_loss");
   add_number(*app, "--target", command->target, {.min = -1e300, .max = 1e300},
              "Validation loss to reach (default: the baseline's final one plus 5 % of what it fell by)");
   add_integer(*app, "--budget-bytes", command->budget_bytes, 1, kMost,

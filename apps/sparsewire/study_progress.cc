@@ -15,11 +15,17 @@ namespace {
 constexpr auto kBetweenStates = std::chrono::milliseconds(200);
 constexpr const char* kRow = "{:<5} {:<23} {:>6} {:>7} {:>5} {:>9} {:>8} {:>8}\n";
 
-std::string loss_text(const study::Plan& plan, const study::Record& record) {
+// Of the column with what settings are chosen by.
+std::string title_of(const study::Plan& plan) {
+  if (plan.tuned_by == study::kValMetric) return plan.metric == "accuracy" ? "val acc." : "val " + plan.metric;
+  return plan.tuned_by == study::kValLoss ? "val loss" : "loss";
+}
+
+std::string number_text(const study::Plan& plan, const study::Record& record) {
   if (record.phase == study::kPilot && record.lambda) return fmt::format("{:.3g}", *record.lambda);
   if (record.status != study::kFinished) return record.has_diverged() ? "diverged" : "none";
-  const double loss = record.measure(plan.tuned_by);
-  return std::isnan(loss) ? "-" : fmt::format("{:.5g}", loss);
+  const double number = record.measure(plan.tuned_by);
+  return std::isnan(number) ? "-" : fmt::format("{:.5g}", number);
 }
 
 }  // namespace
@@ -62,15 +68,15 @@ void StudyProgress::on_record(const study::Record& record, bool was_there) {
   if (is_quiet_) return;
   std::string lines;
   if (!has_header_) {
-    const char* const loss = phase_ == "pilots" ? "lambda" : plan_.tuned_by == study::kValLoss ? "val loss" : "loss";
-    lines = fmt::format(kRow, "", "method", "ratio", "lr", "seed", loss, "bytes", "time");
+    const std::string number = phase_ == "pilots" ? "lambda" : title_of(plan_);
+    lines = fmt::format(kRow, "", "method", "ratio", "lr", "seed", number, "bytes", "time");
   }
   has_header_ = true;
   const study::Cell& cell = record.cell;
   std::string name = plan_.methods[cell.method_index].name();
   for (const auto& [key, value] : cell.own) name += fmt::format(" {}={}", key, value);
   lines += fmt::format(kRow, record.phase, shortened(printable(name), 23), cell.ratio.empty() ? "-" : cell.ratio,
-                       fmt::format("{:.3g}", cell.lr), record.seed, loss_text(plan_, record),
+                       fmt::format("{:.3g}", cell.lr), record.seed, number_text(plan_, record),
                        in_units(static_cast<double>(record.bytes())), fmt::format("{:.1f} s", record.seconds));
   status_.print(lines);
   show();

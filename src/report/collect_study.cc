@@ -283,8 +283,8 @@ class StudyCollector {
   // As the columns of runs.csv are named.
   static Json result_of(const Json& result) {
     Json shown = Json::object();
-    for (const char* key : {"k", "steps", "initial_train_loss", "val_loss", "test_loss", "metric", "metric_name",
-                            "weights_crc32c", "lambda", "downlink_lambda", "grown", "status"}) {
+    for (const char* key : {"k", "steps", "initial_train_loss", "val_loss", "test_loss", "metric", "val_metric",
+                            "metric_name", "weights_crc32c", "lambda", "downlink_lambda", "grown", "status"}) {
       const Json value = at_or_null(result, key);
       if (value.is_number() || value.is_string() || (value.is_null() && result.contains(key))) shown[key] = value;
     }

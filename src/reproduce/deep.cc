@@ -190,7 +190,7 @@ std::optional<Difference> Outcome::difference(std::string_view method, std::stri
   const study::Summary* const mine = one->find(plan.primary);
   const study::Summary* const others = two->find(plan.primary);
   if (mine == nullptr || others == nullptr) return std::nullopt;
-  return difference_of(mine->by_seed, others->by_seed, plan.higher_is_better);
+  return difference_of(mine->by_seed, others->by_seed, study::is_higher_better(plan, plan.primary));
 }
 
 std::optional<Difference> Outcome::difference_at_equal_bytes(std::string_view method, std::string_view other,
@@ -198,7 +198,8 @@ std::optional<Difference> Outcome::difference_at_equal_bytes(std::string_view me
   const study::Judged* const one = find(method, ratio);
   const study::Judged* const two = find(other, ratio);
   if (one == nullptr || two == nullptr || !one->equal_bytes || !two->equal_bytes) return std::nullopt;
-  return difference_of(one->equal_bytes->numbers.by_seed, two->equal_bytes->numbers.by_seed, plan.higher_is_better);
+  return difference_of(one->equal_bytes->numbers.by_seed, two->equal_bytes->numbers.by_seed,
+                       study::is_higher_better(plan, plan.primary));
 }
 
 std::string in_words(std::string_view mine, const std::optional<Difference>& difference, std::string_view other,

@@ -50,8 +50,9 @@ void judge_loco(const Outcomes& outcomes, Result& result) {
   for (const char* method : {"dense", "topk"}) {
     const study::Judged* const other = each->find(method);
     const study::Summary* const numbers = other == nullptr ? nullptr : other->find(each->plan.primary);
-    const auto apart =
-        numbers == nullptr ? std::nullopt : difference_of(mine->by_seed, numbers->by_seed, each->plan.higher_is_better);
+    const auto apart = numbers == nullptr ? std::nullopt
+                                          : difference_of(mine->by_seed, numbers->by_seed,
+                                                          study::is_higher_better(each->plan, each->plan.primary));
     const auto other_bytes = bytes_of(*each, method);
     if (!apart || !other_bytes) continue;
     result.conditions.push_back(fmt::format("{} after every step, and moves 1/{:.1f} of its bytes",

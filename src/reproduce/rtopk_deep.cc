@@ -40,7 +40,7 @@ void judge_rtopk(const Outcomes& outcomes, Result& result) {
   std::size_t all = 0;
   std::string wrong;
   for (const auto& outcome : outcomes) {
-    const bool is_accuracy = outcome->plan.higher_is_better;
+    const bool is_accuracy = study::is_higher_better(outcome->plan, outcome->plan.primary);
     for (const std::string& ratio : outcome->plan.ratios) {
       const std::string best = best_rtopk(*outcome, ratio);
       for (const char* rival : {"topk", "randomk"}) {

@@ -41,10 +41,14 @@ void find_edges(const Plan& plan, Choice& choice) {
   }
 }
 
+bool has_better_mean(const Plan& plan, const TunedCell& one, const TunedCell& other) {
+  return is_higher_better(plan, plan.tuned_by) ? *one.mean > *other.mean : *one.mean < *other.mean;
+}
+
 // Both can be chosen.
-bool is_better(const TunedCell& one, const TunedCell& other) {
+bool is_better(const Plan& plan, const TunedCell& one, const TunedCell& other) {
   if (one.sends_too_much() != other.sends_too_much()) return other.sends_too_much();
-  return one.sends_too_much() ? *one.sent_of_asked < *other.sent_of_asked : *one.mean < *other.mean;
+  return one.sends_too_much() ? *one.sent_of_asked < *other.sent_of_asked : has_better_mean(plan, one, other);
 }
 
 // The best of those that were passed over because they send too much.
@@ -54,7 +58,7 @@ std::optional<TunedCell> passed_over(const Plan& plan, const Group& group, const
   std::optional<TunedCell> best;
   for (const TunedCell& one : tuned) {
     if (!is_of(plan.cells[one.cell], group) || !one.mean || !one.sends_too_much()) continue;
-    if (*one.mean < *chosen.mean && (!best || *one.mean < *best->mean)) best = one;
+    if (has_better_mean(plan, one, chosen) && (!best || has_better_mean(plan, one, *best))) best = one;
   }
   return best;
 }
@@ -66,7 +70,7 @@ std::vector<TunedCell> tuned_cells(const Plan& plan, const std::vector<Record>& 
   for (std::size_t i = 0; i < plan.cells.size(); ++i) {
     TunedCell tuned{.cell = i, .by_seed = {}, .mean = {}};
     const bool has_threshold = plan.methods[plan.cells[i].method_index].needs_pilot() && !plan.budget_bytes;
-    std::vector<double> losses;
+    std::vector<double> known;
     std::vector<double> sent;
     for (const std::uint64_t seed : plan.tune_seeds) {
       const auto run = std::find_if(records.begin(), records.end(), [&](const Record& record) {
@@ -76,14 +80,14 @@ std::vector<TunedCell> tuned_cells(const Plan& plan, const std::vector<Record>& 
       if (run == records.end()) continue;
       ++tuned.runs;
       if (run->has_diverged()) ++tuned.diverged;
-      const double loss = run->measure(plan.tuned_by);
-      if (run->has_diverged() || !std::isfinite(loss)) continue;
-      tuned.by_seed.back() = loss;
-      losses.push_back(loss);
+      const double number = run->measure(plan.tuned_by);
+      if (run->has_diverged() || !std::isfinite(number)) continue;
+      tuned.by_seed.back() = number;
+      known.push_back(number);
       sent.push_back(run->mean_entries(run->totals.paper_bits_up, plan.dim) / static_cast<double>(run->cell.k));
     }
-    if (!losses.empty() && losses.size() == plan.tune_seeds.size()) {
-      tuned.mean = mean(losses);
+    if (!known.empty() && known.size() == plan.tune_seeds.size()) {
+      tuned.mean = mean(known);
       if (has_threshold) tuned.sent_of_asked = mean(sent);
     }
     all.push_back(std::move(tuned));
@@ -100,7 +104,7 @@ std::vector<Choice> choose(const Plan& plan, const std::vector<Record>& records)
       if (!is_of(plan.cells[one.cell], group)) continue;
       ++choice.cells_tried;
       const bool is_only = plan.tune_seeds.empty() && !choice.cell;
-      const bool is_best = one.mean && (!choice.cell || is_better(one, tuned[*choice.cell]));
+      const bool is_best = one.mean && (!choice.cell || is_better(plan, one, tuned[*choice.cell]));
       if (is_only || is_best) choice.cell = one.cell;
     }
     if (choice.cell) find_edges(plan, choice);

@@ -1,5 +1,5 @@
-// Which cell of each group is judged: the one with the smallest mean validation loss on the tuning seeds, of those that
-// send about as much as was asked for.
+// Which cell of each group is judged: the one with the best mean of Plan::tuned_by (the smallest validation loss) on
+// the tuning seeds, of those that send about as much as was asked for.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +40,7 @@ struct Choice {
   bool at_high_edge = false;  // the same for a larger one. Both if there is one learning rate only
   // Its own parameters that are lists of numbers and have their smallest or largest value: "low", "high".
   std::map<std::string, std::string> own_at_edge = {};
-  // A cell with a smaller loss that was not chosen because it sends too much, and how much; the chosen cell itself if
+  // A cell with a better mean that was not chosen because it sends too much, and how much; the chosen cell itself if
   // all do.
   std::optional<TunedCell> too_much = {};
 };

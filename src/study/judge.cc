@@ -18,11 +18,6 @@ constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 std::optional<double> finite(double number) { return std::isfinite(number) ? std::optional(number) : std::nullopt; }
 
-bool higher_is_better(const Plan& plan, std::string_view name) {
-  if (name == plan.primary) return plan.higher_is_better;
-  return name == kMetric && plan.metric == "accuracy";
-}
-
 // The runs of a cell on these seeds.
 Runs runs_of(const Plan& plan, std::optional<std::size_t> cell, std::string_view phase,
              const std::vector<std::uint64_t>& seeds, const std::vector<Record>& records) {
@@ -191,12 +186,12 @@ std::optional<PilotCost> pilot_of(const Plan& plan, const Choice& choice, const 
 
 std::vector<Measure> measures_of(const Plan& plan, const Runs& runs) {
   std::vector<Measure> measures;
-  for (const char* const name :
-       {kTestLoss, kValLoss, kTrainLoss, kMetric, kBytes, kBytesUp, kBytesDown, kPaperBits, kTotalError, kPeakMemory}) {
+  for (const char* const name : {kTestLoss, kValLoss, kTrainLoss, kMetric, kValMetric, kBytes, kBytesUp, kBytesDown,
+                                 kPaperBits, kTotalError, kPeakMemory}) {
     const auto is_measured = [&](const Record* run) { return run != nullptr && std::isfinite(value_of(*run, name)); };
     if (std::none_of(runs.begin(), runs.end(), is_measured) && name != plan.primary) continue;
     BySeed numbers = by_seed(runs, [&](const Record& run) { return finite(value_of(run, name)); });
-    measures.push_back({name, summarise(runs, std::move(numbers), higher_is_better(plan, name))});
+    measures.push_back({name, summarise(runs, std::move(numbers), is_higher_better(plan, name))});
   }
   return measures;
 }
@@ -231,8 +226,8 @@ std::optional<double> target_of(const Plan& plan, const std::vector<Choice>& cho
   Numbers last;
   for (const Record* run : runs_of(plan, baseline->cell, kTune, plan.tune_seeds, records)) {
     if (run == nullptr || run->curve.empty()) return std::nullopt;
-    first.push_back(measure(run->curve.front(), plan.tuned_by));
-    last.push_back(run->measure(plan.tuned_by));
+    first.push_back(measure(run->curve.front(), plan.target_by));
+    last.push_back(run->measure(plan.target_by));
   }
   if (last.empty()) return std::nullopt;
   constexpr double kPart = 0.05;
@@ -242,7 +237,7 @@ std::optional<double> target_of(const Plan& plan, const std::vector<Choice>& cho
 std::optional<std::size_t> reached_at(const Record& record, const Plan& plan, double target) {
   if (record.has_diverged()) return std::nullopt;
   Numbers losses;
-  for (const Point& point : record.curve) losses.push_back(measure(point, plan.tuned_by));
+  for (const Point& point : record.curve) losses.push_back(measure(point, plan.target_by));
   return first_to_reach(losses, target);
 }
 
@@ -267,7 +262,7 @@ Judgement judge(const Plan& plan, const std::vector<Choice>& choices, const std:
     if (judgement.target) judged.to_target = to_target(plan, runs[i], *judgement.target);
     if (judgement.equal_bytes) {
       BySeed numbers = by_seed(runs[i], [&](const Record& run) { return at_bytes(run, plan, *judgement.equal_bytes); });
-      judged.equal_bytes = {.numbers = summarise(runs[i], std::move(numbers), plan.higher_is_better),
+      judged.equal_bytes = {.numbers = summarise(runs[i], std::move(numbers), is_higher_better(plan, plan.primary)),
                             .vs_baseline = {}};
     }
     judgement.groups.push_back(std::move(judged));
@@ -278,7 +273,7 @@ Judgement judge(const Plan& plan, const std::vector<Choice>& choices, const std:
     Judged& judged = judgement.groups[i];
     const Judged& baseline = judgement.groups[*at];
     const auto difference = [&](const BySeed& mine, const BySeed& others) {
-      return compare(choices[*at].group, runs[i], mine, runs[*at], others, plan.higher_is_better);
+      return compare(choices[*at].group, runs[i], mine, runs[*at], others, is_higher_better(plan, plan.primary));
     };
     judged.vs_baseline = difference(judged.find(plan.primary)->by_seed, baseline.find(plan.primary)->by_seed);
     if (judged.equal_bytes) {

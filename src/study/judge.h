@@ -81,7 +81,7 @@ struct Judged {
 };
 
 struct Judgement {
-  std::optional<double> target;  // of plan.tuned_by
+  std::optional<double> target;  // of plan.target_by
   // The smallest final byte count of all runs that did not diverge, or plan.budget_bytes.
   std::optional<std::uint64_t> equal_bytes;
   std::vector<Judged> groups;  // as groups(plan)

@@ -163,13 +163,23 @@ std::vector<std::string> measures_of(const train::Problem& problem) {
   return names;
 }
 
-std::string choose_primary(const train::Problem& problem, const std::optional<std::string>& given) {
-  const std::vector<std::string> names = measures_of(problem);
+// Those that settings can be chosen by, without the test data; the first is the default.
+std::vector<std::string> tuning_measures_of(const train::Problem& problem) {
+  if (!problem.has(train::Part::validation)) return {kTrainLoss};
+  std::vector<std::string> names{kValLoss};
+  if (!problem.metric().empty() && problem.is_metric_of_samples()) names.emplace_back(kValMetric);
+  return names;
+}
+
+// What was given for the option; the first of `names` if nothing was.
+std::string choose_measure(const char* option, const std::optional<std::string>& given,
+                           const std::vector<std::string>& names) {
   if (!given) return names.front();
   if (is_among(*given, names)) return *given;
   std::string all;
   for (const std::string& name : names) all += fmt::format("{}{}", all.empty() ? "" : ", ", name);
-  throw UsageError(fmt::format("--primary '{}' is not measured here; there are {}", *given, all));
+  throw UsageError(
+      fmt::format("{} '{}' is not measured here; there {} {}", option, *given, names.size() == 1 ? "is" : "are", all));
 }
 
 std::vector<std::uint64_t> seeds_from(std::uint64_t first, std::uint64_t count) {
@@ -198,6 +208,10 @@ std::vector<Group> groups(const Plan& plan) {
   return all;
 }
 
+bool is_higher_better(const Plan& plan, std::string_view measure) noexcept {
+  return (measure == kMetric || measure == kValMetric) && plan.metric == "accuracy";  // not a distance, nor bits
+}
+
 Plan make_plan(const Request& request, const train::Problem& problem) {
   Plan plan;
   plan.config = request.config;
@@ -223,11 +237,11 @@ Plan make_plan(const Request& request, const train::Problem& problem) {
   plan.seeds = seeds_from(request.config.seed, request.seeds);
   plan.tune_seeds = seeds_from(request.config.seed + kTuneSeedsFrom, request.tune_seeds);
   plan.baseline = find_baseline(plan, request.baseline);
-  plan.primary = choose_primary(problem, request.primary);
-  plan.higher_is_better = plan.primary == kMetric && plan.metric == "accuracy";  // not a distance, nor bits
-  plan.tuned_by = problem.has(train::Part::validation) ? kValLoss : kTrainLoss;
+  plan.primary = choose_measure("--primary", request.primary, measures_of(problem));
+  plan.tuned_by = choose_measure("--tuned-by", request.tuned_by, tuning_measures_of(problem));
+  plan.target_by = problem.has(train::Part::validation) ? kValLoss : kTrainLoss;
   // The target and equal bytes need it at every evaluation.
-  if (plan.tuned_by == kTrainLoss || plan.primary == kTrainLoss) plan.config.eval_train = true;
+  if (plan.target_by == kTrainLoss || plan.primary == kTrainLoss) plan.config.eval_train = true;
   plan.target = request.target;
   plan.budget_bytes = request.budget_bytes;
   plan.tune_steps = request.tune_steps;

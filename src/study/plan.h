@@ -21,7 +21,8 @@ using train::Json;
 inline constexpr const char* kTestLoss = "test_loss";
 inline constexpr const char* kValLoss = "val_loss";
 inline constexpr const char* kTrainLoss = "train_loss";
-inline constexpr const char* kMetric = "metric";
+inline constexpr const char* kMetric = "metric";         // on test data, else validation data, else training data
+inline constexpr const char* kValMetric = "val_metric";  // on validation data; of a run's end only
 
 // Tuning seeds come so far behind the first judging seed, so that both can be told apart at a glance.
 inline constexpr std::uint64_t kTuneSeedsFrom = 1000;
@@ -35,6 +36,7 @@ struct Request {
   std::uint64_t tune_seeds = 2;
   std::optional<std::string> baseline;  // name or spec of a method; default: dense, otherwise the first
   std::optional<std::string> primary;
+  std::optional<std::string> tuned_by;
   std::optional<double> target;
   std::optional<std::uint64_t> budget_bytes;
   std::optional<std::uint64_t> tune_steps;  // of a tuning run; default: as many as of a judging run
@@ -51,10 +53,10 @@ struct Plan {
   std::size_t baseline = 0;               // index in methods
   // What methods are judged by: test_loss; val_loss without test data; train_loss if no data are held back; or metric.
   std::string primary;
-  bool higher_is_better = false;  // of the primary measure
-  // What settings are chosen by, and what the target is a value of: val_loss, or train_loss without validation data.
+  // What settings are chosen by: val_loss, or val_metric if that was asked for; train_loss without validation data.
   std::string tuned_by;
-  std::optional<double> target;  // of `tuned_by`, if given; otherwise it is set on the tuning seeds
+  std::string target_by;         // what the target is a value of: val_loss, or train_loss without validation data
+  std::optional<double> target;  // if given; otherwise it is set on the tuning seeds
   std::optional<std::uint64_t> budget_bytes;
   std::optional<std::uint64_t> tune_steps;  // of a tuning run, if that is shorter
   bool grow = false;
@@ -80,6 +82,8 @@ std::vector<Group> groups(const Plan& plan);
 inline bool is_of(const Cell& cell, const Group& group) {
   return cell.method_index == group.method_index && cell.ratio == group.ratio;
 }
+
+bool is_higher_better(const Plan& plan, std::string_view measure) noexcept;
 
 // Throws UsageError: methods that are given twice, groups with different numbers of cells, ...
 // `problem` is made from request.config.

@@ -123,6 +123,7 @@ Json result_json(const Record& record, const std::string& metric) {
             {"val_loss", record.val_loss},
             {"test_loss", record.test_loss},
             {"metric", record.metric},
+            {"val_metric", record.val_metric},
             {"metric_name", metric},
             {"totals", totals_json(record.totals)},
             {"weights_crc32c", fmt::format("{:08x}", record.weights_crc32c)},
@@ -160,6 +161,7 @@ Record record_of(const Json& json, std::string& metric) {
   record.val_loss = number_at(json, "val_loss");
   record.test_loss = number_at(json, "test_loss");
   record.metric = number_at(json, "metric");
+  record.val_metric = number_at(json, "val_metric");
   record.totals = totals_of(json.at("totals"));
   record.peak_memory_norm2 = record.totals.peak_memory_norm2;
   record.weights_crc32c = parse_hex(json.at("weights_crc32c").get<std::string>());
@@ -203,6 +205,7 @@ double Record::measure(std::string_view name) const {
   if (name == kTestLoss) return test_loss;
   if (name == kValLoss) return val_loss;
   if (name == kTrainLoss) return final_train_loss;
+  if (name == kValMetric) return val_metric;
   return metric;
 }
 

@@ -51,6 +51,7 @@ struct Record {
   double val_loss = kNotMeasured;  // after the last step; NaN if it was not reached
   double test_loss = kNotMeasured;
   double metric = kNotMeasured;
+  double val_metric = kNotMeasured;         // on validation data
   train::Totals totals;                     // of a run that was not finite: until the last evaluation
   double peak_memory_norm2 = kNotMeasured;  // the largest of all workers and steps
   std::uint32_t weights_crc32c = 0;
@@ -68,7 +69,7 @@ struct Record {
   double mean_entries(std::uint64_t paper_bits, std::uint64_t dim) const noexcept;
 };
 
-// The value of a measure in one evaluation, by its name.
+// The value of a measure in one evaluation, by its name. REQUIRES: it is not val_metric.
 double measure(const Point& point, std::string_view name);
 
 // Names a run by what its results depend on: its configuration and the contents of the data. 16 hexadecimal digits.

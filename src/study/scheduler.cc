@@ -263,10 +263,12 @@ void Scheduler::run_training(const Task& task, const train::Run& run, Record& re
   record.totals = result.totals;
   record.weights_crc32c = result.weights_crc32c;
   if (!result.finished || !result.evaluation) return;
-  const std::string metric = train::headline_of(run.problem).metric;
   record.val_loss = find_or_nan(*result.evaluation, "validation_loss");
   record.test_loss = find_or_nan(*result.evaluation, "test_loss");
-  record.metric = find_or_nan(*result.evaluation, metric);
+  record.metric = find_or_nan(*result.evaluation, train::headline_of(run.problem).metric);
+  if (run.problem.is_metric_of_samples()) {
+    record.val_metric = find_or_nan(*result.evaluation, train::metric_name(run.problem, train::Part::validation));
+  }
   weights = std::move(result.weights);
 }
 

@@ -158,7 +158,7 @@ Json summary_json(const Results& results) {
   const Judgement judgement = judge(plan, results.choices, results.records);
   Json target = nullptr;
   if (judgement.target) {
-    target = {{"measure", plan.tuned_by},
+    target = {{"measure", plan.target_by},
               {"value", *judgement.target},
               {"set_by", plan.target ? "given" : "the baseline on the tuning seeds"}};
   }

@@ -93,6 +93,7 @@ std::string quotient_text(const std::optional<double>& mine, const std::optional
 // "test_loss" as "test loss"; the metric by its own name.
 std::string words_for(const Plan& plan, const std::string& measure) {
   if (measure == kMetric) return plan.metric;
+  if (measure == kValMetric) return "validation " + plan.metric;
   if (measure == kValLoss) return "validation loss";
   if (measure == kTrainLoss) return "training loss";
   return train::in_words(measure);
@@ -119,7 +120,7 @@ Sheet sheet_of_measures(const Plan& plan, const Judgement& judgement) {
   const std::string& baseline = plan.methods[plan.baseline].name();
   Sheet sheet{.heading = fmt::format(
                   "Judged by {}: mean and 95 % interval, and the difference to {} on equal seeds; {} is better.",
-                  measure, baseline, plan.higher_is_better ? "positive" : "negative"),
+                  measure, baseline, is_higher_better(plan, plan.primary) ? "positive" : "negative"),
               .titles = {"method", "ratio", measure, "difference", "p (Holm)", "won"},
               .rows = {}};
   for (const Judged& one : judgement.groups) {
@@ -151,7 +152,7 @@ Sheet sheet_of_bytes(const Plan& plan, const Judgement& judgement) {
   if (judgement.target) {
     sheet.heading +=
         fmt::format(" To target: median of the bytes until the {} is at most {:.5g} (mean of 5 evaluations).",
-                    words_for(plan, plan.tuned_by), *judgement.target);
+                    words_for(plan, plan.target_by), *judgement.target);
   }
   for (const Judged& one : judgement.groups) {
     const Judged* const other = baseline_among(plan, judgement, one);

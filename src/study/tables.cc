@@ -77,6 +77,7 @@ std::string runs_csv(const Results& results) {
                                   "val_loss",
                                   "test_loss",
                                   "metric",
+                                  "val_metric",
                                   "bytes_up",
                                   "bytes_down",
                                   "bytes_served",
@@ -103,8 +104,9 @@ std::string runs_csv(const Results& results) {
     for (const std::string& field :
          {field_of(cell.k), run->status, field_of(run->diverged_at), field_of(run->steps),
           field_of(run->initial_train_loss), field_of(run->final_train_loss), field_of(run->val_loss),
-          field_of(run->test_loss), field_of(run->metric), field_of(totals.bytes_up), field_of(totals.bytes_down),
-          field_of(totals.bytes_served), field_of(totals.paper_bits_up), field_of(totals.paper_bits_down)}) {
+          field_of(run->test_loss), field_of(run->metric), field_of(run->val_metric), field_of(totals.bytes_up),
+          field_of(totals.bytes_down), field_of(totals.bytes_served), field_of(totals.paper_bits_up),
+          field_of(totals.paper_bits_down)}) {
       fields.push_back(field);
     }
     if (target && (run->phase == kTune || run->phase == kJudge)) {

@@ -9,12 +9,6 @@ namespace {
 
 std::string loss_name(Part part) { return fmt::format("{}_loss", name_of(part)); }
 
-std::string metric_name(const Problem& problem, Part part) {
-  if (problem.metric().empty()) return {};
-  return problem.is_metric_of_samples() ? fmt::format("{}_{}", name_of(part), problem.metric())
-                                        : std::string(problem.metric());
-}
-
 bool has_held_back(const Problem& problem) { return problem.has(Part::validation) || problem.has(Part::test); }
 
 }  // namespace
@@ -33,6 +27,12 @@ std::string_view name_of(Part part) noexcept {
 std::optional<double> Evaluation::find(std::string_view name) const {
   const auto found = std::find_if(numbers.begin(), numbers.end(), [&](const auto& one) { return one.name == name; });
   return found == numbers.end() ? std::nullopt : std::optional(found->value);
+}
+
+std::string metric_name(const Problem& problem, Part part) {
+  if (problem.metric().empty()) return {};
+  return problem.is_metric_of_samples() ? fmt::format("{}_{}", name_of(part), problem.metric())
+                                        : std::string(problem.metric());
 }
 
 Headline headline_of(const Problem& problem) {

@@ -25,6 +25,9 @@ struct Evaluation {
   std::optional<double> find(std::string_view name) const;
 };
 
+// "test_accuracy"; empty if the problem has no metric.
+std::string metric_name(const Problem& problem, Part part);
+
 // What stands in a table that has room for one part: that of the test data, else of the validation data, else of the
 // training data.
 struct Headline {

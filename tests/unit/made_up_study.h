@@ -69,7 +69,7 @@ inline Record made_up_run(const Plan& plan, const char* phase, const Cell& cell,
   run.final_train_loss = last.train_loss;
   run.val_loss = last.val_loss;
   run.test_loss = last.test_loss;
-  run.metric = last.metric;
+  run.metric = run.val_metric = last.metric;
   run.totals.bytes_up = last.bytes / 4;
   run.totals.bytes_down = last.bytes - last.bytes / 4;
   run.totals.bytes_served = last.bytes / 2;
@@ -89,7 +89,7 @@ inline void diverge(Record& run, std::uint64_t step) {
   run.status = kDiverged;
   run.diverged_at = run.steps = step;
   while (run.curve.size() > 1 && run.curve.back().step >= step) run.curve.pop_back();
-  run.final_train_loss = run.val_loss = run.test_loss = run.metric = kNotMeasured;
+  run.final_train_loss = run.val_loss = run.test_loss = run.metric = run.val_metric = kNotMeasured;
   run.totals.bytes_up = run.curve.back().bytes / 4;
   run.totals.bytes_down = run.curve.back().bytes - run.totals.bytes_up;
 }

@@ -33,9 +33,9 @@ function answer_part(answer, summary, is_one_of_several) {
 function answer_section(summary) {
   const {plan} = summary, answers = answers_of(summary), count = String((plan.tune_seeds || []).length);
   const tuned = [
-    'The settings of every method were chosen from equally many by the mean ',
-    words_of(plan.tuned_by || 'validation_loss'), ' on ', count, count === '1' ? ' other seed' : ' other seeds',
-    '. Not adjusted for: choosing the ', 'cheapest of several methods on the same seeds that judge them.'
+    'The settings of every method were chosen from equally many by the mean ', tuning_words(plan), ' on ', count,
+    count === '1' ? ' other seed' : ' other seeds', '. Not adjusted for: choosing the ',
+    'cheapest of several methods on the same seeds that judge them.'
   ];
   const question = ['Which method should be used here instead of ', named(plan.baseline), ', and what does it save?'];
   return html(

@@ -14,6 +14,12 @@ function measure_words(plan) {
   return plan.primary === 'metric' ? plan.metric || 'metric' : words_of(plan.primary);
 }
 
+// What settings were chosen by.
+function tuning_words(plan) {
+  if (plan.tuned_by === 'val_metric') return 'validation ' + (plan.metric || 'metric');
+  return words_of(plan.tuned_by || 'validation_loss');
+}
+
 function part_of(quotient, of) {
   return quotient < 1 ? [quotient_text(quotient), ' of ', of, '’s bytes'] :
                         [quotient_text(quotient), ' times ', of, '’s bytes'];

@@ -138,6 +138,7 @@ const WORDS = {
   bytes_served: 'bytes served',
   dense_bytes: 'bytes of a dense step',
   metric: 'metric',
+  val_metric: 'metric on the validation data',
   peak_memory_norm2: 'largest squared norm of an error memory',
   xi: 'xi',
   gamma: 'gamma',

@@ -21,7 +21,11 @@ function grid_rows(summary) {
 }
 
 // From 1 for the best to 0 for the worst. The root spreads values close to the best, between which the choice is made.
-function strength_in(means) {
+function strength_in(means, is_accuracy) {
+  if (is_accuracy) {
+    const strength = strength_in(means.map((mean) => 1 - mean), false);
+    return (mean) => strength(1 - mean);
+  }
   const best = Math.min(...means), worst = Math.max(...means);
   if (!(worst > best)) return () => 1;
   if (best <= 0) return (mean) => 1 - Math.sqrt((mean - best) / (worst - best));
@@ -48,9 +52,10 @@ function draw_cell(target, cell, hint, shade, x, y, width, height) {
 }
 
 function grid_chart(summary) {
-  const cells = summary.grid, rows = grid_rows(summary), measure = words_of(summary.plan.tuned_by || 'validation_loss');
+  const cells = summary.grid, rows = grid_rows(summary), measure = tuning_words(summary.plan);
+  const is_accuracy = summary.plan.tuned_by === 'val_metric' && summary.plan.metric === 'accuracy';
   const rates = Array.from(new Set(cells.map((cell) => cell.lr))).sort((a, b) => a - b);
-  const strength = strength_in(cells.map((cell) => cell.mean).filter(is_number));
+  const strength = strength_in(cells.map((cell) => cell.mean).filter(is_number), is_accuracy);
   const shade = (cell) => (is_number(cell.mean) ? 0.06 + 0.84 * strength(cell.mean) : 0);
   const hint = (row, cell) => {
     const result = is_number(cell.mean) ? measure + ' ' + number_text(cell.mean, 5) :
@@ -97,8 +102,8 @@ function grid_chart(summary) {
     title: 'How the settings were chosen',
     draw,
     rows: () => [['method', 'ratio', 'own', 'lr', 'mean', 'n', 'diverged', 'chosen'], ...cells.map(csv_row)],
-    caption: 'Mean ' + measure + ' on the ' + (seeds === 1 ? 'tuning seed' : seeds + ' tuning seeds') +
-        '; darker is lower. The ' +
+    caption: 'Mean ' + measure + ' on the ' + (seeds === 1 ? 'tuning seed' : seeds + ' tuning seeds') + '; darker is ' +
+        (is_accuracy ? 'higher' : 'lower') + '. The ' +
         'framed cell (✓) was chosen and then judged on other seeds. ✕ diverged, on that many seeds. A chosen cell at ' +
         'the edge of its row means that a better learning rate may lie beyond.',
   });

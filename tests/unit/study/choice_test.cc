@@ -38,6 +38,21 @@ TEST(Choice, IsTheSmallestMeanOnTheTuningSeeds) {
   }
 }
 
+TEST(Choice, IsTheLargestAccuracyIfAsked) {
+  Request request = small_request({"dense", "topk"});
+  request.tuned_by = kValMetric;
+  const Plan plan = made_up_plan(request);
+  const auto change = [](Record& run) { run.val_metric = 0.5 + run.cell.lr / 4; };
+  const Results results = made_up_study(plan, best_at(0.3), change);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(chosen(results, i).lr, 1);
+    EXPECT_TRUE(results.choices[i].at_high_edge);
+  }
+  EXPECT_EQ(tuned_cells(plan, results.records)[1].mean, 0.5 + 0.3 / 4);
+  const auto equal = [](Record& run) { run.val_metric = 0.75; };
+  EXPECT_EQ(chosen(made_up_study(plan, best_at(0.3), equal), 1).lr, 0.1) << "the first of equal cells";
+}
+
 TEST(Choice, DoesNotLookAtJudgingRuns) {
   const Plan plan = made_up_plan(small_request({"topk"}));
   Results results = made_up_study(plan, best_at(0.3));

@@ -114,13 +114,25 @@ TEST(Plan, ChoosesThePrimaryMeasureByTheDataThereAre) {
   EXPECT_EQ(plan_of(request).tuned_by, "train_loss");
   request.config.problem = "mlp:inputs=4,hidden=2,classes=2,samples=40";
   EXPECT_EQ(plan_of(request).primary, "test_loss");
-  EXPECT_FALSE(plan_of(request).higher_is_better);
+  EXPECT_FALSE(is_higher_better(plan_of(request), "test_loss"));
   request.primary = "metric";
   EXPECT_EQ(plan_of(request).primary, "metric");
-  EXPECT_TRUE(plan_of(request).higher_is_better);
+  EXPECT_TRUE(is_higher_better(plan_of(request), "metric"));
   request.primary = "beauty";
   EXPECT_THAT([&] { plan_of(request); },
               ThrowsMessage<UsageError>(HasSubstr("there are test_loss, train_loss, metric")));
+}
+
+TEST(Plan, ChoosesSettingsByTheMetricIfAsked) {
+  Request request = small_request();
+  request.tuned_by = "val_metric";
+  EXPECT_EQ(plan_of(request).tuned_by, "val_metric");
+  EXPECT_EQ(plan_of(request).target_by, "val_loss");
+  EXPECT_TRUE(is_higher_better(plan_of(request), "val_metric"));
+  request.config.validation = 0;
+  EXPECT_THAT(
+      [&] { plan_of(request); },
+      ThrowsMessage<UsageError>(HasSubstr("--tuned-by 'val_metric' is not measured here; there is train_loss")));
 }
 
 TEST(Plan, TunesWithFewerStepsIfAsked) {

@@ -41,6 +41,7 @@ Record example() {
   record.val_loss = 0.1;
   record.test_loss = 0.2;
   record.metric = 0.5;
+  record.val_metric = 0.625;
   record.totals.bytes_up = 200;
   record.totals.bytes_down = 100;
   record.totals.total_error = 0.1 + 0.2;
@@ -71,6 +72,7 @@ TEST(Record, IsTheSameWhenReadAgain) {
   EXPECT_EQ(read.bytes(), 300U);
   EXPECT_EQ(read.measure(kTestLoss), 0.2);
   EXPECT_EQ(read.measure(kMetric), 0.5);
+  EXPECT_EQ(read.measure(kValMetric), 0.625);
   ASSERT_EQ(read.curve.size(), 3U);
   EXPECT_EQ(read.curve[0].val_loss, 0.6);
   EXPECT_EQ(read.curve[0].metric, 0.125);

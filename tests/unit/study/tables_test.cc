@@ -61,6 +61,7 @@ TEST(RunsCsv, HasTheColumnsOfThePage) {
       "exchange,"
       "downlink,codec,downlink_codec,downlink_feedback,scope,optimiser,lr,schedule,clip,local_steps,eval_every,"
       "eval_train,measure_every,k,status,diverged_at,steps,initial_train_loss,train_loss,val_loss,test_loss,metric,"
+      "val_metric,"
       "bytes_up,"
       "bytes_down,bytes_served,paper_bits_up,paper_bits_down,reached,bytes_to_target,steps_to_target,censored_at,"
       "worker_error,server_error,peak_memory_norm2,weights_crc32c");
