@@ -41,6 +41,7 @@ function methods_table(summary) {
   const in_bytes = (group) => bytes_text(mean('bytes')(group)), goal = (group) => group.to_target || {};
   const quotient = (group) => (goal(group).log_ratio ? goal(group).log_ratio.ratio : null);
   const other = plan.primary === 'metric' ? 'val_loss' : 'metric';
+  const has = (number) => summary.methods.some(number);  // columns without a number would only need room
   const columns = [
     {
       title: 'method',
@@ -53,16 +54,18 @@ function methods_table(summary) {
     number_column('won', (group) => versus(group).wins, won, 'seeds on which it is better than ' + plan.baseline),
     number_column('bytes', mean('bytes'), in_bytes, 'of all workers, up and down'),
     number_column('to target', (group) => goal(group).median_bytes, target_text, 'median of the bytes to the target'),
-    number_column(
-        'of ' + plan.baseline, quotient, (group) => target_quotient(group) || '–',
-        'bytes to the target over those of ' + plan.baseline + ', with the 95 % interval'),
+    has(quotient) &&
+        number_column(
+            'of ' + plan.baseline, quotient, (group) => target_quotient(group) || '–',
+            'bytes to the target over those of ' + plan.baseline + ', with the 95 % interval'),
     measure_column(other === 'metric' ? plan.metric || 'metric' : words_of(other), other),
     number_column(
         'learning rate', (group) => (group.chosen ? group.chosen.lr : null), settings_text,
         'chosen on the tuning seeds; * at the edge of the grid'),
     number_column('total error', mean('total_error'), (group) => number_text(mean('total_error')(group), 3)),
-    number_column('diverged', (group) => group.diverged, (group) => group.diverged + ' of ' + group.n),
-  ];
+    has((group) => group.diverged) &&
+        number_column('diverged', (group) => group.diverged, (group) => group.diverged + ' of ' + group.n),
+  ].filter(Boolean);
   const title = 'Methods: means and 95 % intervals over ' + plan.seeds.length + ' seeds';
   return data_table({id: 'methods', title, rows: () => summary.methods, columns});
 }
