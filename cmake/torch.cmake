@@ -28,6 +28,7 @@ add_library(sparsewire_torch MODULE ${sources} src/core/portable_math.cc)  # the
 target_compile_features(sparsewire_torch PRIVATE cxx_std_20)
 target_compile_definitions(sparsewire_torch PRIVATE ${torch_abi})
 target_include_directories(sparsewire_torch PRIVATE src)
+target_link_options(sparsewire_torch PRIVATE -Wl,--build-id)
 target_include_directories(sparsewire_torch SYSTEM PRIVATE ${torch_root}/include)
 if(SPARSEWIRE_CUDA_INCLUDE)
   target_compile_definitions(sparsewire_torch PRIVATE SPARSEWIRE_TORCH_CUDA)

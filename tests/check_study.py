@@ -477,6 +477,11 @@ class Check:
             values = self.values(runs, lambda run: run.measure(name))
             self.same(where + name, one["measures"].get(name), self.described(runs, values, name), scale=self.most(values))
 
+        ended = [run for run in runs if run and not run.diverged]
+        has_ratio = one["ratio"] is not None and not self.plan["budget_bytes"]
+        sent = mean([run.sent_of_asked(self.plan["weights"]) for run in ended]) if has_ratio and ended else None
+        self.same(where + "sent_of_asked", one["sent_of_asked"], sent)
+
         base = self.base_of(group)
         if base is None:
             self.same(where + "vs_baseline", one["vs_baseline"], None)

@@ -27,6 +27,7 @@
 #include "reproduce/table.h"
 #include "settings.h"
 #include "sparsewire/errors.h"
+#include "sparsewire/sparsifier.h"
 #include "sparsewire/spec.h"
 #include "sparsewire/transport.h"
 #include "sparsewire/worker.h"
@@ -96,10 +97,14 @@ std::vector<Method> chosen_methods(const std::vector<std::string>& given) {
       const std::size_t end = std::min(text.find(',', at), text.size());
       const std::string name = text.substr(at, end - at);
       const auto found = std::find_if(all.begin(), all.end(), [&](const Method& one) { return one.name() == name; });
-      if (found == all.end()) {
+      const std::vector<SparsifierInfo> others = sparsifiers();
+      if (found != all.end()) {
+        add(*found);
+      } else if (std::any_of(others.begin(), others.end(), [&](const auto& one) { return one.name == name; })) {
+        add(Method(name));
+      } else {
         throw UsageError(fmt::format("--methods: '{}' is not a method; there are {}", name, known));
       }
-      add(*found);
       at = end + 1;
     }
   }

@@ -142,6 +142,8 @@ class Sifter {
   // The same for all entries at once.
   void write_memory(const Gradient& numbers);
   void write_velocity(const Gradient& numbers);
+  // The total error of the steps before, where a Sifter continues what several others did.
+  void write_total_error(double total_error);
 
   // Continues what another Sifter of the same layout did, under other specs: takes over its memory, velocity, step
   // number and statistics, and what its sparsifier has learnt if that suits the new spec: a threshold with the same

@@ -285,6 +285,7 @@ py::dict config(const HeldWorker& self) {
   fields["codec"] = config.codec;
   fields["downlink"] = config.downlink;
   fields["downlink_codec"] = config.downlink_codec;
+  fields["downlink_feedback"] = config.downlink_feedback;
   fields["scope"] = to_word(config.scope);
   fields["weight"] = config.weight;
   fields["seed"] = config.seed;

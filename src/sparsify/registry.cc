@@ -66,17 +66,22 @@ std::unique_ptr<FusedSparsifier> make(Spec& spec, const SifterContext& context) 
   return kMakers[found](spec, context);
 }
 
-}  // namespace
-
-std::vector<SparsifierInfo> sparsifiers() {
+// REQUIRES: the mutex of outside() is locked.
+std::vector<SparsifierInfo> all_while_locked() {
   std::vector<SparsifierInfo> all = {
 #define SPARSIFIER(name, summary, example) {#name, summary, example},
 #include "sparsify/sparsifiers.def"
 #undef SPARSIFIER
   };
-  const std::lock_guard lock(outside().mutex);
   for (const Registered& one : outside().registered) all.push_back(one.info);
   return all;
+}
+
+}  // namespace
+
+std::vector<SparsifierInfo> sparsifiers() {
+  const std::lock_guard lock(outside().mutex);
+  return all_while_locked();
 }
 
 Registration register_sparsifier(SparsifierInfo info, SparsifierFactory factory) {
@@ -84,13 +89,13 @@ Registration register_sparsifier(SparsifierInfo info, SparsifierFactory factory)
     throw UsageError(fmt::format("'{}' is not a name for a sparsifier: take letters, digits and _", info.name));
   }
   if (!factory) throw UsageError(fmt::format("[{}] has no factory", info.name));
-  for (const SparsifierInfo& other : sparsifiers()) {
-    if (other.name == info.name) throw UsageError(fmt::format("there is a sparsifier '{}' already", info.name));
-  }
-  Registration registration(info.name);
+  std::string name(info.name);
   const std::lock_guard lock(outside().mutex);
+  for (const SparsifierInfo& other : all_while_locked()) {
+    if (other.name == name) throw UsageError(fmt::format("there is a sparsifier '{}' already", name));
+  }
   outside().registered.push_back({std::move(info), std::make_shared<const SparsifierFactory>(std::move(factory))});
-  return registration;
+  return Registration(std::move(name));
 }
 
 Registration::~Registration() {

@@ -31,6 +31,8 @@ namespace {
 
 using kernels::LastRound;
 
+constexpr std::uint64_t kAnyIndex = std::uint64_t{1} << 32;
+
 void sort_by_index(std::vector<LastRound>& round) {
   std::sort(round.begin(), round.end(), [](const LastRound& a, const LastRound& b) { return a.index < b.index; });
 }
@@ -190,6 +192,7 @@ class RegTopK final : public UnitSparsifier {
   void serialize_more(State& state) override {
     state.flag("heard", observed_);
     state.array("echoes", score_.last_round);
+    if (!state.saving()) check_last_round(state.remap_index ? kAnyIndex : context().layout.dim());
     if (!state.remap_index) return;
     std::vector<LastRound> kept;
     for (LastRound last : score_.last_round) {
@@ -198,6 +201,17 @@ class RegTopK final : public UnitSparsifier {
     }
     sort_by_index(kept);
     score_.last_round = std::move(kept);
+  }
+
+  // Of a state that was read. Throws UsageError.
+  void check_last_round(std::uint64_t dim) const {
+    std::uint64_t next = 0;  // the lowest index that may follow
+    for (const LastRound& last : score_.last_round) {
+      if (last.index < next || last.index >= dim || !std::isfinite(last.sent) || !std::isfinite(last.update)) {
+        throw UsageError("[state] holds entries of the last round that cannot have been sent");
+      }
+      next = std::uint64_t{last.index} + 1;
+    }
   }
 
   double expected_in(const Unit& unit) const override { return budget_.expected(unit.size); }

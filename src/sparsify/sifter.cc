@@ -62,11 +62,10 @@ kernels::ScaledGradient Sifter::Parts::scaled(const Gradient& gradient, float lr
 // could not find them otherwise.
 void Sifter::Parts::remember_memory() {
   memory_before.clear();
+  if (!may_hold_numbers) return;  // numbers() copies those of a GPU
   const auto is_number = [](float number) { return number != 0; };
   const std::span<const float> numbers = memory.numbers();
-  if (may_hold_numbers && std::any_of(numbers.begin(), numbers.end(), is_number)) {
-    memory_before.assign(numbers.begin(), numbers.end());
-  }
+  if (std::any_of(numbers.begin(), numbers.end(), is_number)) memory_before.assign(numbers.begin(), numbers.end());
 }
 
 SiftNorms Sifter::Parts::sift_without_feedback(const kernels::ScaledGradient& gradient, SparseVector& sent) {

@@ -61,6 +61,8 @@ void Sifter::write_velocity(const Gradient& numbers) {
   parts_->write(parts_->velocity, 0, parts_->velocity.size(), numbers, "write_velocity");
 }
 
+void Sifter::write_total_error(double total_error) { parts_->stats.total_error = total_error; }
+
 void Sifter::Parts::write(ErrorMemory& to, std::size_t begin, std::size_t size, const Gradient& numbers,
                           const char* what) {
   check_host_size(name, numbers.device, numbers.size, size, what);

@@ -184,6 +184,15 @@ std::optional<PilotCost> pilot_of(const Plan& plan, const Choice& choice, const 
   return std::nullopt;
 }
 
+std::optional<double> sent_of_asked(const Plan& plan, const Group& group, const Runs& runs) {
+  if (group.ratio.empty() || plan.budget_bytes) return std::nullopt;
+  Numbers sent;
+  for (const Record* run : runs) {
+    if (run != nullptr && !run->has_diverged()) sent.push_back(run->sent_of_asked(plan.dim));
+  }
+  return sent.empty() ? std::nullopt : std::optional(mean(sent));
+}
+
 std::vector<Measure> measures_of(const Plan& plan, const Runs& runs) {
   std::vector<Measure> measures;
   for (const char* const name : {kTestLoss, kValLoss, kTrainLoss, kMetric, kValMetric, kBytes, kBytesUp, kBytesDown,
@@ -253,7 +262,8 @@ Judgement judge(const Plan& plan, const std::vector<Choice>& choices, const std:
                   .vs_baseline = {},
                   .to_target = {},
                   .equal_bytes = {},
-                  .pilot = pilot_of(plan, choices[i], records)};
+                  .pilot = pilot_of(plan, choices[i], records),
+                  .sent_of_asked = sent_of_asked(plan, choices[i].group, runs[i])};
     for (const Record* run : runs[i]) {
       if (run == nullptr) continue;
       ++judged.n;

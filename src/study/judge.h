@@ -76,6 +76,9 @@ struct Judged {
   std::optional<ToTarget> to_target;      // nothing without a target
   std::optional<EqualBytes> equal_bytes;  // nothing where they cannot be compared
   std::optional<PilotCost> pilot;
+  // Entries that workers sent over those that the ratio asks for, mean over the runs that did not diverge; nothing
+  // without a ratio, and with a budget of bytes. A sparsifier may have reasons to send more: a warm-up, a rule.
+  std::optional<double> sent_of_asked;
 
   const Summary* find(std::string_view measure) const;
 };

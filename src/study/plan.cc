@@ -12,6 +12,7 @@
 #include "sparsewire/sifter.h"
 #include "sparsewire/transport.h"
 #include "sparsewire/worker.h"
+#include "study/build_id.h"
 
 namespace sparsewire::study {
 namespace {
@@ -270,7 +271,10 @@ Json environment() {
 #else
   const std::string architecture = "other";
 #endif
-  return {{"sparsewire", SPARSEWIRE_VERSION}, {"compiler", compiler}, {"architecture", architecture}};
+  return {{"sparsewire", SPARSEWIRE_VERSION},
+          {"build", build_id()},
+          {"compiler", compiler},
+          {"architecture", architecture}};
 }
 
 Json to_json(const Plan& plan) {
@@ -338,7 +342,12 @@ std::string difference(const Json& before, const Json& now, std::string (*option
       add(option_name(key), value(theirs, "contents"), value(mine, "contents"));
     } else if (key == "config" || key == "environment") {
       for (const auto& [name, one] : mine.items()) {
-        add(key == "config" ? option_name(name) : name, value(theirs, name), one);
+        if (name == "build") {
+          if (one != value(theirs, name))
+            all += (all.empty() ? "" : "; ") + std::string("the program has other code now");
+        } else {
+          add(key == "config" ? option_name(name) : name, value(theirs, name), one);
+        }
       }
     } else {
       add(option_name(key), theirs, mine);

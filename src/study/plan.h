@@ -92,8 +92,8 @@ Plan make_plan(const Request& request, const train::Problem& problem);
 // For plan.json and summary.json: no names of folders, nothing that differs when a study is resumed.
 Json to_json(const Plan& plan);
 
-// Which program made a study: {"sparsewire": version, "compiler": ..., "architecture": ...}. Part of the plan: another
-// build may give other bits.
+// Which program made a study: {"sparsewire": version, "build": ..., "compiler": ..., "architecture": ...}. Part of the
+// plan: other code may give other bits.
 Json environment();
 
 // Whether runs with different values of the option have different results. (The contents of data files count, not their

@@ -113,6 +113,7 @@ Json method_json(const Plan& plan, const Judged& judged) {
             {"measures", measures},
             {"vs_baseline", comparison_json(plan, judged.vs_baseline, /*has_holm=*/true)},
             {"to_target", target_json(judged.to_target)}};
+  json["sent_of_asked"] = json_of(judged.sent_of_asked);
   json["equal_bytes"] = nullptr;
   if (judged.equal_bytes) {
     json["equal_bytes"] = summary_of(judged.equal_bytes->numbers, /*of_counts=*/false);

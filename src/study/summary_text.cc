@@ -233,9 +233,14 @@ void add_notes(const Plan& plan, const Judged& one, std::vector<std::string>& no
                     label, kMostOfAsked, *choice.too_much->sent_of_asked));
   } else if (choice.too_much) {
     notes.push_back(
-        fmt::format("{}: {} had a lower loss and was not chosen, because its threshold sent {:.3g} times as many "
+        fmt::format("{}: {} had a better {} and was not chosen, because its threshold sent {:.3g} times as many "
                     "entries as the ratio asks for.",
-                    label, setting_text(plan.cells[choice.too_much->cell]), *choice.too_much->sent_of_asked));
+                    label, setting_text(plan.cells[choice.too_much->cell]), words_for(plan, plan.tuned_by),
+                    *choice.too_much->sent_of_asked));
+  }
+  if (one.sent_of_asked && *one.sent_of_asked > kMostOfAsked) {
+    notes.push_back(
+        fmt::format("{}: it sent {:.3g} times as many entries as its ratio asks for.", label, *one.sent_of_asked));
   }
   if (one.n < plan.seeds.size()) {
     notes.push_back(fmt::format("{}: {} of {} runs are done.", label, one.n, plan.seeds.size()));

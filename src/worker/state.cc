@@ -94,6 +94,10 @@ std::vector<SavedWorker> read_all(std::span<const std::vector<std::byte>> states
                       "exchange or downlink differ",
                       r));
     }
+    if (saved[r].checksum != saved[0].checksum) {
+      throw UsageError(fmt::format(
+          "[state] the states of rank {} and rank 0 are from different runs: the updates of all steps differ", r));
+    }
   }
   if (!(std::abs(weights - 1) < 1e-3)) {
     throw UsageError(fmt::format("[state] the weights of all ranks add up to {}, not to 1", weights));
@@ -150,13 +154,18 @@ class PlaceOnly final : public Transport {
   int size_;
 };
 
-// What all old servers had not sent yet, for each entry of the old layout.
-std::vector<double> old_server_memories(const std::vector<SavedWorker>& saved) {
+// Of all old servers together.
+struct OldServers {
+  std::vector<double> owed;  // what they had not sent yet, for each entry of the old layout
+  double total_error = 0;
+};
+
+OldServers read_old_servers(const std::vector<SavedWorker>& saved) {
   const std::uint64_t dim = saved[0].layout.dim();
-  std::vector<double> owed(dim);
+  OldServers all{.owed = std::vector<double>(dim)};
   for (std::size_t r = 0; r < saved.size(); ++r) {
     const SavedWorker& old = saved[r];
-    if (old.server.empty() || old.server_drops != 0) continue;
+    if (old.server.empty()) continue;
     // The exchange that the old rank had knows which entries it served.
     PlaceOnly place(static_cast<int>(r), static_cast<int>(saved.size()));
     ExchangePlan plan;
@@ -164,6 +173,7 @@ std::vector<double> old_server_memories(const std::vector<SavedWorker>& saved) {
     plan.weights.resize(saved.size());
     plan.config.exchange = old.exchange;
     plan.config.downlink = old.downlink;
+    if (old.server_drops != 0) plan.config.downlink_feedback = "none";
     plan.config.downlink_codec = plan.config.codec;
     const std::unique_ptr<Exchange> exchange = make_exchange(old.exchange, plan, place);
     Sifter* const server = exchange->server();
@@ -172,20 +182,21 @@ std::vector<double> old_server_memories(const std::vector<SavedWorker>& saved) {
       throw UsageError(fmt::format("[state] the server's part of rank {} is too short for {} entries", r, served));
     }
     server->load(old.server);
+    all.total_error += server->stats().total_error;
+    if (old.server_drops != 0) continue;
     const std::vector<float> memory = server->memory();
     for (std::uint32_t i = 0; i < memory.size(); ++i) {
-      owed[exchange->served_index(i)] += static_cast<double>(memory[i]);
+      all.owed[exchange->served_index(i)] += static_cast<double>(memory[i]);
     }
   }
-  return owed;
+  return all;
 }
 
-// The same for each entry of the new layout.
-std::vector<double> server_memories(const std::vector<SavedWorker>& saved, const Layout& layout) {
-  const std::vector<double> old = old_server_memories(saved);
+// What is owed, for each entry of the new layout.
+std::vector<double> rearranged(const std::vector<double>& old, const Layout& old_layout, const Layout& layout) {
   std::vector<double> owed(layout.dim());
   for (const TensorRange& tensor : layout.tensors()) {
-    const TensorRange* const from = saved[0].layout.find(tensor.name);
+    const TensorRange* const from = old_layout.find(tensor.name);
     if (from == nullptr || from->size != tensor.size) continue;  // loading the workers' memories refuses that
     std::copy_n(old.data() + from->begin, tensor.size, owed.data() + tensor.begin);
   }
@@ -216,10 +227,12 @@ std::vector<float> as_floats(const std::vector<double>& numbers) {
 }  // namespace
 
 // What is owed to the weights must not change: sum_i w_i e_i + E. So every new worker begins with the weighted sum of
-// the old memories. The new servers take over what the old ones owe; if there are no new ones, the workers do.
+// the old memories. The new servers take over what the old ones owe; if there are no new ones, the workers do. The
+// total errors go with them.
 void Worker::Parts::redistribute(const std::vector<SavedWorker>& saved) {
   std::vector<double> owed(layout.dim());
   std::vector<double> velocity(sifter.velocity().size());
+  double total_error = 0;
   Sifter old(config.sparsifier, config.feedback, make_context(config, layout));
   for (const SavedWorker& one : saved) {
     old.load(one.sifter);
@@ -228,8 +241,10 @@ void Worker::Parts::redistribute(const std::vector<SavedWorker>& saved) {
     const std::vector<float> old_velocity = old.velocity();
     for (std::size_t i = 0; i < owed.size(); ++i) owed[i] += weight * static_cast<double>(old_memory[i]);
     for (std::size_t i = 0; i < velocity.size(); ++i) velocity[i] += weight * static_cast<double>(old_velocity[i]);
+    total_error += weight * old.stats().total_error;
   }
-  const std::vector<double> served = server_memories(saved, layout);
+  const OldServers old_servers = read_old_servers(saved);
+  const std::vector<double> served = rearranged(old_servers.owed, saved[0].layout, layout);
   const bool servers_keep = !config.downlink.empty() && server_drops(config) == 0;
   if (!servers_keep) {
     for (std::size_t i = 0; i < owed.size(); ++i) owed[i] += served[i];
@@ -246,9 +261,11 @@ void Worker::Parts::redistribute(const std::vector<SavedWorker>& saved) {
       numbers[i] = static_cast<float>(served[exchange->served_index(i)]);
     }
     server->write_memory(numbers);
+    server->write_total_error(old_servers.total_error / (exchange->has_many_servers() ? transport.size() : 1));
   }
   sifter.load(saved[0].sifter);
   sifter.write_memory(as_floats(owed));
+  sifter.write_total_error(total_error);
   if (!velocity.empty()) sifter.write_velocity(as_floats(velocity));
   forget_last_round();
 }

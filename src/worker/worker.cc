@@ -30,7 +30,8 @@ void agree_on_vote(Sifter& sifter, ControlGather& control) {
     float threshold;
     float entries;  // 0: there is no vote
   };
-  const std::optional<float> mine = sifter.vote();
+  std::optional<float> mine = sifter.vote();
+  if (mine && !std::isfinite(*mine)) mine.reset();  // of a sparsifier from outside
   const Vote own{mine.value_or(0), mine ? static_cast<float>(sifter.layout().dim()) : 0};
   std::vector<Vote> votes;
   control.gather(own, votes);

@@ -35,6 +35,8 @@ class BareSparsifier {
     sparsifier_->observe(sent, update, came_back);
   }
 
+  void serialize(State& state) { sparsifier_->serialize(state); }
+
   SparsifierTraits traits() const { return sparsifier_->traits(); }
   bool is_voting() const noexcept { return sparsifier_->is_voting(); }
   std::optional<float> vote() const noexcept { return sparsifier_->vote(); }

@@ -63,8 +63,10 @@ def register(
             modules = modules_to_hook(model, replicate_group, common)
             state = State(group, sparsifier, **common)
         else:
+            if hasattr(model, "_orig_mod"):
+                raise TypeError("[torch] this model was compiled: call register() before torch.compile()")
             raise TypeError(
-                "[torch] register() takes a DistributedDataParallel or an FSDP2 model (fully_shard), not a "
+                "[torch] register() takes a DistributedDataParallel or an FSDP2 model (fully_shard); this is of type "
                 f"{type(model).__name__}: wrap the model first; with Accelerate, call register() after prepare()"
             )
     except BaseException as error:

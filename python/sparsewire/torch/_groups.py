@@ -119,7 +119,7 @@ class Group:
     def _worker_of(self, part: _Part) -> sparsewire.Worker:
         """Makes it, if it is not there yet."""
         if part.worker is None:
-            options = self.options.for_worker() if part is self._sparse else self.options.for_dense()
+            options = self.options.for_worker(part.size) if part is self._sparse else self.options.for_dense()
             part.worker = sparsewire.Worker(part.layout, transport=self._transport, **options)
         return part.worker
 

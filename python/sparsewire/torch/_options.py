@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import json
+import re
 from typing import Any, Callable, Collection, Optional, Union
 
 import sparsewire
@@ -32,7 +34,10 @@ class Options:
         known = [field.name for field in dataclasses.fields(cls)]
         unknown = [name for name in given if name not in known]
         if unknown:
-            raise TypeError(f"[torch] {unknown[0]!r} is no option: {', '.join(known)}")
+            every = [*known, "exclude", "scaler", "deadline", "metrics"]
+            near = difflib.get_close_matches(unknown[0], every, n=1)
+            meant = f"; did you mean {near[0]!r}?" if near else ""
+            raise TypeError(f"[torch] {unknown[0]!r} is no option{meant or "."} There are {', '.join(every)}")
         return cls(**given)
 
     def __post_init__(self) -> None:
@@ -51,11 +56,16 @@ class Options:
 
     def check(self, dim: int) -> None:
         """Raises UsageError here, not in mid-backward."""
-        sparsewire.Worker(max(dim, 1), **self.for_worker())
+        sparsewire.Worker(max(dim, 1), **self.for_worker(dim))
 
-    def for_worker(self) -> dict[str, Any]:
+    def for_worker(self, dim: int) -> dict[str, Any]:
+        """Of a bucket with so many entries. DDP decides their sizes: one that has fewer than `k=` sends all of them."""
         names = ("sparsifier", "exchange", "downlink", "codec", "downlink_codec", "feedback", "scope", "seed")
-        return {name: getattr(self, name) for name in (*names, "check_every", "threads")}
+        chosen = {name: getattr(self, name) for name in (*names, "check_every", "threads")}
+        for name in ("sparsifier", "downlink"):
+            if chosen[name] is not None:
+                chosen[name] = re.sub(r"(?<=[:,])k=(\d+)", lambda k: f"k={min(int(k[1]), max(dim, 1))}", chosen[name])
+        return chosen
 
     def for_dense(self) -> dict[str, Any]:
         return {"sparsifier": "dense", "exchange": "dense", "feedback": "none", "check_every": self.check_every}

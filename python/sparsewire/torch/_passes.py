@@ -292,6 +292,13 @@ class Passes:
 
     # --- after loading, until DDP has regrouped its buckets ---
 
+    def load(self, states: dict[str, Any], rank: int) -> None:
+        """The memories are made by the next pass: that takes messages."""
+        one = next(iter(states.values()))
+        self.loaded = states
+        self.steps_done = int(one["step"])
+        self.totals = Totals.load(json.loads(states.get(f"rank{rank}", one)["totals"]))
+
     def make_loaded_groups(self) -> None:
         assert self.loaded is not None
         states, self.loaded = self.loaded, None
@@ -304,9 +311,6 @@ class Passes:
             if f"group{i}" in one:
                 group.make_worker().load([_saved.worker_of(state, i) for state in states.values()])
             self.groups[names] = group
-        self.steps_done = int(one["step"])
-        rank = self.transport.rank if self.transport is not None else 0
-        self.totals = Totals.load(json.loads(states.get(f"rank{rank}", one)["totals"]))
         self._passes_loaded = _PASSES_UNTIL_REGROUPED if self.groups else 0
 
     def _hold(self, job: Job) -> None:
@@ -357,17 +361,19 @@ class Passes:
         try:
             for group in self.groups.values():
                 if group.worker is not None:
-                    group.worker.retune(**options.for_worker())
+                    group.worker.retune(**options.for_worker(group.worker.dim))
                     changed.append(group.worker)
         except ValueError:  # on all ranks alike: the options do not fit this group
             for worker in changed:
-                worker.retune(**self.options.for_worker())
+                worker.retune(**self.options.for_worker(worker.dim))
             raise
         for group in self.groups.values():
             group.options = options
         self.options = options
 
     def memory(self) -> dict[str, torch.Tensor]:
+        if self.loaded is not None:
+            raise RuntimeError("[torch] a state was loaded: its memory is there after the next backward pass")
         return {
             tensor.name: group.memory(tensor)
             for group in self.groups.values()

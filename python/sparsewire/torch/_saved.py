@@ -176,7 +176,7 @@ def check_memories(states: dict[str, Any], options: Options) -> None:
             if f"group{i}" not in one:
                 continue
             sparse = [(name, size) for name, size, dense in layout if not dense]
-            given = {**options.for_worker(), "threads": 1}
+            given = {**options.for_worker(sum(size for _, size in sparse)), "threads": 1}
             try:
                 _core._check_saved_worker(worker_of(one, i), sparse, int(key[4:]), one["world_size"], is_own, **given)
             except sparsewire.UsageError as error:

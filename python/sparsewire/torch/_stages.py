@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import threading
+import time
 from typing import Any, Callable, Optional
 
 import torch.distributed as dist
@@ -16,6 +17,21 @@ from ._line import Line
 from ._passes import Passes
 
 
+_NAME = "sparsewire"  # the names of the threads begin with it
+
+
+def wait_for_threads() -> None:
+    """Those of States that were freed may still be closing their connections.
+
+    The interpreter must not end meanwhile: it ends a thread that comes back from C++ in mid-function, and that aborts the
+    process.
+    """
+    end = time.monotonic() + 5
+    for thread in threading.enumerate():
+        if thread.name.startswith(_NAME) and thread is not threading.current_thread():
+            thread.join(max(0.0, end - time.monotonic()))
+
+
 class Stages:
     """Sifts, exchanges and answers buckets, each on a thread of its own where there are messages to wait for.
 
@@ -25,7 +41,7 @@ class Stages:
     def __init__(self, passes: Passes, group: Optional[dist.ProcessGroup], deadline: float) -> None:
         self.error: Optional[Exception] = None
         self._passes = passes
-        self._group = group
+        self.group = group
         self._deadline = deadline
         self._pid = os.getpid()
         self._is_closed = False
@@ -97,7 +113,7 @@ class Stages:
     def as_runtime_error(self, error: Exception) -> RuntimeError:
         if isinstance(error, RuntimeError) and str(error).startswith("sparsewire on rank"):
             return error
-        rank = dist.get_rank(self._group) if dist.is_initialized() else 0
+        rank = dist.get_rank(self.group) if dist.is_initialized() else 0
         made = RuntimeError(f"sparsewire on rank {rank}: {type(error).__name__}: {error}")
         made.__cause__ = error
         return made
@@ -126,9 +142,9 @@ class Stages:
         if self._threads:
             return
         todo: dict[str, Callable[[], None]] = {
-            "sparsewire": self._run,
-            "sparsewire exchange": lambda: self._run_stage(self._exchange, self._begun, self._exchanged),
-            "sparsewire answer": lambda: self._run_stage(self._answer, self._exchanged, None),
+            _NAME: self._run,
+            _NAME + " exchange": lambda: self._run_stage(self._exchange, self._begun, self._exchanged),
+            _NAME + " answer": lambda: self._run_stage(self._answer, self._exchanged, None),
         }
         self._threads = [threading.Thread(target=run, daemon=True, name=name) for name, run in todo.items()]
         for thread in self._threads:
@@ -137,7 +153,7 @@ class Stages:
     # --- the first thread ---
 
     def connect(self) -> None:
-        self._passes.connect(self._group, self._deadline)
+        self._passes.connect(self.group, self._deadline)
 
     def _run(self) -> None:
         while True:

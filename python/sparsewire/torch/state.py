@@ -18,7 +18,7 @@ from ._buckets import Buckets
 from ._options import Exclude, Options
 from ._parameters import Parameters
 from ._passes import Passes
-from ._stages import Stages
+from ._stages import Stages, wait_for_threads
 
 _CONSOLIDATED = b"sparsewire consolidated state\n"  # before what ranks send each other for it
 _open_states: weakref.WeakSet[State] = weakref.WeakSet()
@@ -65,6 +65,10 @@ class State:
     ) -> None:
         if not (isinstance(deadline, (int, float)) and 0.001 <= deadline <= 3.6e7):
             raise sparsewire.UsageError(f"[torch] deadline={deadline!r} is not a number of seconds in [0.001, 36,000,000]")
+        if isinstance(exclude, str):
+            raise TypeError(f"[torch] exclude={exclude!r} is one string: give a list of names, or a function")
+        if scaler is not None and not callable(getattr(scaler, "get_scale", None)):
+            raise TypeError(f"[torch] scaler={scaler!r} is no GradScaler")
         chosen = Options.make({"sparsifier": sparsifier, **options})
         chosen.check(1 << 24)
         self.process_group = process_group
@@ -93,8 +97,14 @@ class State:
         return self._passes.options
 
     def bind(self, module: torch.nn.Module) -> State:
-        """Gives the parameters the names that they have in ``module``: the DistributedDataParallel or what it wraps."""
+        """Gives the parameters the names that they have in ``module``: the DistributedDataParallel or what it wraps.
+
+        Without a process group of its own the State uses that of a DistributedDataParallel.
+        """
         self._parameters.bind(module)
+        is_ddp = isinstance(module, torch.nn.parallel.DistributedDataParallel)
+        if is_ddp and self.process_group is None and module.process_group is not dist.group.WORLD:
+            self.process_group = self._stages.group = module.process_group
         if self._passes.loaded is not None:
             _saved.check_names(self._passes.loaded, self._parameters)
         return self
@@ -181,7 +191,7 @@ class State:
     def memory(self) -> dict[str, torch.Tensor]:
         """What this rank has not sent yet, by parameter: flat copies; zeros for parameters that go densely.
 
-        Empty before the first backward pass.
+        Empty before the first backward pass. After load_state_dict() it is there again after the next one.
         """
         return self._call(self._passes.memory)  # type: ignore[no-any-return]
 
@@ -235,10 +245,7 @@ class State:
         if not self._parameters.is_bound and names:
             self._parameters.all = names
 
-        def do() -> None:
-            self._passes.loaded = chosen
-
-        self._call(do)
+        self._call(lambda: self._passes.load(chosen, rank))
 
     def close(self) -> None:
         """Ends the thread and the connections. The State cannot be used after it. Called at exit."""
@@ -268,3 +275,4 @@ class State:
 def _close_all() -> None:
     for state in list(_open_states):
         state.close()
+    wait_for_threads()

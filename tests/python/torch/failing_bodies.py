@@ -2,6 +2,7 @@
 
 import gc
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -99,6 +100,10 @@ def refusals():
             "plain module": lambda: sw.register(network()),
             "twice": lambda: sw.register(twice, "topk:ratio=0.1"),
             "exclude": register(exclude=["nowhere"]),
+            "one name": register(exclude="0.weight"),
+            "scaler": register(scaler=True),
+            "misspelt": register(start_steps=4),
+            "compiled": lambda: sw.register(torch.compile(DDP(network()), backend="eager")),
             "scale=lr": register(feedback="ef:scale=lr"),
             "deadline": register(deadline=0),
             "float64": lambda: doubles(x).sum().backward(),
@@ -191,6 +196,23 @@ def unequal(what):
     except (RuntimeError, ValueError) as error:
         return str(error)
     return "no error"
+
+
+def ends_before_its_threads():
+    """A process that ends while the thread of a State that nobody holds is at work waits for it."""
+    script = """
+import atexit, gc, queue, threading, time
+atexit.register(lambda: print([thread.name for thread in threading.enumerate() if thread.name.startswith("sparsewire")]))
+import sparsewire.torch as sw
+state = sw.State(sparsifier="topk:ratio=0.1")
+state._call(lambda: None)  # starts the threads
+state._stages._jobs.put((lambda: time.sleep(1), queue.SimpleQueue()))
+del state
+gc.collect()
+print(sum(thread.name.startswith("sparsewire") for thread in threading.enumerate()))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    return [done.returncode, done.stdout.split("\n"), done.stderr[-300:]]
 
 
 def freed():

@@ -163,6 +163,10 @@ def test_what_cannot_work_is_refused():
         "plain module": "DistributedDataParallel",
         "twice": "hook already",
         "exclude": "nowhere",
+        "one name": "one string",
+        "scaler": "no GradScaler",
+        "misspelt": "did you mean 'start_step'? There are",
+        "compiled": "before torch.compile",
         "scale=lr": "feedback",
         "deadline": "deadline=0",
         "float64": "float64",
@@ -213,6 +217,23 @@ def test_unequal_ranks_are_refused(what):
 def test_a_state_that_nobody_holds_is_freed():
     with Ranks(2) as ranks:
         assert ranks.ask("freed", 100) == [0, 0]
+
+
+@pytest.mark.timeout(120)
+def test_a_process_does_not_end_before_the_threads():
+    assert run(1, "ends_before_its_threads") == [[0, ["3", "[]", ""], ""]]
+
+
+@pytest.mark.timeout(120)
+def test_a_bucket_with_fewer_entries_than_k_sends_all():
+    for sizes, memories in run(2, "k_of_small_buckets"):
+        assert min(sizes) < 100 < max(sizes), "buckets after DDP has regrouped them"
+        assert memories["0.bias"] == 0 and memories["1.weight"] > 0
+
+
+@pytest.mark.timeout(120)
+def test_the_plain_form_uses_the_group_of_the_model():
+    assert run(2, "plain_form_in_a_subgroup") == [[1.0], [2.0]]
 
 
 @pytest.mark.timeout(120)

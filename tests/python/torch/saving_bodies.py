@@ -32,7 +32,14 @@ def second_half(folder, steps, options):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     optimizer.load_state_dict(saved["optimizer"])
     state.load_state_dict(saved["sparsewire"])
+    assert state.stats()["steps"] == steps, "at once, not after the next pass"
+    try:
+        state.memory()
+        raise AssertionError("a memory that is not there yet")
+    except RuntimeError as error:
+        assert "after the next backward pass" in str(error), error
     train(model, steps, first=steps, optimizer=optimizer)
+    assert state.memory()
     return digest(model)
 
 

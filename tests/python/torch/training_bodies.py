@@ -283,6 +283,30 @@ def dtypes():
     return found
 
 
+def k_of_small_buckets():
+    """Buckets that DDP makes after the first pass, one for each parameter."""
+    inner = torch.nn.Sequential(torch.nn.Linear(10, 20), torch.nn.Linear(20, 300), torch.nn.Linear(300, 4))
+    model = DDP(inner, bucket_cap_mb=1e-4)
+    state = sw.register(model, "topk:k=100", downlink="topk:k=100")
+    for step in range(4):
+        torch.manual_seed(step + 10 * rank())
+        model.zero_grad()
+        model(torch.randn(3, 10)).square().mean().backward()
+    state.retune("topk:k=120")
+    model(torch.randn(3, 10)).square().mean().backward()
+    sizes = [sum(size for _, size, _ in group.layout) for group in state._passes.groups.values()]
+    return [sizes, {name: int(memory.count_nonzero()) for name, memory in state.memory().items()}]
+
+
+def plain_form_in_a_subgroup():
+    """Every rank is a group of its own, so its gradient comes back as it is."""
+    groups = [dist.new_group([one]) for one in range(dist.get_world_size())]
+    model = DDP(Constant(1), process_group=groups[rank()])
+    model.register_comm_hook(sw.State(sparsifier="topk:ratio=1").bind(model), sw.hook)
+    model(torch.tensor([1.0 + rank()])).backward()
+    return model.module.weight.grad.tolist()
+
+
 def ratio_of_the_rest(sparsifier):
     """What goes densely does not count for the ratio: entries that are sent, and the density."""
     inner = network()

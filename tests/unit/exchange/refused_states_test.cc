@@ -109,6 +109,21 @@ TEST(SavedWorkers, AreRefusedIfTheyAreOfDifferentSteps) {
   }
 }
 
+// After as many steps, with other gradients: all ranks of one run have the same checksum of its updates.
+TEST(SavedWorkers, AreRefusedIfTheyAreOfDifferentRuns) {
+  for (const ExchangeCase& setup : {ExchangeCase{"allgather"}, {"sharded", true}}) {
+    Plan plan = bodies::plan_of("topk:ratio=0.05", setup);
+    plan.layout = 101;
+    plan.config.check_every = 1;
+    std::vector<Bytes> states = run_and_save(plan, 3, 4).states;
+    plan.seed += 1;
+    states[1] = run_and_save(plan, 3, 4).states[1];
+    for (const int ranks : {1, 2, 3}) {
+      ASSERT_NO_FATAL_FAILURE(check_refused(plan, ranks, states, setup.name() + ", another run"));
+    }
+  }
+}
+
 // States with valid checksums that no worker can have saved. They are refused before memory is allocated for the sizes
 // that they claim.
 TEST(SavedWorkers, AreRefusedIfTheyAreForged) {

@@ -1,6 +1,8 @@
 // Workers that continue from saved states, with the same number of workers or another. Ranks are threads.
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "unit/bits.h"
 #include "unit/exchange_cases.h"
 #include "unit/saved_run.h"
@@ -163,6 +165,38 @@ TEST(SavedWorkers, OweTheSameWithOtherWeights) {
     Plan next = plan;
     next.weights = {1, 8, 1};
     ASSERT_NO_FATAL_FAILURE(check_taken_over(saved, next, 3, 5)) << setup.name();
+  }
+}
+
+// The total error of all workers and servers, as worker.h defines it, in the states that these ranks load.
+double loaded_total_error(const Plan& plan, int ranks, const SavedRun& saved, std::uint64_t step) {
+  const std::vector<float> shares = plan.shares(ranks);
+  std::vector<double> errors(shares.size());
+  run_on_threads(ranks, [&](Transport& transport) {
+    const auto rank = static_cast<std::size_t>(transport.rank());
+    Runner run(plan, transport);
+    run.worker.load(saved.states);
+    const StepStats& stats = run.step(step);
+    errors[rank] = static_cast<double>(shares[rank]) * (stats.total_error - stats.memory_norm2) + stats.server_error -
+                   stats.server_memory_norm2;
+  });
+  return std::accumulate(errors.begin(), errors.end(), 0.0);
+}
+
+TEST(SavedWorkers, KeepTheTotalErrorWithAnyOtherNumberOfWorkers) {
+  for (const ExchangeCase& setup : bodies::every_exchange_case()) {
+    for (const char* server_feedback : {"ef", "none"}) {
+      Plan plan = bodies::plan_of("topk:ratio=0.05", setup);
+      plan.layout = 301;
+      if (!plan.config.downlink.empty()) plan.config.downlink_feedback = server_feedback;
+      const SavedRun saved = run_and_save(plan, 4, 6);
+      const double before = loaded_total_error(plan, 4, saved, 6);
+      ASSERT_GT(before, 0);
+      for (const int after : {1, 2, 3, 5}) {
+        EXPECT_NEAR(loaded_total_error(plan, after, saved, 6) / before, 1, 1e-6)
+            << setup.name() << " " << server_feedback << ", " << after << " workers";
+      }
+    }
   }
 }
 

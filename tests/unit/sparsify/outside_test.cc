@@ -1,6 +1,8 @@
 // A sparsifier from outside the library: registered, used in spec strings, saved, taken back.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <barrier>
 #include <cmath>
 #include <thread>
 #include <vector>
@@ -123,6 +125,28 @@ TEST(OutsideSparsifier, IsRegisteredAndUsedFromManyThreads) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+TEST(OutsideSparsifier, GetsItsNameOnceAlsoFromTwoThreads) {
+  for (int i = 0; i < 300; ++i) {
+    std::atomic<int> registered = 0;
+    std::barrier together(2);
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 2; ++t) {
+      threads.emplace_back([&] {
+        Registration registration;
+        together.arrive_and_wait();
+        try {
+          registration = register_every_nth();
+          ++registered;
+        } catch (const UsageError&) {
+        }
+        together.arrive_and_wait();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    ASSERT_EQ(registered, 1);
+  }
 }
 
 TEST(OutsideSparsifier, IsTakenByWorkersAsUplinkAndDownlink) {

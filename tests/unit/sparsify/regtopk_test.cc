@@ -1,10 +1,13 @@
 // RegTop-k in a closed loop: several workers send entries, which add up to an update that each of them observes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <map>
 
+#include "core/crc32c.h"
 #include "unit/bare_sparsifier.h"
 #include "unit/one_sift.h"
 #include "unit/walk.h"
@@ -211,6 +214,52 @@ TEST(RegTopK, ForgetsARoundThatWasNotObserved) {
   EXPECT_EQ(out.indices, (Indices{1}));
   sparsifier->sift(Gradient(gradient), memory, out);
   EXPECT_EQ(out.indices, (Indices{0})) << "as a downlink it never observes, and is Top-k";
+}
+
+// With valid checksums: an index beyond the model would be read from the memory.
+TEST(RegTopK, RefusesALastRoundThatCannotHaveBeenSent) {
+  struct Entry {
+    std::uint32_t index;
+    float sent;
+    float update;
+  };
+  const SifterContext context{.layout = 100, .ranks = 2};
+  const auto saved = make_bare("regtopk:k=2,mu=1", context);
+  Numbers memory(100);
+  Numbers gradient(100);
+  gradient[7] = 3;
+  gradient[90] = 5;
+  SparseVector out;
+  saved->sift(Gradient(gradient), memory, out);
+  saved->observe(out, Numbers{0.25F, 0.5F});
+  State state;
+  saved->serialize(state);
+  const std::vector<std::byte> good = std::move(state).bytes();
+  const auto with = [&](const std::array<Entry, 2>& entries) {
+    constexpr std::array<Entry, 2> kSaved{{{7, 3, 0.25F}, {90, 5, 0.5F}}};
+    const auto pattern = std::as_bytes(std::span(kSaved));
+    std::vector<std::byte> bytes = good;
+    const auto at = std::search(bytes.begin(), bytes.end(), pattern.begin(), pattern.end());
+    EXPECT_NE(at, bytes.end());
+    std::ranges::copy(std::as_bytes(std::span(entries)), at);
+    const std::uint32_t checksum = crc32c(std::span(bytes).first(bytes.size() - sizeof(checksum)));
+    std::ranges::copy(std::as_bytes(std::span(&checksum, 1)), bytes.end() - sizeof(checksum));
+    return bytes;
+  };
+  const auto load = [&](const std::vector<std::byte>& bytes) {
+    State reading(bytes);
+    make_bare("regtopk:k=2,mu=1", context)->serialize(reading);
+  };
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float infinite = std::numeric_limits<float>::infinity();
+  EXPECT_NO_THROW(load(good));
+  EXPECT_NO_THROW(load(with({{{0, 1, 1}, {99, 1, 1}}})));
+  EXPECT_THROW(load(with({{{7, 3, 0.25F}, {100, 5, 0.5F}}})), UsageError);
+  EXPECT_THROW(load(with({{{7, 3, 0.25F}, {0xFFFFFFFF, 5, 0.5F}}})), UsageError);
+  EXPECT_THROW(load(with({{{7, 3, 0.25F}, {7, 5, 0.5F}}})), UsageError) << "twice";
+  EXPECT_THROW(load(with({{{90, 3, 0.25F}, {7, 5, 0.5F}}})), UsageError) << "not in order";
+  EXPECT_THROW(load(with({{{7, nan, 0.25F}, {90, 5, 0.5F}}})), UsageError);
+  EXPECT_THROW(load(with({{{7, 3, 0.25F}, {90, 5, infinite}}})), UsageError);
 }
 
 TEST(RegTopK, TakesItsWeightFromTheSpecTheContextOrTheNumberOfRanks) {

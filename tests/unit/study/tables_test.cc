@@ -99,7 +99,7 @@ TEST(SummaryJson, HasTheFieldsOfThePage) {
   const Json& topk = summary["methods"][1];
   for (const auto& [key, value] : topk.items()) keys.push_back(key);
   EXPECT_THAT(keys, ElementsAre("spec", "name", "ratio", "chosen", "at_edge", "cells_tried", "n", "diverged",
-                                "measures", "vs_baseline", "to_target", "equal_bytes", "pilot"));
+                                "measures", "vs_baseline", "to_target", "sent_of_asked", "equal_bytes", "pilot"));
   EXPECT_EQ(topk["ratio"], 0.1);
   EXPECT_EQ(topk["at_edge"], Json({{"lr", "low"}}));
   EXPECT_EQ(topk["chosen"].dump(), R"({"lr":0.1,"own":{},"k":30})");
@@ -162,12 +162,25 @@ TEST(SummaryText, SaysWhichThresholdSentTooMuch) {
     }));
     return joined_lines(text);
   };
-  EXPECT_THAT(text_if(1),
-              HasSubstr("learning rate 1 had a lower loss and was not chosen, because its threshold sent 43 "
-                        "times as many entries as the ratio asks for"));
+  EXPECT_THAT(
+      text_if(1),
+      HasSubstr("learning rate 1 had a better validation loss and was not chosen, because its threshold sent 43 "
+                "times as many entries as the ratio asks for"));
   EXPECT_THAT(text_if(3),
               HasSubstr("every setting sent more than 2 times as many entries as its ratio asks for; the one "
                         "that sent least was chosen, 3 times"));
+}
+
+TEST(SummaryText, SaysWhichMethodSentMoreThanItsRatio) {
+  const Plan plan = made_up_plan(small_request({"topk", "randomk"}));
+  const auto loss = [](const Cell&, std::uint64_t) { return 0.5; };
+  const std::string text = joined_lines(summary_text(made_up_study(plan, loss, [&](Record& run) {
+    const double times = run.cell.method == "topk" ? 8.5 : 2;
+    const std::uint64_t asked = 64 * run.cell.k * run.steps * run.config.workers;
+    run.totals.paper_bits_up = static_cast<std::uint64_t>(times * static_cast<double>(asked));
+  })));
+  EXPECT_THAT(text, HasSubstr("topk, ratio 0.1: it sent 8.5 times as many entries as its ratio asks for."));
+  EXPECT_THAT(text, Not(HasSubstr("randomk, ratio 0.1: it sent")));
 }
 
 TEST(SummaryText, SaysWhatIntervalsCover) {
