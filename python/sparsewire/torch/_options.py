@@ -36,8 +36,8 @@ class Options:
         if unknown:
             every = [*known, "exclude", "scaler", "deadline", "metrics"]
             near = difflib.get_close_matches(unknown[0], every, n=1)
-            meant = f"; did you mean {near[0]!r}?" if near else ""
-            raise TypeError(f"[torch] {unknown[0]!r} is no option{meant or "."} There are {', '.join(every)}")
+            meant = f"; did you mean {near[0]!r}?" if near else "."
+            raise TypeError(f"[torch] {unknown[0]!r} is no option{meant} There are {', '.join(every)}")
         return cls(**given)
 
     def __post_init__(self) -> None:

@@ -159,6 +159,16 @@ def plain_form():
     return digests
 
 
+class Refuses:
+    """A Worker that cannot be retuned."""
+
+    def __init__(self, worker):
+        self.dim = worker.dim
+
+    def retune(self, **options):
+        raise sparsewire.UsageError(f"{options['sparsifier']} is not for this one")
+
+
 def options_at_work():
     """start_step, min_compress_size, exclude, retune, statistics, metrics and pickling."""
     inner = network()
@@ -175,13 +185,16 @@ def options_at_work():
     small = [memory[name].abs().sum().item() for name in ("0.bias", "4.weight", "4.bias")]
     large = memory["2.weight"].abs().sum().item()
     before = state.stats()["last"]["entries_sent"]
-    # Fits the first group, so that one has changed when another refuses it; all are as before afterwards.
+    # The other groups have changed when the last one refuses; all are as before afterwards.
     groups = [group for group in state._passes.groups.values() if group.worker is not None]
+    last = groups[-1]._sparse.worker
+    groups[-1]._sparse.worker = Refuses(last)
     refused = ""
     try:
-        state.retune(f"topk:k={max(group.worker.dim for group in groups)}")
+        state.retune("topk:ratio=0.2")
     except ValueError as error:
         refused = str(error)
+    groups[-1]._sparse.worker = last
     specs = {group.worker.config["sparsifier"] for group in groups}
     state.retune("topk:ratio=0.3")
     train(model, 2, first=6)
@@ -285,7 +298,7 @@ def dtypes():
 
 def k_of_small_buckets():
     """Buckets that DDP makes after the first pass, one for each parameter."""
-    inner = torch.nn.Sequential(torch.nn.Linear(10, 20), torch.nn.Linear(20, 300), torch.nn.Linear(300, 4))
+    inner = torch.nn.Sequential(torch.nn.Linear(10, 5), torch.nn.Linear(5, 300), torch.nn.Linear(300, 4))
     model = DDP(inner, bucket_cap_mb=1e-4)
     state = sw.register(model, "topk:k=100", downlink="topk:k=100")
     for step in range(4):
