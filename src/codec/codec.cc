@@ -20,6 +20,7 @@
 #include "codec/value_format.h"
 #include "core/buffer.h"
 #include "core/crc32c.h"
+#include "core/room.h"
 #include "core/standard_float_mode.h"
 #include "kernels/entries.h"
 #include "kernels/frame_plan.h"
@@ -121,13 +122,6 @@ DecodeStatus parse(Bytes bytes, Frame& frame) {
 template <class T>
 void resize_exactly(std::vector<T>& items, std::size_t size) {
   if (size > items.capacity()) items = {};
-  items.resize(size);
-}
-
-// Resizes, with room for more where it has to allocate: the lengths of frames change a little in every step.
-template <class T>
-void resize_with_room(std::vector<T>& items, std::size_t size) {
-  if (size > items.capacity()) items.reserve(size + size / 4 + 64);
   items.resize(size);
 }
 

@@ -6,6 +6,8 @@
 #include <memory>
 #include <type_traits>
 
+#include "core/room.h"
+
 namespace sparsewire {
 
 template <class T>
@@ -30,7 +32,7 @@ class Buffer {
   // The same, with room for a quarter more and 64 where it has to grow: what is needed changes a little in every step,
   // which must not allocate each time.
   void reserve_with_room(std::size_t capacity) {
-    if (capacity > capacity_) reserve(capacity + capacity / 4 + 64);
+    if (capacity > capacity_) reserve(with_room(capacity));
   }
 
  private:

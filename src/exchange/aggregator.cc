@@ -1,6 +1,9 @@
 #include "exchange/aggregator.h"
 
+#include <algorithm>
+
 #include "codec/value_format.h"
+#include "core/room.h"
 #include "exchange/messages.h"
 #include "sparsewire/errors.h"
 
@@ -29,11 +32,10 @@ std::string codec_of(const ExchangePlan& plan) {
   return plan.config.downlink.empty() ? std::string(exact_format().info.example) : plan.config.downlink_codec;
 }
 
-// With room for more where it has to allocate: counts change a little in every step.
 template <class T>
 void copy_with_room(const std::vector<T>& from, std::vector<T>& to) {
-  if (to.capacity() < from.size()) to.reserve(from.size() + from.size() / 4 + 64);
-  to.assign(from.begin(), from.end());
+  resize_with_room(to, from.size());
+  std::copy(from.begin(), from.end(), to.begin());
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <array>
 #include <numeric>
 
+#include "core/room.h"
 #include "core/slices.h"
 #include "kernels/simd.h"
 
@@ -14,13 +15,6 @@ using kernels::RegionMap;
 
 constexpr std::size_t kGrain = 4096;  // entries that are worth a thread
 constexpr std::size_t kPiece = 1024;  // entries whose owners are found, and counted while they are in the cache
-
-// Makes room for `size` items, and for some more where it has to allocate: counts change a little in every step.
-template <class T>
-void resize_with_room(std::vector<T>& items, std::size_t size) {
-  if (items.capacity() < size) items.reserve(size + size / 4 + 64);
-  items.resize(size);
-}
 
 // Calls work(i) for begin .. end - 1, four in a turn: the work is so short that a loop would take a quarter of the
 // time.

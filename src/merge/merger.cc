@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/room.h"
 #include "core/slices.h"
 #include "kernels/simd.h"
 #include "merge/cuts.h"
@@ -15,12 +16,9 @@ constexpr std::size_t kWorthThreads = 4 * 8192;  // entries, or words of 64 entr
 
 float weight_of(std::span<const float> weights, std::size_t v) { return weights.empty() ? 1.0F : weights[v]; }
 
-// Makes room for `size` entries, and for some more where it has to allocate: counts change a little in every step.
-void make_room(SparseVector& vector, std::size_t size) {
-  if (vector.indices.capacity() < size) vector.indices.reserve(size + size / 4 + 64);
-  if (vector.values.capacity() < size) vector.values.reserve(size + size / 4 + 64);
-  vector.indices.resize(size);
-  vector.values.resize(size);
+void resize_entries(SparseVector& vector, std::size_t size) {
+  resize_with_room(vector.indices, size);
+  resize_with_room(vector.values, size);
 }
 
 // A sum of all entries needs no indices.
@@ -29,7 +27,7 @@ void end_sum(SparseVector& total) {
 }
 
 void scale(const SparseVector& vector, float weight, Pool* pool, SparseVector& total) {
-  make_room(total, vector.size());
+  resize_entries(total, vector.size());
   for_each_slice(pool, vector.size(), kGrain, [&](std::size_t begin, std::size_t end, int) {
     std::copy(vector.indices.data() + begin, vector.indices.data() + end, total.indices.data() + begin);
     for (std::size_t i = begin; i < end; ++i) total.values[i] = 0.0F + weight * vector.values[i];
@@ -109,7 +107,7 @@ void Merger::sum(std::uint64_t dim, std::span<const SparseVector> vectors, std::
     parts_[p].place = size;
     size += parts_[p].size;
   }
-  make_room(total, size);
+  resize_entries(total, size);
   for_each_part([&](const Part& part) {
     std::copy_n(part.indices.data(), part.size, total.indices.data() + part.place);
     std::copy_n(part.values.data(), part.size, total.values.data() + part.place);
@@ -123,7 +121,7 @@ void Merger::unite(std::uint64_t dim, std::span<const SparseVector> vectors, Spa
   total.draw.units.clear();
   const std::size_t entries = entries_of(vectors);
   cut(dim, vectors, {}, entries);
-  make_room(total, entries);
+  resize_entries(total, entries);
   for_each_part([&](Part& part) {
     kernels::sum_sorted(part.addends, part.window, total.indices.data() + part.first, total.values.data() + part.first);
   });
