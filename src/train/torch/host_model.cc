@@ -3,6 +3,7 @@
 #include <ATen/core/Reduction.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/empty_like.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
@@ -59,7 +60,7 @@ class HostModel final : public NetworkModel {
       const AlignedInput pixels(batch.pixels);
       Pass pass = make_pass(batch, at.data(), state.data(), /*is_training=*/true);
       for (at::Tensor& one : pass.weights) one.set_requires_grad(true);
-      const at::Tensor logits = network().forward(pass, inputs_of(network(), batch, pixels.data()));
+      const at::Tensor logits = network().forward(pass, inputs_for(batch, pixels));
       const at::Tensor mean = at::cross_entropy_loss(logits, targets_of(batch));
       mean.backward({}, std::nullopt, /*create_graph=*/false, pass.weights);
       loss = mean.item<double>();
@@ -87,7 +88,7 @@ class HostModel final : public NetworkModel {
       const c10::AutoGradMode without_gradients(false);
       const AlignedInput pixels(batch.pixels);
       Pass pass = make_pass(batch, scored_->data(), scored_state_, /*is_training=*/false);
-      const at::Tensor logits = network().forward(pass, inputs_of(network(), batch, pixels.data()));
+      const at::Tensor logits = network().forward(pass, inputs_for(batch, pixels));
       const at::Tensor targets = targets_of(batch);
       score.loss = at::cross_entropy_loss(logits.to(at::kDouble), targets, {}, at::Reduction::Sum).item<double>();
       score.right = static_cast<std::uint64_t>(logits.argmax(1).eq(targets).sum().item<std::int64_t>());
@@ -96,6 +97,11 @@ class HostModel final : public NetworkModel {
   }
 
  private:
+  at::Tensor inputs_for(const ModelBatch& batch, const AlignedInput& pixels) const {
+    const at::Tensor inputs = inputs_of(network(), batch, pixels.data());
+    if (!network().wants_channels_last()) return inputs;
+    return at::empty_like(inputs, {}, at::MemoryFormat::ChannelsLast).copy_(inputs);
+  }
   Pass make_pass(const ModelBatch& batch, float* weights, float* state, bool is_training) const {
     const auto samples = static_cast<std::int64_t>(batch.size);
     return {.weights = declarations().views(weights),

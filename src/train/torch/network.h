@@ -19,6 +19,9 @@ class Network {
   virtual std::vector<std::int64_t> input_shape() const = 0;
   // A row of logits for each target.
   virtual at::Tensor forward(const Pass& pass, const at::Tensor& inputs) const = 0;
+  // Whether the processor gets the images with their channels next to each other in memory. Convolutions are faster
+  // then, but libtorch sums up the means of a BatchNorm in floats: not for networks with many of them.
+  virtual bool wants_channels_last() const { return false; }
 
   const Declarations& declarations() const noexcept { return declare_; }
 

@@ -42,6 +42,7 @@ class MnistCnn final : public SmallImages {
     x = drop2_(pass, at::relu(fc1_(pass, x)));
     return fc2_(pass, x);
   }
+  bool wants_channels_last() const override { return true; }
 
  private:
   static constexpr double kDropout = 0.25;
@@ -61,6 +62,7 @@ class FashionCnn final : public SmallImages {
     x = at::max_pool2d(at::relu(bn2_(pass, conv2_(pass, x))), 2);
     return fc_(pass, x.flatten(1));
   }
+  bool wants_channels_last() const override { return true; }
 
  private:
   Conv conv1_{declare_, "conv1", {.inputs = 1, .outputs = 16, .size = 5, .padding = 2}};
