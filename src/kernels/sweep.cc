@@ -1,5 +1,6 @@
 #include "kernels/sweep.h"
 
+#include <bit>
 #include <type_traits>
 
 #include "core/half.h"
@@ -94,7 +95,14 @@ constexpr std::size_t kWidth = hn::MaxLanes(kFloats);
 constexpr std::size_t kDoubleWidth = hn::MaxLanes(kDoubles);
 constexpr std::size_t kVectors = kLanes / kWidth;  // SIMD vectors in a group of kLanes entries
 
-HWY_INLINE Float load(const float* at) { return hn::LoadU(kFloats, at); }
+// In halves of 64 bytes: a gradient often begins within a cache line, and then every load of 64 bytes takes two.
+HWY_INLINE Float load(const float* at) {
+#if HWY_TARGET <= HWY_AVX3
+  return hn::Combine(kFloats, hn::LoadU(kHalfFloats, at + kWidth / 2), hn::LoadU(kHalfFloats, at));
+#else
+  return hn::LoadU(kFloats, at);
+#endif
+}
 
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<Floats>> load_bits(const std::uint16_t* at) {
   return hn::PromoteTo(hn::RebindToUnsigned<Floats>(), hn::LoadU(HalfInts(), at));
@@ -256,14 +264,37 @@ HWY_INLINE std::size_t squeeze(const std::uint64_t* words, std::size_t n, std::u
   return count;
 }
 
-// One call of accumulate_and_take(), as far as it came when it found the sum at `bad` not to be finite.
+// Writes the positions of the bits of n words, ascending, and returns how many there are. At usual ratios nearly all
+// words have kAtOnce bits at most; so many are written for each, whatever it has, because a loop that ends with the
+// last bit would be mispredicted for every second word. REQUIRES: room for kAtOnce positions more.
+constexpr std::size_t kAtOnce = 4;
+HWY_INLINE std::size_t write_positions(const std::uint64_t* words, std::size_t n, std::size_t first,
+                                       std::uint32_t* positions) {
+  std::uint8_t where[kStretch / kWord];
+  const std::size_t busy = squeeze(words, n, where);
+  std::size_t count = 0;
+  for (std::size_t b = 0; b < busy; ++b) {
+    std::uint64_t word = words[where[b]];
+    const std::size_t base = first + where[b] * kWord;
+    const auto bits = static_cast<std::size_t>(std::popcount(word));
+    const auto write_next = [&](std::size_t i) HWY_ATTR {
+      positions[count + i] = static_cast<std::uint32_t>(base + static_cast<std::size_t>(std::countr_zero(word)));
+      word &= word - 1;
+    };
+    for (std::size_t i = 0; i < kAtOnce; ++i) write_next(i);
+    for (std::size_t i = kAtOnce; i < bits; ++i) write_next(i);
+    count += bits;
+  }
+  return count;
+}
+
+// One call of accumulate_and_take(), as far as it came when it found a sum that is not finite.
 struct Unfinished {
   std::size_t first;
   std::size_t n;
   std::size_t stretch;  // its first entry; those before it are accumulated, those behind it are not
   std::size_t stretch_size;
-  const std::uint64_t* words;  // of the stretch: the large entries
-  std::size_t bad;
+  const std::uint64_t* words;  // of the stretch: the large entries, whose memory has the old numbers
 };
 
 // Brings all entries of the call to where make_round_trip() brings them. REQUIRES: the taken entries were put back.
@@ -273,7 +304,7 @@ void take_back(const ScaledGradient& gradient, const Unfinished& call, float* me
   for (std::size_t s = 0; s < call.stretch_size; ++s) {
     const std::size_t i = call.stretch + s;
     const bool large = (call.words[s / kWord] >> (s % kWord) & 1) != 0;
-    if (large && i >= call.bad) {  // not taken yet, so the memory has the old number
+    if (large) {
       make_round_trip_at<T>(gradient, memory, i);
     } else {
       memory[i] = reverted<T>(gradient, memory[i], i);
@@ -289,7 +320,7 @@ Taken accumulate_and_take_typed(const ScaledGradient& gradient, std::size_t firs
                                 std::uint32_t threshold, std::uint32_t* indices, float* values, TileNorms& norm) {
   const auto below = hn::Set(kInts, static_cast<std::int32_t>(threshold - 1));
   std::uint64_t words[kStretch / kWord];
-  std::uint8_t where[kStretch / kWord];
+  std::uint32_t positions[kStretch + kAtOnce];
   std::size_t count = 0;
   std::size_t size = 0;
   for (std::size_t begin = 0; begin < n; begin += size) {
@@ -303,27 +334,25 @@ Taken accumulate_and_take_typed(const ScaledGradient& gradient, std::size_t firs
         [&](std::size_t at, std::size_t rest, std::size_t lane) HWY_ATTR {
           words[w++] = accumulate_rest<T>(gradient, at, rest, memory, threshold, norm.lanes.data(), lane);
         });
-    const std::size_t busy = squeeze(words, w, where);
-    for (std::size_t b = 0; b < busy; ++b) {
-      const std::size_t base = start + where[b] * kWord;
-      std::uint64_t word = words[where[b]];
-      do {
-        const std::size_t i = base + static_cast<std::size_t>(__builtin_ctzll(word));
-        word &= word - 1;
-        const float a = accumulated<T>(gradient, memory, i);
-        if constexpr (!std::is_same_v<T, Nothing>) {
-          if (HWY_UNLIKELY(key_of(a) >= kInfinityKey)) {
-            for (std::size_t t = 0; t < count; ++t) memory[indices[t]] = values[t];
-            take_back<T>(gradient, {first, n, start, size, words, i}, memory);
-            return {0, i};
-          }
-        }
-        indices[count] = static_cast<std::uint32_t>(i);
-        values[count] = a;
-        memory[i] = 0.0F;
-        ++count;
-      } while (word != 0);
+    const std::size_t found = write_positions(words, w, start, positions);
+    std::uint32_t top = 0;  // the largest key
+    for (std::size_t t = 0; t < found; ++t) {
+      const float a = accumulated<T>(gradient, memory, positions[t]);
+      indices[count + t] = positions[t];
+      values[count + t] = a;
+      top = HWY_MAX(top, key_of(a));
     }
+    if constexpr (!std::is_same_v<T, Nothing>) {
+      if (HWY_UNLIKELY(top >= kInfinityKey)) {
+        std::size_t bad = count;
+        while (key_of(values[bad]) < kInfinityKey) ++bad;
+        for (std::size_t t = 0; t < count; ++t) memory[indices[t]] = values[t];
+        take_back<T>(gradient, {first, n, start, size, words}, memory);
+        return {0, indices[bad]};
+      }
+    }
+    for (std::size_t t = 0; t < found; ++t) memory[positions[t]] = 0.0F;
+    count += found;
   }
   return {count, kNoneBad};
 }
@@ -405,42 +434,46 @@ void sum_squares(const ScaledGradient& gradient, std::size_t first, std::size_t 
   with_type(gradient.type, [&]<class T>(T*) { sum_squares_typed<T>(gradient, first, n, norm); });
 }
 
-// The sum of the squares of the entries from number `i` on that are in one slice; `i` becomes the number of the first
-// after them.
-HWY_INLINE double sum_slice_of(const std::uint32_t* indices, const float* values, std::size_t n, std::size_t shift,
-                               std::size_t& i) {
-  const std::size_t slice = (indices[i] - shift) / kSlice;
-  const double first = static_cast<double>(values[i]) * static_cast<double>(values[i]);
-  std::size_t next = i + 1;
-  const auto is_in_slice = [&] { return next < n && (indices[next] - shift) / kSlice == slice; };
-  if (!is_in_slice()) {  // a single entry: adding zeros changes nothing
-    i = next;
-    return first;
+// The lanes of all slices of a tile: lane l of slice number s is at[l * kSlices + s], so that slices are added up side
+// by side.
+struct TileLanes {
+  HWY_ALIGN double at[kLanes * kSlices] = {};
+
+  HWY_INLINE Double take(double* from) {
+    const Double taken = hn::Load(kDoubles, from);
+    hn::Store(hn::Zero(kDoubles), kDoubles, from);
+    return taken;
   }
-  HWY_ALIGN double lanes[kLanes];
-  Sums().store(lanes);
-  lanes[(indices[i] - shift) % kLanes] = first;
-  do {
-    const double wide = values[next];
-    lanes[(indices[next] - shift) % kLanes] += wide * wide;
-    ++next;
-  } while (is_in_slice());
-  Sums sums;
-  for (std::size_t s = 0; s < kSums; ++s) sums.at[s] = hn::Load(kDoubles, lanes + s * kDoubleWidth);
-  i = next;
-  return sums.total();
-}
+  // The sum of the tile. Leaves zeros.
+  HWY_INLINE double total() {
+    constexpr std::size_t kHalf = kLanes / 2;
+    HWY_ALIGN double slices[kSlices];
+    for (std::size_t s = 0; s < kSlices; s += kDoubleWidth) {
+      Double sums[kHalf];
+      for (std::size_t l = 0; l < kHalf; ++l) {
+        sums[l] = hn::Add(take(at + l * kSlices + s), take(at + (l + kHalf) * kSlices + s));
+      }
+      for (std::size_t half = kHalf / 2; half > 0; half /= 2) {
+        for (std::size_t l = 0; l < half; ++l) sums[l] = hn::Add(sums[l], sums[l + half]);
+      }
+      hn::Store(sums[0], kDoubles, slices + s);
+    }
+    return add_pairwise(slices, kSlices);
+  }
+};
 
 void sum_sparse_squares(const std::uint32_t* indices, const float* values, std::size_t n, std::size_t shift,
                         double* tiles) {
+  TileLanes lanes;
   for (std::size_t i = 0; i < n;) {
     const std::size_t tile = (indices[i] - shift) / kTile;
-    double slices[kSlices] = {};
     do {
-      const std::size_t slice = (indices[i] - shift) / kSlice % kSlices;
-      slices[slice] = sum_slice_of(indices, values, n, shift, i);
+      const std::size_t place = (indices[i] - shift) % kTile;
+      const double wide = values[i];
+      lanes.at[place % kLanes * kSlices + place / kSlice] += wide * wide;
+      ++i;
     } while (i < n && (indices[i] - shift) / kTile == tile);
-    tiles[tile] = add_pairwise(slices, kSlices);
+    tiles[tile] = lanes.total();
   }
 }
 
