@@ -4,8 +4,94 @@
 #include <bit>
 #include <functional>
 
+#include "kernels/targets.h"  // must come before foreach_target.h
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/select.cc"
+#include <hwy/foreach_target.h>  // must come before highway.h
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace sparsewire::kernels {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using Keys = hn::CappedTag<std::uint32_t, 16>;
+constexpr Keys kKeys;
+constexpr hn::RebindToFloat<Keys> kFloats;
+constexpr std::size_t kWidth = hn::MaxLanes(kKeys);
+
+void find_range(const std::uint32_t* keys, std::size_t n, std::uint32_t& low, std::uint32_t& high) {
+  auto least = hn::Set(kKeys, ~std::uint32_t{0});
+  auto most = hn::Zero(kKeys);
+  std::size_t i = 0;
+  for (; i + kWidth <= n; i += kWidth) {
+    const auto some = hn::LoadU(kKeys, keys + i);
+    least = hn::Min(least, some);
+    most = hn::Max(most, some);
+  }
+  low = hn::GetLane(hn::MinOfLanes(kKeys, least));
+  high = hn::GetLane(hn::MaxOfLanes(kKeys, most));
+  for (; i < n; ++i) {
+    low = HWY_MIN(low, keys[i]);
+    high = HWY_MAX(high, keys[i]);
+  }
+}
+
+// Candidates are written to both lists, and of the two write positions each advances by those that belong there: no
+// branch to mispredict. A list never has more than were read, so writing whole vectors destroys nothing.
+std::size_t split(std::uint32_t key, std::size_t equals, std::size_t n, std::uint32_t* indices, float* values,
+                  const std::uint32_t* keys, std::uint32_t* lost_indices, float* lost_values) {
+  std::size_t stay = 0;
+  std::size_t lost = 0;
+  const auto split_one = [&](std::size_t i) {
+    const std::uint32_t index = indices[i];
+    const float value = values[i];
+    const std::size_t equal = keys[i] == key ? 1 : 0;
+    const std::size_t wins = keys[i] > key || (equal != 0 && equals != 0) ? 1 : 0;
+    equals -= equal & wins;
+    lost_indices[lost] = index;
+    lost_values[lost] = value;
+    lost += 1 - wins;
+    indices[stay] = index;
+    values[stay] = value;
+    stay += wins;
+  };
+  const auto kth = hn::Set(kKeys, key);
+  std::size_t i = 0;
+  for (; i + kWidth <= n; i += kWidth) {
+    const auto some = hn::LoadU(kKeys, keys + i);
+    if (HWY_UNLIKELY(!hn::AllFalse(kKeys, hn::Eq(some, kth)))) {  // only some of the equal ones stay
+      for (std::size_t j = i; j < i + kWidth; ++j) split_one(j);
+      continue;
+    }
+    const auto index = hn::LoadU(kKeys, indices + i);
+    const auto value = hn::LoadU(kFloats, values + i);
+    const auto wins = hn::Gt(some, kth);
+    const auto loses = hn::Not(wins);
+    hn::StoreU(hn::Compress(index, loses), kKeys, lost_indices + lost);
+    hn::StoreU(hn::Compress(value, hn::RebindMask(kFloats, loses)), kFloats, lost_values + lost);
+    hn::StoreU(hn::Compress(index, wins), kKeys, indices + stay);
+    hn::StoreU(hn::Compress(value, hn::RebindMask(kFloats, wins)), kFloats, values + stay);
+    const std::size_t winners = hn::CountTrue(kKeys, wins);
+    stay += winners;
+    lost += kWidth - winners;
+  }
+  for (; i < n; ++i) split_one(i);
+  return stay;
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace sparsewire::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 namespace sparsewire::kernels {
 namespace {
+
+HWY_EXPORT(find_range);
+HWY_EXPORT(split);
 
 constexpr std::size_t kFew = 512;  // below this, clearing and scanning the counters costs more than it saves
 
@@ -18,16 +104,7 @@ void for_each(std::span<KeyList> lists, Pool* pool, Work work) noexcept {
   }
 }
 
-void find_range(KeyList& list) noexcept {
-  std::uint32_t low = ~std::uint32_t{0};
-  std::uint32_t high = 0;
-  for (std::size_t i = 0; i < list.n; ++i) {
-    low = std::min(low, list.keys[i]);
-    high = std::max(high, list.keys[i]);
-  }
-  list.low = low;
-  list.high = high;
-}
+void find_range(KeyList& list) noexcept { HWY_DYNAMIC_DISPATCH(find_range)(list.keys, list.n, list.low, list.high); }
 
 // Leaves only the keys in [low, high].
 void narrow(KeyList& list, std::uint32_t low, std::uint32_t high) noexcept {
@@ -122,25 +199,10 @@ Kth kth_largest(const std::uint32_t* keys, std::size_t n, std::size_t k, std::ui
   return kth_largest({&list, 1}, k, nullptr);
 }
 
-// Every candidate is written to both lists, and only one of the two write positions advances: no branch to mispredict.
 std::size_t split(std::uint32_t key, std::size_t equals, std::size_t n, std::uint32_t* indices, float* values,
                   const std::uint32_t* keys, std::uint32_t* lost_indices, float* lost_values) noexcept {
-  std::size_t stay = 0;
-  std::size_t lost = 0;
-  for (std::size_t i = 0; i < n; ++i) {
-    const std::uint32_t index = indices[i];
-    const float value = values[i];
-    const std::size_t equal = keys[i] == key ? 1 : 0;
-    const std::size_t wins = keys[i] > key || (equal != 0 && equals != 0) ? 1 : 0;
-    equals -= equal & wins;
-    lost_indices[lost] = index;
-    lost_values[lost] = value;
-    lost += 1 - wins;
-    indices[stay] = index;
-    values[stay] = value;
-    stay += wins;
-  }
-  return stay;
+  return HWY_DYNAMIC_DISPATCH(split)(key, equals, n, indices, values, keys, lost_indices, lost_values);
 }
 
 }  // namespace sparsewire::kernels
+#endif  // HWY_ONCE

@@ -43,8 +43,7 @@ Kth kth_largest(const std::uint32_t* keys, std::size_t n, std::size_t k, std::ui
 
 // Splits candidates, which are sorted by index. Those with a key above `key`, and the first `equals` with exactly that
 // key, are moved to the front in their order; the others are copied to `lost_indices` and `lost_values`. The keys are
-// not moved. Returns how many candidates stayed. REQUIRES: room for one entry more than are lost in each of the two
-// lost arrays.
+// not moved. Returns how many candidates stayed. REQUIRES: room for n entries in each of the two lost arrays.
 std::size_t split(std::uint32_t key, std::size_t equals, std::size_t n, std::uint32_t* indices, float* values,
                   const std::uint32_t* keys, std::uint32_t* lost_indices, float* lost_values) noexcept;
 

@@ -29,8 +29,8 @@ void Candidates::reserve(std::size_t capacity) {
   const std::size_t all = std::max(chosen_ + capacity, room + room / 2);  // by half: the steady state allocates nothing
   values_.reserve(all, used);
   keys_.reserve(all);
-  lost_indices_.reserve(all + 1);
-  lost_values_.reserve(all + 1);
+  lost_indices_.reserve(all);
+  lost_values_.reserve(all);
   indices_.reserve(all, used);  // last: capacity() must hold for all of them if one throws
 }
 
