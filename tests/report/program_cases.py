@@ -106,6 +106,17 @@ class Program(case.Case):
         rows = list(csv.DictReader(io.StringIO(self.browser.saved("measured", "csv")[1].decode("utf-8-sig"))))
         self.assertEqual(sorted((float(row["ratio"]), float(row["accuracy"])) for row in rows), [(0.001, 0.8), (0.001, 0.8), (0.01, 0.8), (0.01, 0.9)])
 
+    def test_methods_side_by_side_have_whole_intervals_and_no_list_of_axes(self):
+        rows = [("sgd", 0.1, (0.80, 0.90)), ("topk", 0.3, (0.84, 0.86))]  # equal means; a setting that differs, but not within a method
+        measured = [{"method": method, "lr": lr, "stage": "judging", "seed": seed, "step": 9, "metric": metric, "value": value}
+                    for method, lr, values in rows for seed, value in enumerate(values) for metric in ("accuracy", "test_loss")]
+        report = {"name": "made-up", "paper": "", "claim": "c", "verdict": "holds", "holds": True, "reason": "r", "conditions": [], "table": "t", "measured": measured}
+        (self.folder / "made-up.json").write_text(json.dumps(report))
+        self.open_report("made-up.json")
+        self.assertIsNone(self.browser.run("return document.getElementById('measured.x')"))
+        lengths = self.browser.run("return Array.from(document.querySelectorAll('#measured svg line[stroke-width=\"1.5\"]'), (one) => one.getAttribute('y1') - one.getAttribute('y2'))")
+        self.assertAlmostEqual(lengths[0] / lengths[1], 5, delta=0.05)
+
     def test_metrics_of_the_hook_for_pytorch(self):
         for rank in range(2):
             lines = []

@@ -3,14 +3,14 @@
 const LOG = ', log scale';
 
 // spec: title, lines (as in lines.js), log_x, log_y, x_words, y_words, x_format, y_format, heights [wide, narrow],
-// margin (pixels inside of the axes), hover_title(x), x_scale(box) where the x axis is not of numbers.
-// Returns {drawing, notes, hover, box, x, y}.
+// margin (pixels inside of the axes), hover_title(x), x_scale(box) where the x axis is not of numbers: then intervals
+// are shown whole. Returns {drawing, notes, hover, box, x, y}.
 function draw_line_chart(spec, width, standalone) {
   const {lines, log_x, log_y} = spec, chart = drawing(width, 100, spec.title), margin = spec.margin || 0;
   const head = standalone ? draw_legend(chart, lines, width, 4) : 0, strip = has_strip(lines) ? STRIP : 0;
   const top = head + 30 + strip, bottom = top + spec.heights[width < 520 ? 1 : 0];
   const box = {left: 0, right: width - 14, top, bottom};
-  const y = scale_for(y_values(lines, log_y, log_x), [bottom, top], log_y, 6);
+  const y = scale_for(y_values(lines, log_y, log_x, Boolean(spec.x_scale)), [bottom, top], log_y, 6);
   box.left = Math.max(40, ...y.ticks.map((tick) => text_width(spec.y_format(tick), 12) + 12));
   const xs = lines.flatMap((line) => [line.points, ...line.singles].flat().map((point) => point.x));
   const range = [box.left + margin, box.right - margin], count = Math.max(3, Math.floor((range[1] - range[0]) / 100));

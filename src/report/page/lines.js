@@ -152,8 +152,8 @@ function draw_strip(target, {left, right, top}) {
 }
 
 // Values that decide the range of the y axis: all of the lines, and of their bands not more than half as much again on
-// each side.
-function y_values(lines, is_log, log_x) {
+// each side, unless `whole`.
+function y_values(lines, is_log, log_x, whole) {
   const has_x = (point) => !(log_x && point.x <= 0),
         has_y = (value) => Number.isFinite(value) && !(is_log && value <= 0);
   const points = lines.flatMap((line) => [line.points, ...line.singles].flat()).filter(has_x);
@@ -165,8 +165,8 @@ function y_values(lines, is_log, log_x) {
   }
   const room = is_log ? Math.sqrt(high / low) : high / 2 - low / 2;
   const least = is_log ? low / room : low - room, most = is_log ? high * room : high + room;
-  for (const point of points) {
-    if (has_y(point.low)) values.push(Math.max(least, point.low), Math.min(most, point.high));
+  for (const point of points.filter((one) => has_y(one.low))) {
+    values.push(...(whole ? [point.low, point.high] : [Math.max(least, point.low), Math.min(most, point.high)]));
   }
   return values;
 }

@@ -35,7 +35,7 @@ function default_metric(metrics, of_metric) {
   return heaviest(metrics, weight);
 }
 
-// What is shown now: {metrics, metric, rows, numeric, x, lists: [{key, values, value}]}.
+// What is shown now: {metrics, metric, rows, possible: settings for the x axis, x, lists: [{key, values, value}]}.
 function measured_view(all) {
   const metrics = distinct(all, 'metric'), of_metric = (metric) => all.filter((row) => row.metric === metric);
   const metric = chosen_from(metrics, 'metric', default_metric(metrics, of_metric)), rows = of_metric(metric);
@@ -58,13 +58,13 @@ function measured_view(all) {
   const values_in_a_line = (key) =>
       Math.max(0, ...Array.from(grouped(shown, line_name).values(), (own) => distinct(own, key).length));
   const possible = numeric.filter((key) => values_in_a_line(key) > 1);
-  const x = chosen_from(numeric, 'x', heaviest(possible, values_in_a_line));
+  const x = chosen_from(possible, 'x', heaviest(possible, values_in_a_line));
   for (const key of numeric.filter((one) => one !== x)) {
     // One that follows from what is chosen already needs no list: k from a ratio.
     const places = grouped(shown, (row) => JSON.stringify([line_name(row), row[x]]));
     if (Array.from(places.values()).some((own) => distinct(own, key).length > 1)) choose(key);
   }
-  return {metrics, metric, numeric, x, lists, rows: shown};
+  return {metrics, metric, possible, x, lists, rows: shown};
 }
 
 function grouped(rows, key) {
@@ -108,8 +108,9 @@ function draw_means(result, lines) {
   for (const {points, style} of lines) {
     for (const point of points.filter((one) => has_place(one, x, y))) {
       const at = x.to(point.x), line = {x1: at, x2: at, stroke: style.colour, 'stroke-width': 1.5};
-      if (is_number(point.low)) drawing.append(svg('line', {...line, y1: clamped(point.low), y2: clamped(point.high)}));
-      if (points.length <= 60) drawing.append(marker(style.marker, at, y.to(point.y), 4.5, style.colour));
+      const interval = is_number(point.low) && svg('line', {...line, y1: clamped(point.low), y2: clamped(point.high)});
+      const mean = points.length <= 60 && marker(style.marker, at, y.to(point.y), 4.5, style.colour);
+      drawing.append(svg('g', {class: 'mark'}, interval, mean));
     }
   }
 }
@@ -131,7 +132,7 @@ function measured_chart(reproduction) {
   };
 
   const controls = () => {
-    const {metrics, metric, numeric, x, lists, log_x, log_y} = view();
+    const {metrics, metric, possible, x, lists, log_x, log_y} = view();
     const change = (key) => (to) => set(MEASURED + key, typeof to === 'boolean' ? Number(to) : to);
     const list = (key, label, values, value, words) => {
       const choices = values.map((one) => [String(one), words(one)]);
@@ -139,7 +140,7 @@ function measured_chart(reproduction) {
     };
     return [
       metrics.length > 1 && list('metric', 'Show', metrics, metric, plain_words),
-      numeric.length > 1 && list('x', 'against', numeric, x, plain_words),
+      possible.length > 1 && list('x', 'against', possible, x, plain_words),
       ...lists.map(({key, values, value}) => list('only.' + key, plain_words(key), values, value, String)),
       x && check_of(MEASURED + 'logx', 'log x', log_x, change('logx')),
       check_of(MEASURED + 'logy', 'log y', log_y, change('logy')),
