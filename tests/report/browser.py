@@ -100,6 +100,10 @@ class Browser:
         """What the button below a figure saves."""
         for old in self.downloads.iterdir():
             old.unlink()
+        # Chromium 156 often drops a file that the page offers after a pause (a picture has to be painted first) if it has
+        # just saved another one. No reader is that fast.
+        if kind == "png":
+            time.sleep(1)
         # A real click: without one, a browser asks before it saves several files.
         self.driver.find_element("css selector", f"#{figure} [data-save={kind}]").click()
 
