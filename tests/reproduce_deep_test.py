@@ -110,13 +110,14 @@ class ExperimentsOnImages(Case):
         done = self.run_program("rtopk-fashion", "--quick", "--workers", "2", "--data-dir", str(self.data), "-q", "--only", "one_step")
         self.assertEqual(done.returncode, 2)
         self.assertIn("--seeds was", done.stderr.replace("\n", " "))
-        # What differs is named as this command names it.
-        done = self.run_program("rtopk-fashion", "--quick", "--workers", "2", "--data-dir", str(self.data), "-q", *only, "--rounds", "2")
-        self.assertEqual(done.returncode, 2)
-        message = " ".join(done.stderr.split())
-        self.assertIn("is of another study: --rounds was ", message)
+        # What differs is named as this command names it, or in words.
         taken = set(re.findall(r"--[a-z-]+", self.run_ok("--help")))
-        self.assertLessEqual(set(re.findall(r"--[a-z-]+", message)), taken, message)
+        for rounds, first in ((2, "--rounds was 4 and is 2."), (1, "the limit on the rounds of a tuning run was 1 and is not given; --rounds was 4 and is 1.")):
+            done = self.run_program("rtopk-fashion", "--quick", "--workers", "2", "--data-dir", str(self.data), "-q", *only, "--rounds", str(rounds))
+            self.assertEqual(done.returncode, 2)
+            message = " ".join(done.stderr.split())
+            self.assertIn(f"is of another study: {first} Choose another folder for --out", message)
+            self.assertLessEqual(set(re.findall(r"--[a-z-]+", message)), taken, message)
 
     def test_is_not_judged_if_it_is_too_short(self):
         report = self.quick("downlink-mnist", "--rounds", "2", "--seeds", "1")
