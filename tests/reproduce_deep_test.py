@@ -146,6 +146,8 @@ class ExperimentsOnImages(Case):
         self.assertEqual([(part["part"], part["judging"]) for part in report["parts"]], [("union-2", 2), ("memory", 6)])
         self.assertEqual([part["part"] for part in json.loads(self.run_ok(*dry_run, "--json", "-"))["parts"]], ["union-2", "memory"])
         self.assertFalse((self.folder / "downlink-mnist").exists())
+        text = self.run_ok(*dry_run, "--rounds", "2")  # no run has more
+        self.assertEqual(text.count("(from 2 steps of each method)"), 2, text)
 
 
 class ExperimentsOnOtherData(Case):
