@@ -388,7 +388,7 @@ class Pilot(Case):
         report = json.loads(self.run_train(*options, "--json", "-", command="pilot").stdout)
         self.assertEqual((report["sparsifier"], report["downlink"], report["pilot_steps"]), (up, down, 10))
         self.assertAlmostEqual(report["lambda"] / float(up.split("=")[1]), 1, places=6)
-        self.assertIn(f"{report['bytes_up']:,} bytes up", self.run_train(*options, command="pilot").stdout)
+        self.assertIn(f"{report['bytes_up']:,} bytes up", " ".join(self.run_train(*options, command="pilot").stdout.split()))
         # As many bytes as ten steps of Top-k take.
         topk = self.train(*self.SMALL[:-4], "--workers", "3", "--steps", "10", "--seed", "7", "--exchange", "server",
                           "--sparsifier", "topk:ratio=0.1", "--downlink", "topk:ratio=0.2")  # fmt: skip
@@ -535,6 +535,10 @@ class Compare(Case):
             self.assertRegex(stdout, rf"(?m)^{name} +\d")
         self.assertEqual(sorted(os.listdir(self.folder / "compare-out")), sorted([f"{name}.jsonl" for name in names] + ["report.html", "summary.json"]))
 
+    def test_names_one_thing_in_the_singular(self):
+        options = ["--problem", "linreg:dim=1,samples=20", "--methods", "dense", "--steps", "1", "--workers", "1", "-q"]
+        self.assertIn("samples=20: 1 weight, 1 worker, 1 step, ratio", self.run_train(*options, command="compare").stdout)
+
     def test_takes_methods_as_a_study_does(self):
         specs = ["rtopk:r=4", "topk | codec=golomb:values=bf16 name=small"]
         done = self.run_train(*self.SMALL, "--json", "-", "-q", "--methods", "dense", *specs, command="compare")
@@ -565,6 +569,9 @@ class Columns(Case):
         self.fits(self.shown("list"))
         self.fits(self.shown("reproduce", "--list"))
 
+    def test_hold_the_result_of_a_pilot(self):
+        self.fits(self.shown("pilot", *SMALL[:2], "--workers", "200"))
+
     def test_hold_the_progress_of_a_training_whole_words_only(self):
         lines = self.shown("train", *SMALL, *THREADS, "--steps", "1200", "--validation", "0.2", "--eval-train")
         self.fits(lines)
@@ -572,7 +579,8 @@ class Columns(Case):
         self.assertTrue(bars)
         self.assertLess(max(map(len, bars)), 80, "a full line would wrap")
         number = r"[-+.e\d]+"
-        piece = rf"\d+ (s|min) left|batch loss {number}|[a-z]+ (loss|accuracy) {number}|{number} steps/s|1/{number} of dense( \(.* less per worker\))?"
+        speed = r"([\d.]+|\d{1,3}(,\d{3})+)"
+        piece = rf"\d+ (s|min) left|batch loss {number}|[a-z]+ (loss|accuracy) {number}|{speed} steps/s|1/{number} of dense( \(.* less per worker\))?"
         for one in bars:
             self.assertRegex(one, rf"^\[[#.]{{12}}\] step \d+/1200(  ({piece}))*$")
         self.assertNotIn("left", bars[-1])

@@ -26,8 +26,8 @@ struct Estimate {
 };
 
 struct EstimateOptions {
-  // Each method, with each ratio, is timed for 20 steps, or as many as a run has. After this time no step begins but the
-  // second.
+  // Each method, with each ratio, is timed for 20 steps, or as many as a run has. After this time no step begins but
+  // the second.
   std::chrono::milliseconds longest = std::chrono::seconds(3);
   // Told before each of them.
   std::function<void(std::size_t number, std::size_t of)> on_method = [](std::size_t, std::size_t) {};
