@@ -142,10 +142,9 @@ class Run:
             return totals["paper_bits_up"] + totals["paper_bits_down"]
         return totals[name] if name in totals else self.result[name]
 
-    def sent_of_asked(self, dim):
-        vectors, bits = self.result["steps"] * self.config["workers"], self.result["totals"]["paper_bits_up"]
-        is_full = bits == 32 * dim * vectors  # all of them
-        return (dim if is_full else bits / 64 / vectors) / self.result["k"]
+    def sent_of_asked(self):
+        vectors = self.result["steps"] * self.config["workers"]
+        return self.result["totals"]["entries_up"] / vectors / self.result["k"]
 
     def cell(self):
         return (self.result["method"], number_or_none(self.result["ratio"]), self.result["lr"], own(self.result["own"]))
@@ -286,7 +285,7 @@ class Check:
             means[cell] = mean(by_seed) if seeds and None not in by_seed else None
             self.same(where + " mean", one["mean"], means[cell])
             if means[cell] is not None and cell in piloted and not self.plan["budget_bytes"]:
-                sent[cell] = mean([run.sent_of_asked(self.plan["weights"]) for run in runs])
+                sent[cell] = mean([run.sent_of_asked() for run in runs])
             self.same(where + " sent_of_asked", one["sent_of_asked"], sent.get(cell))
             for run in there:
                 self.same(where + " k", one["k"], run.result["k"])
@@ -479,7 +478,7 @@ class Check:
 
         ended = [run for run in runs if run and not run.diverged]
         has_ratio = one["ratio"] is not None and not self.plan["budget_bytes"]
-        sent = mean([run.sent_of_asked(self.plan["weights"]) for run in ended]) if has_ratio and ended else None
+        sent = mean([run.sent_of_asked() for run in ended]) if has_ratio and ended else None
         self.same(where + "sent_of_asked", one["sent_of_asked"], sent)
 
         base = self.base_of(group)

@@ -44,9 +44,10 @@ class BadFiles(Case):
         self.put("in.npy", npy(gaussians(8)))
         half = ("half", npy([1] * 8, descr="<f2"), "float16")
         other = ("other size", npy([1] * 9), "9 entries")
+        one = ("one entry", npy([1]), "has 1 entry, the gradient 8")
         nan = ("nan", npy([0, 1, math.nan] + [0] * 5), "nan at index 2")
         infinite = ("infinite", npy([-math.inf] + [0] * 7), "-inf at index 0")
-        for name, content, why in [*self.bad_npy(), half, other, nan, infinite]:
+        for name, content, why in [*self.bad_npy(), half, other, one, nan, infinite]:
             with self.subTest(name):
                 self.put("mem.npy", content)
                 self.assertIn("'mem.npy'", self.refuses("compress", "in.npy", *TOPK, "--memory", "mem.npy", "-o", "out.swf", says=why))

@@ -110,13 +110,14 @@ class ExperimentsOnImages(Case):
         done = self.run_program("rtopk-fashion", "--quick", "--workers", "2", "--data-dir", str(self.data), "-q", "--only", "one_step")
         self.assertEqual(done.returncode, 2)
         self.assertIn("--seeds was", done.stderr.replace("\n", " "))
-        # What differs is named as this command names it.
-        done = self.run_program("rtopk-fashion", "--quick", "--workers", "2", "--data-dir", str(self.data), "-q", *only, "--rounds", "2")
-        self.assertEqual(done.returncode, 2)
-        message = " ".join(done.stderr.split())
-        self.assertIn("is of another study: --rounds was ", message)
+        # What differs is named as this command names it, or in words.
         taken = set(re.findall(r"--[a-z-]+", self.run_ok("--help")))
-        self.assertLessEqual(set(re.findall(r"--[a-z-]+", message)), taken, message)
+        for rounds, first in ((2, "--rounds was 4 and is 2."), (1, "the limit on the rounds of a tuning run was 1 and is not given; --rounds was 4 and is 1.")):
+            done = self.run_program("rtopk-fashion", "--quick", "--workers", "2", "--data-dir", str(self.data), "-q", *only, "--rounds", str(rounds))
+            self.assertEqual(done.returncode, 2)
+            message = " ".join(done.stderr.split())
+            self.assertIn(f"is of another study: {first} Choose another folder for --out", message)
+            self.assertLessEqual(set(re.findall(r"--[a-z-]+", message)), taken, message)
 
     def test_is_not_judged_if_it_is_too_short(self):
         report = self.quick("downlink-mnist", "--rounds", "2", "--seeds", "1")
@@ -145,6 +146,8 @@ class ExperimentsOnImages(Case):
         self.assertEqual([(part["part"], part["judging"]) for part in report["parts"]], [("union-2", 2), ("memory", 6)])
         self.assertEqual([part["part"] for part in json.loads(self.run_ok(*dry_run, "--json", "-"))["parts"]], ["union-2", "memory"])
         self.assertFalse((self.folder / "downlink-mnist").exists())
+        text = self.run_ok(*dry_run, "--rounds", "2")  # no run has more
+        self.assertEqual(text.count("(from 2 steps of each method)"), 2, text)
 
 
 class ExperimentsOnOtherData(Case):

@@ -229,6 +229,7 @@ class Plans(Case):
             (["dense | lr=0.1/0.3", "regtopk:mu=4/4.0"], "'4.0' is twice in a list of values"),
             (["dense | lr=0.1/0.3", "topk | downlink=topk/threshold"], "a list of downlinks: give a method for each"),
             (["dense", "topk | name=a name=b"], "'name' is given twice"),
+            (["dense,topk,rtopk:r=2"], "only plain names may have commas between them; put spaces between methods"),
             (["dense", "topk | name=a\x1b[31m"], "has characters that cannot be printed"),
             (["dense", b"topk | name=a\xff"], "has characters that cannot be printed"),
         ):

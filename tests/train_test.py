@@ -200,6 +200,18 @@ class Options(Case):
         lines = (self.folder / "out").read_text().splitlines()
         self.assertEqual([lines[0], *(line[:10] for line in lines[1:])], ["before", *(line[:10] for line in expected)])
 
+    def test_metrics_on_the_standard_output_are_left_to_one_training_if_that_is_a_file(self):
+        printed = [*SMALL, *THREADS, "--steps", "20", "--metrics", "/dev/stdout", "-q"]
+        with open(self.folder / "out", "w") as file, open(self.folder / "out") as other:
+            fcntl.flock(other, fcntl.LOCK_EX)  # as a training does
+            done = self.run_train(*printed, stdout=file)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("'/dev/stdout' is being written by another training", done.stderr)
+            self.assertEqual((self.folder / "out").read_text(), "")
+            fcntl.flock(other, fcntl.LOCK_UN)
+            self.assertEqual(self.run_train(*printed, stdout=file).returncode, 0)
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # its lock ended with it, although the file is still open here
+
     def test_come_from_a_file_and_the_command_line_counts_more(self):
         report = self.train(*SMALL, *THREADS, "--steps", "12", "--local-steps", "2")
         config = report["config"]
@@ -376,7 +388,7 @@ class Pilot(Case):
         report = json.loads(self.run_train(*options, "--json", "-", command="pilot").stdout)
         self.assertEqual((report["sparsifier"], report["downlink"], report["pilot_steps"]), (up, down, 10))
         self.assertAlmostEqual(report["lambda"] / float(up.split("=")[1]), 1, places=6)
-        self.assertIn(f"{report['bytes_up']:,} bytes up", self.run_train(*options, command="pilot").stdout)
+        self.assertIn(f"{report['bytes_up']:,} bytes up", " ".join(self.run_train(*options, command="pilot").stdout.split()))
         # As many bytes as ten steps of Top-k take.
         topk = self.train(*self.SMALL[:-4], "--workers", "3", "--steps", "10", "--seed", "7", "--exchange", "server",
                           "--sparsifier", "topk:ratio=0.1", "--downlink", "topk:ratio=0.2")  # fmt: skip
@@ -523,6 +535,10 @@ class Compare(Case):
             self.assertRegex(stdout, rf"(?m)^{name} +\d")
         self.assertEqual(sorted(os.listdir(self.folder / "compare-out")), sorted([f"{name}.jsonl" for name in names] + ["report.html", "summary.json"]))
 
+    def test_names_one_thing_in_the_singular(self):
+        options = ["--problem", "linreg:dim=1,samples=20", "--methods", "dense", "--steps", "1", "--workers", "1", "-q"]
+        self.assertIn("samples=20: 1 weight, 1 worker, 1 step, ratio", self.run_train(*options, command="compare").stdout)
+
     def test_takes_methods_as_a_study_does(self):
         specs = ["rtopk:r=4", "topk | codec=golomb:values=bf16 name=small"]
         done = self.run_train(*self.SMALL, "--json", "-", "-q", "--methods", "dense", *specs, command="compare")
@@ -553,6 +569,9 @@ class Columns(Case):
         self.fits(self.shown("list"))
         self.fits(self.shown("reproduce", "--list"))
 
+    def test_hold_the_result_of_a_pilot(self):
+        self.fits(self.shown("pilot", *SMALL[:2], "--workers", "200"))
+
     def test_hold_the_progress_of_a_training_whole_words_only(self):
         lines = self.shown("train", *SMALL, *THREADS, "--steps", "1200", "--validation", "0.2", "--eval-train")
         self.fits(lines)
@@ -560,7 +579,8 @@ class Columns(Case):
         self.assertTrue(bars)
         self.assertLess(max(map(len, bars)), 80, "a full line would wrap")
         number = r"[-+.e\d]+"
-        piece = rf"\d+ (s|min) left|batch loss {number}|[a-z]+ (loss|accuracy) {number}|{number} steps/s|1/{number} of dense( \(.* less per worker\))?"
+        speed = r"([\d.]+|\d{1,3}(,\d{3})+)"
+        piece = rf"\d+ (s|min) left|batch loss {number}|[a-z]+ (loss|accuracy) {number}|{speed} steps/s|1/{number} of dense( \(.* less per worker\))?"
         for one in bars:
             self.assertRegex(one, rf"^\[[#.]{{12}}\] step \d+/1200(  ({piece}))*$")
         self.assertNotIn("left", bars[-1])

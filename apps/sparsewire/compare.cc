@@ -285,10 +285,10 @@ class Comparison {
       if (!row.failure.empty()) failures += fmt::format("- {}: {}\n", row.method->name(), row.failure);
     }
     return wrapped(fmt::format(
-               "{}: {} weights, {} workers, {} steps, ratio {}, {}, learning rate {}\n"
+               "{}: {}, {}, {}, ratio {}, {}, learning rate {}\n"
                "The settings are the same for all methods and tuned for none: 'sparsewire study' tunes them.\n\n",
-               config_.problem, grouped(dim_), config_.workers, config_.steps, options_.ratio, config_.optimiser,
-               config_.lr)) +
+               config_.problem, counted(dim_, "weight"), counted(config_.workers, "worker"),
+               counted(config_.steps, "step"), options_.ratio, config_.optimiser, config_.lr)) +
            table.text() + wrapped(failures) +
            wrapped(fmt::format("\nBytes are those of all workers; 'of dense' compares them with a dense exchange by "
                                "rings, 4 bytes a weight without headers. Total error: "

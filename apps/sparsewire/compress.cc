@@ -99,8 +99,8 @@ void load_memory(const std::string& path, const std::optional<std::string>& stat
   const files::Array array = files::read_npy(path);
   if (array.type != NumberType::f32) throw UsageError(fmt::format("'{}' is float16; a memory is float32", path));
   if (array.size != sifter.layout().dim()) {
-    throw UsageError(
-        fmt::format("the memory '{}' has {} entries, the gradient {}", path, array.size, sifter.layout().dim()));
+    throw UsageError(fmt::format("the memory '{}' has {} {}, the gradient {}", path, array.size,
+                                 array.size == 1 ? "entry" : "entries", sifter.layout().dim()));
   }
   const auto numbers = array.floats();
   const auto bad = std::find_if(numbers.begin(), numbers.end(), [](float number) { return !std::isfinite(number); });

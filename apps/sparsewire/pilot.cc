@@ -18,6 +18,7 @@
 #include "settings.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/transport.h"
+#include "terminal.h"
 #include "train/problem.h"
 #include "train/run_or_fail.h"
 #include "train/stop.h"
@@ -58,10 +59,11 @@ std::string pilot_text(const train::TrainConfig& config, const std::string& rati
   std::string text = pilot.sparsifier() + "\n";
   if (pilot.downlink_lambda) text += pilot.downlink() + "\n";
   if (config.quiet) return text;
-  return text + fmt::format(
-                    "measured in {} steps of Top-k with ratio {}, seed {}; this cost {} bytes up\nand {} down, of all "
-                    "workers\n",
-                    pilot.steps, ratio, config.seed, grouped(pilot.totals.bytes_up), grouped(pilot.totals.bytes_down));
+  return text +
+         wrapped(fmt::format(
+             "measured in {} of Top-k with ratio {}, seed {}; this cost {} bytes up and {} down, of all workers\n",
+             counted(pilot.steps, "step"), ratio, config.seed, grouped(pilot.totals.bytes_up),
+             grouped(pilot.totals.bytes_down)));
 }
 
 // The file may be that of a training. What a pilot does not have is ignored in it, and its report is not overwritten.

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/counted.h"
 #include "message.h"
 #include "settings.h"
 #include "terminal.h"
@@ -23,6 +24,12 @@ constexpr std::size_t kAnyLength = 1000;
 constexpr auto kBetweenEvaluations = std::chrono::seconds(1);
 // "topk" of "topk:ratio=0.01".
 std::string name_of(const std::string& spec) { return spec.substr(0, spec.find(':')); }
+
+// "12.5 steps/s", "3,030 steps/s"
+std::string speed(double steps_per_second) {
+  if (steps_per_second < 999.5) return fmt::format("{:.3g} steps/s", steps_per_second);
+  return grouped(static_cast<std::uint64_t>(std::llround(steps_per_second))) + " steps/s";
+}
 
 }  // namespace
 
@@ -57,7 +64,7 @@ std::vector<Progress::Piece> Progress::pieces(const train::StepReport& report) c
       all.push_back({fmt::format("{} {:.4g}", train::in_words(one.name), one.value), 3});
     }
   }
-  if (seconds > 0) all.push_back({fmt::format("{:.3g} steps/s", static_cast<double>(steps_) / seconds), 5});
+  if (seconds > 0) all.push_back({speed(static_cast<double>(steps_) / seconds), 5});
   if (dense_ > 0 && moved_ > 0) all.push_back(savings(moved_, dense_));
   return all;
 }

@@ -201,7 +201,7 @@ void estimate(Command& command, study::Plan& plan, const study::StudyOptions& op
   study::check_folder(options.folder, plan);
   const bool prints_text = command.json != "-";
   if (prints_text) Report({}, {}, printable(options.folder) + "\n").print();
-  const study::Estimate all = study::estimate(plan, options);
+  const study::Estimate all = estimate_with_status(plan, options, command.quiet);
   if (prints_text) Report({}, {}, estimate_text(plan, all, options.jobs)).print();
   Json json = estimate_json(all, options.jobs);
   json["part"] = std::filesystem::path(options.folder).filename().string();

@@ -150,7 +150,7 @@ void study_command(const StudyCommand& command) {
   options.stop_requested = train::stop_requested;
   if (command.dry_run) {
     study::check_folder(command.out, plan);
-    const study::Estimate all = study::estimate(plan, options);
+    const study::Estimate all = estimate_with_status(plan, options, request.config.quiet);
     Report report(json_path, estimate_json(all, options.jobs), estimate_text(plan, all, options.jobs));
     report.print();
     report.commit();

@@ -1,6 +1,7 @@
 #include "study_run.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <optional>
@@ -60,6 +61,17 @@ unsigned default_jobs(const std::string& device) {
   return device == "cpu" ? std::max(1U, std::thread::hardware_concurrency()) : 1;
 }
 
+study::Estimate estimate_with_status(const study::Plan& plan, const study::StudyOptions& options, bool is_quiet) {
+  StatusLine status(!is_quiet && ::isatty(STDERR_FILENO) == 1);
+  study::EstimateOptions how;
+  how.on_method = [&](std::size_t number, std::size_t of) {
+    status.show(fmt::format("timing {} of {} methods and ratios", number, of));
+  };
+  study::Estimate all = study::estimate(plan, options, how);
+  status.show("");
+  return all;
+}
+
 std::string estimate_text(const study::Plan& plan, const study::Estimate& all, unsigned jobs) {
   std::string text = fmt::format("{}, {} of settings, {}, {}\n", counted(plan.methods.size(), "method"),
                                  counted(plan.cells.size(), "combination"), counted(plan.dim, "weight"),
@@ -73,8 +85,11 @@ std::string estimate_text(const study::Plan& plan, const study::Estimate& all, u
   add("tuning", all.tuning);
   add("judging", all.judging);
   text += fmt::format("{:<18} {:>8} runs\n", "all", grouped(all.runs()));
-  text += fmt::format("time: about {}, {} at a time (from 20 steps of each method)\n", duration(all.hours * 3600),
-                      counted(jobs, "run"));
+  const std::string steps = all.fewest_steps == all.most_steps
+                                ? counted(all.most_steps, "step")
+                                : fmt::format("{} to {} steps", all.fewest_steps, all.most_steps);
+  text += fmt::format("time: about {}, {} at a time (from {} of each method)\n", duration(all.hours * 3600),
+                      counted(jobs, "run"), steps);
   return text + fmt::format("disk: about {}\n", in_units(static_cast<double>(all.disk_bytes)));
 }
 

@@ -23,6 +23,9 @@ StudyRun run_in_folder(study::Plan& plan, const study::StudyOptions& options, bo
 // As many as there are cores; one at a time on a GPU, which cannot do two things at once.
 unsigned default_jobs(const std::string& device);
 
+// study::estimate(), which may take a minute: on a terminal it says how far it is.
+study::Estimate estimate_with_status(const study::Plan& plan, const study::StudyOptions& options, bool is_quiet);
+
 // What --dry-run prints, and writes with --json.
 std::string estimate_text(const study::Plan& plan, const study::Estimate& all, unsigned jobs);
 Json estimate_json(const study::Estimate& all, unsigned jobs);

@@ -45,7 +45,8 @@ class TcpListener {
 // Throws UsageError if the rank is not in [0, size), if there are no addresses or more than 4096, if one of them is not
 // of the form "host:port", if the token has more than 4096 bytes, or if the deadline is not in [1 ms, 10,000 h]. Throws
 // TransportError if not all ranks are connected within the deadline, or if one has ended or has another token: it names
-// that rank and its address. Here the deadline counts the whole call.
+// that rank and its address. Here the deadline counts the whole call, without the time in which this process was
+// suspended.
 //
 // COST: two connections with every other rank, and no thread: messages move only inside of calls. With one rank there
 // is no connection at all.

@@ -82,13 +82,15 @@ class ServerExchange final : public Exchange {
     if (failure) return outcome.fail(*failure);
     for (std::size_t r = kServer + 1; r < frames_.size(); ++r) traffic_.bytes_served += frames_[r].size();
     clock.lap(traffic_.ns_decode);
-    if (const auto bad = aggregator_->choose(outcome.lr)) {
+    const auto bad = aggregator_->choose(outcome.lr);
+    clock.lap(traffic_.ns_merge);
+    if (bad) {
       outcome.fail({.rank = kServer, .index = *bad});
     } else {
       aggregator_->encode(answer_);
     }
     make_room_for_trailer(answer_);
-    clock.lap(traffic_.ns_merge);
+    clock.lap(traffic_.ns_encode);
   }
 
   const ExchangePlan plan_;

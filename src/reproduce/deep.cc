@@ -35,13 +35,30 @@ std::string spec_of(const Part& part) {
   return fmt::format("{}batch={}", spec, part.batch);
 }
 
-// As `sparsewire reproduce` calls an option of a study. What it has no option for is called as in plan.json.
+// As `sparsewire reproduce` calls an option of a study. What it has no option for follows from the others, or from
+// --quick and --full, and is said in words.
 std::string option_name(std::string_view key) {
   if (key == "steps") return "--rounds";
   for (const std::string_view same : {"workers", "seed", "seeds", "device"}) {
     if (key == same) return train::long_name(key);
   }
-  return std::string(key);
+  constexpr std::pair<std::string_view, std::string_view> kInWords[] = {
+      {"methods", "the list of methods"},
+      {"ratio", "the list of ratios"},
+      {"lr", "the list of learning rates"},
+      {"tune_seeds", "the list of seeds for tuning"},
+      {"tune_steps", "the limit on the rounds of a tuning run"},
+      {"eval_every", "the number of rounds between evaluations"},
+      {"data", "the contents of the training data"},
+      {"test_data", "the contents of the test data"},
+      {"weights", "the number of weights"},
+  };
+  for (const auto& [name, words] : kInWords) {
+    if (key == name) return std::string(words);
+  }
+  std::string words = "the " + std::string(key);
+  std::replace(words.begin(), words.end(), '_', ' ');
+  return words;
 }
 
 double steps_in_a_pass(const Part& part, const train::Problem& problem) {

@@ -12,9 +12,9 @@ namespace sparsewire::reproduce {
 namespace {
 
 // Of a step, mean over the steps.
-std::optional<double> entries_down(const study::Record& record, const study::Plan& plan) {
+std::optional<double> entries_down(const study::Record& record) {
   if (record.has_diverged() || record.steps == 0) return std::nullopt;
-  return record.mean_entries(record.totals.paper_bits_down, plan.dim);
+  return record.mean_entries(record.totals.entries_down);
 }
 
 std::string mean_text(const study::Judged& one, const study::Summary* numbers) {
@@ -106,7 +106,7 @@ void add_numbers(const Outcome& outcome, std::vector<Measured>& measured) {
     add("bytes_down", static_cast<double>(record.totals.bytes_down));
     add("paper_bits_up", static_cast<double>(record.totals.paper_bits_up));
     add("paper_bits_down", static_cast<double>(record.totals.paper_bits_down));
-    const std::optional<double> entries = entries_down(record, plan);
+    const std::optional<double> entries = entries_down(record);
     add("density_down", entries ? *entries / static_cast<double>(plan.dim) : study::kNotMeasured);
   }
   if (!outcome.judgement.equal_bytes) return;
@@ -131,7 +131,7 @@ void add_numbers(const Outcome& outcome, std::vector<Measured>& measured) {
 std::optional<double> entries_down(const Outcome& outcome, std::string_view method, std::uint64_t seed) {
   for (const study::Record& record : outcome.results->records) {
     const bool is_of_it = outcome.plan.methods[record.cell.method_index].name() == method && record.seed == seed;
-    if (record.phase == study::kJudge && is_of_it) return entries_down(record, outcome.plan);
+    if (record.phase == study::kJudge && is_of_it) return entries_down(record);
   }
   return std::nullopt;
 }

@@ -84,7 +84,7 @@ std::vector<TunedCell> tuned_cells(const Plan& plan, const std::vector<Record>& 
       if (run->has_diverged() || !std::isfinite(number)) continue;
       tuned.by_seed.back() = number;
       known.push_back(number);
-      sent.push_back(run->sent_of_asked(plan.dim));
+      sent.push_back(run->sent_of_asked());
     }
     if (!known.empty() && known.size() == plan.tune_seeds.size()) {
       tuned.mean = mean(known);

@@ -188,7 +188,7 @@ std::optional<double> sent_of_asked(const Plan& plan, const Group& group, const 
   if (group.ratio.empty() || plan.budget_bytes) return std::nullopt;
   Numbers sent;
   for (const Record* run : runs) {
-    if (run != nullptr && !run->has_diverged()) sent.push_back(run->sent_of_asked(plan.dim));
+    if (run != nullptr && !run->has_diverged()) sent.push_back(run->sent_of_asked());
   }
   return sent.empty() ? std::nullopt : std::optional(mean(sent));
 }

@@ -91,6 +91,12 @@ Method::Method(std::string_view text) {
                     "as in 'topk | downlink=topk'",
                     text));
   }
+  if (before[0].find(',') < before[0].find(':')) {  // no sparsifier has one in its name
+    throw UsageError(
+        fmt::format("--methods: '{}': only plain names may have commas between them; put spaces between "
+                    "methods",
+                    text));
+  }
   spec_ = before[0] + (behind.empty() ? "" : " | " + joined(behind, " "));
   name_ = spec_;
   try {

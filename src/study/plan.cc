@@ -226,10 +226,10 @@ Plan make_plan(const Request& request, const train::Problem& problem) {
   const std::uint64_t every = request.config.eval_every == 0 ? request.config.steps : request.config.eval_every;
   const std::uint64_t evaluations = 1 + (request.config.steps + every - 1) / every;
   if (evaluations < kForTarget && !request.budget_bytes) {
+    const bool has_too_few_steps = request.config.steps + 1 < kForTarget;  // even with one after each
     plan.notes.push_back(
-        fmt::format("no run can reach a target: that needs {} evaluations, and there are {}; "
-                    "choose another --eval-every",
-                    kForTarget, evaluations));
+        fmt::format("no run can reach a target: that needs {} evaluations, and there are {}; choose {}", kForTarget,
+                    evaluations, has_too_few_steps ? "more --steps" : "another --eval-every"));
   }
   plan.lrs = distinct(request.lrs);
   if (request.seeds == 0 || request.seeds > kTuneSeedsFrom) {

@@ -84,6 +84,8 @@ Json totals_json(const train::Totals& totals) {
           {"bytes_served", totals.bytes_served},
           {"paper_bits_up", totals.paper_bits_up},
           {"paper_bits_down", totals.paper_bits_down},
+          {"entries_up", totals.entries_up},
+          {"entries_down", totals.entries_down},
           {"total_error", totals.total_error},
           {"server_error", totals.server_error},
           {"peak_memory_norm2", totals.peak_memory_norm2},
@@ -97,6 +99,8 @@ train::Totals totals_of(const Json& json) {
   totals.bytes_served = json.at("bytes_served").get<std::uint64_t>();
   totals.paper_bits_up = json.at("paper_bits_up").get<std::uint64_t>();
   totals.paper_bits_down = json.at("paper_bits_down").get<std::uint64_t>();
+  totals.entries_up = json.at("entries_up").get<std::uint64_t>();
+  totals.entries_down = json.at("entries_down").get<std::uint64_t>();
   totals.total_error = number_at(json, "total_error");
   totals.server_error = number_at(json, "server_error");
   totals.peak_memory_norm2 = number_at(json, "peak_memory_norm2");
@@ -185,14 +189,6 @@ void add_curve(std::string_view lines, const std::string& metric, Record& record
 }
 
 }  // namespace
-
-double Record::mean_entries(std::uint64_t paper_bits, std::uint64_t dim) const noexcept {
-  constexpr std::uint64_t kBitsOfEntry = 64;
-  constexpr std::uint64_t kBitsOfValue = 32;  // in a full vector, which needs no indices
-  const std::uint64_t vectors = steps * config.workers;
-  if (paper_bits == kBitsOfValue * dim * vectors) return static_cast<double>(dim);
-  return static_cast<double>(paper_bits) / static_cast<double>(kBitsOfEntry * vectors);
-}
 
 double measure(const Point& point, std::string_view name) {
   if (name == kTestLoss) return point.test_loss;

@@ -65,12 +65,11 @@ struct Record {
   bool has_diverged() const noexcept { return status == kDiverged; }
   std::uint64_t bytes() const noexcept { return totals.bytes_up + totals.bytes_down; }
   // The entries that workers sent over those that the ratio asks for. REQUIRES: it has steps, and the cell a ratio.
-  double sent_of_asked(std::uint64_t dim) const noexcept {
-    return mean_entries(totals.paper_bits_up, dim) / static_cast<double>(cell.k);
+  double sent_of_asked() const noexcept { return mean_entries(totals.entries_up) / static_cast<double>(cell.k); }
+  // One of its totals of entries, for each worker and step. REQUIRES: it has steps.
+  double mean_entries(std::uint64_t entries) const noexcept {
+    return static_cast<double>(entries) / static_cast<double>(steps * config.workers);
   }
-  // Entries for each worker and step, from one of its totals in bits as papers count. Exact if none or all of its
-  // vectors are full; a full one among others counts as half. REQUIRES: it has steps.
-  double mean_entries(std::uint64_t paper_bits, std::uint64_t dim) const noexcept;
 };
 
 // The value of a measure in one evaluation, by its name. REQUIRES: it is not val_metric.

@@ -69,6 +69,8 @@ void serialize_rank(State& state, RankState& mine) {
   state.optional_value("paper_bits_up", mine.totals.paper_bits_up);
   state.optional_value("paper_bits_down", mine.totals.paper_bits_down);
   state.optional_value("peak_memory_norm2", mine.totals.peak_memory_norm2);  // since 0.5.0
+  state.optional_value("entries_up", mine.totals.entries_up);                // since 0.7.0
+  state.optional_value("entries_down", mine.totals.entries_down);
   // Since 0.6.0, for problems that have a state.
   if (state.saving() ? !mine.problem.empty() : state.has("problem")) state.array("problem", mine.problem);
 }

@@ -20,6 +20,8 @@ void Totals::add(const StepStats& stats, std::uint64_t dim, double share) {
   bytes_served += stats.bytes_served + stats.trailer_bytes_served;
   paper_bits_up += paper_bits(stats.entries_sent, dim);
   paper_bits_down += paper_bits(stats.entries_total, dim);
+  entries_up += stats.entries_sent;
+  entries_down += stats.entries_total;
   total_error += share * stats.memory_norm2;
   server_error += stats.server_memory_norm2;
   peak_memory_norm2 = std::max(peak_memory_norm2, stats.memory_norm2);
@@ -34,6 +36,8 @@ Totals sum(const std::vector<Totals>& all) {
     total.bytes_served += one.bytes_served;
     total.paper_bits_up += one.paper_bits_up;
     total.paper_bits_down += one.paper_bits_down;
+    total.entries_up += one.entries_up;
+    total.entries_down += one.entries_down;
     total.total_error += one.total_error / static_cast<double>(all.size());
     total.server_error += one.server_error;
     total.peak_memory_norm2 = std::max(total.peak_memory_norm2, one.peak_memory_norm2);

@@ -16,6 +16,8 @@ struct Totals {
   std::uint64_t bytes_served = 0;
   std::uint64_t paper_bits_up = 0;    // as publications count: 64 bits for an entry, 32 for each of a full vector, and
   std::uint64_t paper_bits_down = 0;  // every worker sends what it chose and receives the update
+  std::uint64_t entries_up = 0;       // counted likewise: of what each worker sent, and of the update
+  std::uint64_t entries_down = 0;
   // Of one rank: the sum of its worker's StepStats::memory_norm2, times its weight and the number of workers. Of all
   // ranks: the total error (sparsewire/worker.h), the servers' included.
   double total_error = 0;

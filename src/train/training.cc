@@ -271,6 +271,8 @@ void Training::load(const Manifest& manifest) {
   totals_.bytes_served = is_root() ? all.bytes_served : 0;
   totals_.paper_bits_up = is_root() ? all.paper_bits_up : 0;
   totals_.paper_bits_down = is_root() ? all.paper_bits_down : 0;
+  totals_.entries_up = is_root() ? all.entries_up : 0;
+  totals_.entries_down = is_root() ? all.entries_down : 0;
 }
 
 // Another number of workers starts with the mean.

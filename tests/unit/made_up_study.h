@@ -75,6 +75,8 @@ inline Record made_up_run(const Plan& plan, const char* phase, const Cell& cell,
   run.totals.bytes_served = last.bytes / 2;
   run.totals.paper_bits_up = last.paper_bits / 4;
   run.totals.paper_bits_down = last.paper_bits - last.paper_bits / 4;
+  run.totals.entries_up = run.totals.paper_bits_up / 64;
+  run.totals.entries_down = run.totals.paper_bits_down / 64;
   run.totals.server_error = loss / 8;
   run.totals.total_error = loss / 2 + run.totals.server_error;
   run.totals.loss = loss;

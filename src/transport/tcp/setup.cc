@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "sparsewire/errors.h"
+#include "transport/deadline.h"
 
 namespace sparsewire::tcp {
 namespace {
@@ -23,6 +24,8 @@ constexpr std::chrono::milliseconds kRetry(100);
 constexpr std::chrono::milliseconds kGrace(500);
 // Connections that have not said yet who they are, besides those that are expected. The oldest is dropped.
 constexpr std::size_t kMostStrangers = 64;
+// Not the whole rest of a long deadline: the time in poll() is an int.
+constexpr std::chrono::milliseconds kLongestPause(60'000);
 
 // The other side's hello with its token, as far as it has arrived.
 class HelloReader {
@@ -105,6 +108,7 @@ class Setup {
         attempts_.push_back({r, Channel::messages});
         attempts_.push_back({r, Channel::control});
       }
+      last_look_ = Clock::now();  // not before: to resolve a name may take long
       while (first_missing()) wait_and_progress();
     } catch (const TransportError& error) {
       tell_others(error);
@@ -132,6 +136,8 @@ class Setup {
     }
     wait(now);
     now = Clock::now();
+    if (was_suspended(last_look_, now, deadline_)) end_ += now - last_look_;
+    last_look_ = now;
     accept_all();
     for (Stranger& stranger : strangers_) greet(stranger);
     std::erase_if(strangers_, [](const Stranger& stranger) { return stranger.is_finished; });
@@ -161,7 +167,8 @@ class Setup {
     }
     if (told_) until = std::min(until, told_at_ + grace());
     const auto pause = std::chrono::ceil<std::chrono::milliseconds>(until - now);
-    ::poll(polled_.data(), polled_.size(), static_cast<int>(std::clamp<std::int64_t>(pause.count(), 0, 60'000)));
+    const std::int64_t longest = std::min(kLongestPause, look_every(deadline_)).count();
+    ::poll(polled_.data(), polled_.size(), static_cast<int>(std::clamp<std::int64_t>(pause.count(), 0, longest)));
   }
 
   void accept_all() {
@@ -317,7 +324,8 @@ class Setup {
   const std::span<const std::string> addresses_;
   const std::string_view token_;
   const std::chrono::milliseconds deadline_;
-  const Clock::time_point end_;
+  Clock::time_point end_;  // later, if this process was suspended
+  Clock::time_point last_look_;
   std::vector<Connections> connections_;
   std::vector<std::vector<SocketAddress>> resolved_;  // of the lower ranks
   std::vector<Attempt> attempts_;

@@ -105,7 +105,7 @@ Change sends(double lr, double times) {
   return [lr, times](Record& run) {
     if (run.phase != kTune || run.cell.method != "threshold" || run.cell.lr != lr) return;
     const std::uint64_t asked = run.cell.k * run.steps * run.config.workers;
-    run.totals.paper_bits_up = static_cast<std::uint64_t>(times * 64 * static_cast<double>(asked));
+    run.totals.entries_up = static_cast<std::uint64_t>(times * static_cast<double>(asked));
   };
 }
 
@@ -135,16 +135,26 @@ TEST(Choice, IsTheThresholdThatSendsLeastIfAllSendTooMuch) {
   EXPECT_EQ(results.choices[0].too_much->cell, *results.choices[0].cell);
 }
 
+// In bits as papers count, an entry of a full vector is half of one of a sparse vector.
 TEST(Choice, CountsAllEntriesOfFullVectors) {
   Request request = small_request({"threshold"});
   request.ratios = {"0.4"};
   const Plan plan = made_up_plan(request);
-  const Results results = made_up_study(plan, best_at(1), [&](Record& run) {
-    if (run.cell.lr == 1) run.totals.paper_bits_up = 32 * plan.dim * run.steps * run.config.workers;
-  });
-  EXPECT_EQ(chosen(results, 0).lr, 0.3);
-  ASSERT_TRUE(results.choices[0].too_much);
-  EXPECT_DOUBLE_EQ(*results.choices[0].too_much->sent_of_asked, 2.5);
+  for (const std::uint64_t sparse : {0U, 1U}) {  // vectors of all but one entry, among the full ones
+    SCOPED_TRACE(sparse);
+    std::uint64_t vectors = 0;
+    const Results results = made_up_study(plan, best_at(1), [&](Record& run) {
+      if (run.cell.lr != 1) return;
+      vectors = run.steps * run.config.workers;
+      run.totals.entries_up = plan.dim * vectors - sparse;
+      run.totals.paper_bits_up = 32 * plan.dim * (vectors - sparse) + 64 * (plan.dim - 1) * sparse;
+    });
+    EXPECT_EQ(chosen(results, 0).lr, 0.3);
+    ASSERT_TRUE(results.choices[0].too_much);
+    const double sent =
+        2.5 * static_cast<double>(plan.dim * vectors - sparse) / static_cast<double>(plan.dim * vectors);
+    EXPECT_DOUBLE_EQ(*results.choices[0].too_much->sent_of_asked, sent);
+  }
 }
 
 TEST(Choice, LetsAThresholdSendMoreWhereBytesAreTheBudget) {

@@ -114,6 +114,8 @@ TEST(Method, RefusesWhatItCannotRead) {
   error("", "must begin with one sparsifier");
   error("| downlink=topk", "must begin with one sparsifier");
   error("topk regtopk", "must begin with one sparsifier");
+  error("dense,rtopk:r=2,ratio=0.1", "put spaces between methods");
+  error("dense,topk | downlink=topk", "put spaces between methods");
   error("topk | downlink", "'downlink' is not of the form option=value");
   error("topk | steps=3", "'steps' cannot stand behind the bar; there are downlink, codec");
   error("topk | sparsifier=dense", "'sparsifier' cannot stand behind the bar");

@@ -81,6 +81,10 @@ TEST(Plan, SaysWhatTheRequestCannotGive) {
                   "no run can reach a target: that needs 5 evaluations, and there are 2; choose another --eval-every"));
   request.config.eval_every = 2;
   EXPECT_THAT(plan_of(request).notes, ElementsAre("ratio 0.02 sends 1 of 20 entries"));
+  request.config.steps = 3;
+  EXPECT_THAT(plan_of(request).notes,
+              ElementsAre("ratio 0.02 sends 1 of 20 entries",
+                          "no run can reach a target: that needs 5 evaluations, and there are 3; choose more --steps"));
 }
 
 TEST(Plan, GivesEveryMethodEquallyManyCells) {

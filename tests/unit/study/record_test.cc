@@ -44,6 +44,8 @@ Record example() {
   record.val_metric = 0.625;
   record.totals.bytes_up = 200;
   record.totals.bytes_down = 100;
+  record.totals.entries_up = 90;
+  record.totals.entries_down = 50;
   record.totals.total_error = 0.1 + 0.2;
   record.totals.peak_memory_norm2 = 5;
   record.weights_crc32c = 0x00BADCAF;
@@ -70,6 +72,8 @@ TEST(Record, IsTheSameWhenReadAgain) {
   EXPECT_EQ(read.peak_memory_norm2, 5);
   EXPECT_EQ(read.weights_crc32c, 0x00BADCAFU);
   EXPECT_EQ(read.bytes(), 300U);
+  EXPECT_EQ(read.sent_of_asked(), 1.5);  // 10 steps of 2 workers, with 3 entries asked for
+  EXPECT_EQ(read.totals.entries_down, 50U);
   EXPECT_EQ(read.measure(kTestLoss), 0.2);
   EXPECT_EQ(read.measure(kMetric), 0.5);
   EXPECT_EQ(read.measure(kValMetric), 0.625);

@@ -328,5 +328,32 @@ TEST(Estimate, CountsRunsAndStepsWithoutWritingAnything) {
   EXPECT_FALSE(fs::exists(folder / "s"));
 }
 
+TEST(Estimate, TimesNoMoreStepsThanARunHas) {
+  Request request = small_request();
+  for (const auto& [steps, timed] : {std::pair(1U, 1U), std::pair(7U, 7U), std::pair(100U, 20U)}) {
+    SCOPED_TRACE(steps);
+    request.config.steps = steps;
+    const Estimate all = estimate(plan_of(request), {.folder = "none"}, {.longest = std::chrono::hours(1)});
+    EXPECT_EQ(all.fewest_steps, timed);
+    EXPECT_EQ(all.most_steps, timed);
+    EXPECT_EQ(all.judging.steps, 6U * steps);
+    EXPECT_GT(all.hours, 0);
+  }
+}
+
+TEST(Estimate, BeginsNoStepButTheSecondOfAMethodAfterItsTime) {
+  const Plan plan = plan_of(small_request());
+  std::vector<std::size_t> told;
+  const Estimate all =
+      estimate(plan, {.folder = "none"},
+               {.longest = std::chrono::milliseconds(0), .on_method = [&](std::size_t number, std::size_t of) {
+                  told.push_back(number);
+                  EXPECT_EQ(of, groups(plan).size());
+                }});
+  EXPECT_EQ(all.most_steps, 2U);
+  EXPECT_GT(all.hours, 0);
+  EXPECT_THAT(told, ::testing::ElementsAre(1, 2, 3));
+}
+
 }  // namespace
 }  // namespace sparsewire::study::scheduler_test

@@ -157,8 +157,8 @@ TEST(SummaryText, SaysWhichThresholdSentTooMuch) {
     const auto loss = [](const Cell& cell, std::uint64_t) { return 0.5 - cell.lr / 8; };  // 1 is best
     const std::string text = summary_text(made_up_study(plan, loss, [&](Record& run) {
       const double times = run.cell.lr == 1 ? 43 : rest_sends;
-      const std::uint64_t asked = 64 * run.cell.k * run.steps * run.config.workers;
-      run.totals.paper_bits_up = static_cast<std::uint64_t>(times * static_cast<double>(asked));
+      const std::uint64_t asked = run.cell.k * run.steps * run.config.workers;
+      run.totals.entries_up = static_cast<std::uint64_t>(times * static_cast<double>(asked));
     }));
     return joined_lines(text);
   };
@@ -176,8 +176,8 @@ TEST(SummaryText, SaysWhichMethodSentMoreThanItsRatio) {
   const auto loss = [](const Cell&, std::uint64_t) { return 0.5; };
   const std::string text = joined_lines(summary_text(made_up_study(plan, loss, [&](Record& run) {
     const double times = run.cell.method == "topk" ? 8.5 : 2;
-    const std::uint64_t asked = 64 * run.cell.k * run.steps * run.config.workers;
-    run.totals.paper_bits_up = static_cast<std::uint64_t>(times * static_cast<double>(asked));
+    const std::uint64_t asked = run.cell.k * run.steps * run.config.workers;
+    run.totals.entries_up = static_cast<std::uint64_t>(times * static_cast<double>(asked));
   })));
   EXPECT_THAT(text, HasSubstr("topk, ratio 0.1: it sent 8.5 times as many entries as its ratio asks for."));
   EXPECT_THAT(text, Not(HasSubstr("randomk, ratio 0.1: it sent")));

@@ -204,12 +204,16 @@ std::vector<Totals> counted_by_hand(const TrainConfig& config) {
       mine.bytes_served += stats.bytes_served + stats.trailer_bytes_served;
       mine.paper_bits_up += stats.entries_sent * (stats.entries_sent == weights.size() ? 32 : 64);
       mine.paper_bits_down += stats.entries_total * (stats.entries_total == weights.size() ? 32 : 64);
+      mine.entries_up += stats.entries_sent;
+      mine.entries_down += stats.entries_total;
       const std::lock_guard lock(turn);
       all[step].bytes_up += mine.bytes_up;
       all[step].bytes_down += mine.bytes_down;
       all[step].bytes_served += mine.bytes_served;
       all[step].paper_bits_up += mine.paper_bits_up;
       all[step].paper_bits_down += mine.paper_bits_down;
+      all[step].entries_up += mine.entries_up;
+      all[step].entries_down += mine.entries_down;
     }
   });
   return all;
@@ -249,6 +253,8 @@ TEST(Loop, CountsTheBytesOfAllWorkersFromTheFirstStepOn) {
     EXPECT_EQ(steps, (std::vector<std::uint64_t>{10, 20, 25}));
     EXPECT_EQ(result.totals.bytes_up, expected.back().bytes_up);
     EXPECT_EQ(result.totals.paper_bits_down, expected.back().paper_bits_down);
+    EXPECT_EQ(result.totals.entries_up, expected.back().entries_up);
+    EXPECT_EQ(result.totals.entries_down, expected.back().entries_down);
     EXPECT_GT(result.totals.bytes_up, 0U);
   }
 }

@@ -45,7 +45,10 @@ std::string error_of(const std::function<void()>& call) {
 
 class Processes {
  public:
-  Processes(int ranks, milliseconds deadline, const Body& body) {
+  // `before_it_connects`: what a rank does before it makes its transport.
+  Processes(
+      int ranks, milliseconds deadline, const Body& body,
+      const std::function<void(int rank)>& before_it_connects = [](int) {}) {
     std::vector<TcpListener> all = listeners(ranks);
     const std::vector<std::string> addresses = addresses_of(all);
     for (int rank = 0; rank < ranks; ++rank) {
@@ -55,6 +58,7 @@ class Processes {
       if (process == 0) {
         TcpListener own = std::move(all[static_cast<std::size_t>(rank)]);
         all.clear();
+        before_it_connects(rank);
         run(std::move(own), rank, addresses, deadline, body, ends[1]);
       }
       ::close(ends[1]);
@@ -73,6 +77,8 @@ class Processes {
   }
 
   void signal(int rank, int number) { ::kill(processes_[static_cast<std::size_t>(rank)].id, number); }
+
+  void wait_until_stopped(int rank) { ::waitpid(processes_[static_cast<std::size_t>(rank)].id, nullptr, WUNTRACED); }
 
   // What the rank's body returned; "" if it was killed, or did not end in time.
   std::string result(int rank) {
@@ -178,6 +184,22 @@ TEST(TcpProcesses, AllNameARankThatWasStoppedWhileItWaited) {
   for (const int rank : {0, 2}) expect_begins(ranks.result(rank), "1: rank 1 did not respond within 400 ms");
   ranks.signal(1, SIGCONT);
   expect_begins(ranks.result(1), "1: rank 1 did not respond within 400 ms");
+}
+
+// As all processes of a job are that a scheduler preempts.
+TEST(TcpProcesses, ConnectAlsoIfTheyWereStoppedForLongerThanTheDeadline) {
+  constexpr milliseconds kDeadline(2000);
+  Processes ranks(
+      2, kDeadline, [](Transport& transport) { return error_of([&] { transport.barrier(); }); },
+      [](int rank) {
+        if (rank == 1) ::raise(SIGSTOP);
+      });
+  ranks.wait_until_stopped(1);
+  std::this_thread::sleep_for(milliseconds(30));  // rank 0 waits for it
+  ranks.signal(0, SIGSTOP);
+  std::this_thread::sleep_for(kDeadline + milliseconds(500));
+  for (const int rank : {0, 1}) ranks.signal(rank, SIGCONT);
+  for (const int rank : {0, 1}) EXPECT_EQ(ranks.result(rank), "no error");
 }
 
 TEST(TcpProcesses, AFailureReachesAllWithItsCause) {
