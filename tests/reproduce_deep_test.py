@@ -96,6 +96,23 @@ class ExperimentsOnImages(Case):
         self.assertEqual(len(report["conditions"]), 4)
         self.assertIn("the r/k chosen on the tuning seeds", report["reason"])
 
+    def test_a_run_that_diverged_does_not_show_the_claim(self):
+        def diverge(part, *methods):  # the kept runs of these methods, as they would be written
+            for file in (self.folder / "threshold-fashion-quick" / part / "runs").glob("*/result.json"):
+                run = json.loads(file.read_text())
+                if run["phase"] == "judge" and run["method"] in methods:
+                    file.write_text(json.dumps(run | {"status": "diverged", "diverged_at": 3}))
+
+        self.quick("threshold-fashion", "--seeds", "1")
+        diverge("iid-0.01", "topk")
+        report = self.quick("threshold-fashion", "--seeds", "1")
+        self.assertIn(" of 4 comparisons", report["reason"])
+        self.assertFalse(report["holds"])
+        self.assertEqual(sum("cannot be compared with topk: a run diverged" in one for one in report["conditions"]), 1)
+        for part in ("iid-0.01", "shards-0.01"):
+            diverge(part, "threshold")
+        self.assertEqual(self.quick("threshold-fashion", "--seeds", "1")["verdict"], "not judged")
+
     def test_continues_where_it_was_and_says_the_same(self):
         only = ["--seeds", "1", "--only", "one_step"]
         first = self.quick("rtopk-fashion", *only)

@@ -21,6 +21,7 @@ void judge_all(const Outcomes& outcomes, Result& result) {
   if (baseline == nullptr) return;
   std::size_t near = 0;
   std::size_t all = 0;
+  std::size_t compared = 0;
   for (const auto& outcome : outcomes) {
     for (const study::Judged& one : outcome->judgement.groups) {
       const study::Group& group = one.choice.group;
@@ -29,13 +30,14 @@ void judge_all(const Outcomes& outcomes, Result& result) {
       const study::Summary* const mine = one.find(outcome->plan.primary);
       const auto difference =
           mine == nullptr ? std::nullopt : difference_of(mine->by_seed, baseline->by_seed, /*higher_is_better=*/true);
-      if (difference) ++all;
+      ++all;
+      if (difference) ++compared;
       if (difference && difference->mean >= -kAPoint) ++near;
       result.conditions.push_back(fmt::format("{}, ratio {}: {}", outcome->part.name, group.ratio,
                                               in_words(name, difference, "dense", /*is_accuracy=*/true)));
     }
   }
-  if (all == 0) return;
+  if (compared == 0) return;
   result.verdict = near == all ? Verdict::holds : near > 0 ? Verdict::partly : Verdict::does_not_hold;
   result.reason = fmt::format("{} of {} methods and ratios are within a point of dense training or above", near, all);
 }

@@ -85,7 +85,8 @@ std::string in_words(std::string_view mine, const std::optional<Difference>& dif
                      bool is_accuracy);
 
 // Runs the parts that are wanted. `judge` sets verdict, reason and conditions, from the parts that there are; it is not
-// asked where something was too short. Throws UsageError, also if there is no libtorch, or no data.
+// asked where something was too short. A comparison that cannot be made, because a run diverged, does not show the
+// claim; where none can be made, there is no verdict. Throws UsageError, also if there is no libtorch, or no data.
 Result run_parts(std::vector<Part> parts, const Options& options,
                  const std::function<void(const Outcomes& outcomes, Result& result)>& judge);
 

@@ -20,6 +20,7 @@ constexpr double kEnough = kClaimed / 2;
 
 void judge_regtopk(const Outcomes& outcomes, Result& result) {
   std::size_t all = 0;
+  std::size_t compared = 0;
   std::size_t claimed = 0;
   std::size_t better = 0;
   for (const auto& outcome : outcomes) {
@@ -27,14 +28,15 @@ void judge_regtopk(const Outcomes& outcomes, Result& result) {
     const auto difference = outcome->difference("regtopk", "topk");
     result.conditions.push_back(
         fmt::format("{}: {}", outcome->part.name, in_words("RegTop-k", difference, "Top-k", /*is_accuracy=*/true)));
-    if (!difference) continue;
     ++all;
+    if (!difference) continue;
+    ++compared;
     if (difference->mean <= 0) continue;
     const bool is_sure = difference->ci95 && difference->ci95->low > 0;
     if (is_sure) ++better;
     if (is_sure && difference->mean >= kEnough) ++claimed;
   }
-  if (all == 0) return;
+  if (compared == 0) return;
   result.verdict = claimed == all ? Verdict::holds : better > 0 ? Verdict::partly : Verdict::does_not_hold;
   result.reason = fmt::format(
       "RegTop-k is more accurate than Top-k, beyond what seeds explain, in {} of {} parts, and by "

@@ -38,6 +38,7 @@ void judge_rtopk(const Outcomes& outcomes, Result& result) {
   std::size_t right = 0;
   std::size_t clear = 0;
   std::size_t all = 0;
+  std::size_t compared = 0;
   std::string wrong;
   for (const auto& outcome : outcomes) {
     const bool is_accuracy = study::is_higher_better(outcome->plan, outcome->plan.primary);
@@ -48,15 +49,16 @@ void judge_rtopk(const Outcomes& outcomes, Result& result) {
         const std::string text = fmt::format("{}, ratio {}: {}", outcome->part.name, ratio,
                                              in_words(best.empty() ? "rTop-k" : best, difference, rival, is_accuracy));
         result.conditions.push_back(text);
-        if (!difference) continue;
         ++all;
-        if (difference->mean > 0) ++right;
-        if (difference->mean > 0 && difference->is_clear()) ++clear;
-        if (difference->mean <= 0 && wrong.empty()) wrong = text;
+        if (difference) ++compared;
+        const bool is_right = difference && difference->mean > 0;
+        if (is_right) ++right;
+        if (is_right && difference->is_clear()) ++clear;
+        if (!is_right && wrong.empty()) wrong = text;
       }
     }
   }
-  if (all == 0) return;
+  if (compared == 0) return;
   result.verdict = right == all ? Verdict::holds : right > 0 ? Verdict::partly : Verdict::does_not_hold;
   result.reason = fmt::format("the r/k chosen on the tuning seeds is better in {} of {} comparisons, clearly in {}",
                               right, all, clear);

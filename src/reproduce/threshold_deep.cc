@@ -41,6 +41,7 @@ void judge_thresholds(const Outcomes& outcomes, Result& result) {
   std::size_t right = 0;
   std::size_t clear = 0;
   std::size_t all = 0;
+  std::size_t compared = 0;
   std::string worst;
   double least = 0;
   for (const auto& outcome : outcomes) {
@@ -49,8 +50,9 @@ void judge_thresholds(const Outcomes& outcomes, Result& result) {
       const std::string text =
           fmt::format("{}: at equal bytes {}", outcome->part.name, in_words("threshold", difference, rival, true));
       result.conditions.push_back(text);
-      if (!difference) continue;
       ++all;
+      if (!difference) continue;
+      ++compared;
       if (difference->mean >= 0) ++right;
       if (difference->mean > 0 && difference->is_clear()) ++clear;
       if (difference->mean < least) {
@@ -59,7 +61,7 @@ void judge_thresholds(const Outcomes& outcomes, Result& result) {
       }
     }
   }
-  if (all == 0) return;
+  if (compared == 0) return;
   result.verdict = right == all ? Verdict::holds : right > 0 ? Verdict::partly : Verdict::does_not_hold;
   result.reason = fmt::format(
       "in {} of {} comparisons at equal bytes the threshold is at least as accurate as Top-k, in "
