@@ -61,13 +61,17 @@ std::size_t split(std::uint32_t key, std::size_t equals, std::size_t n, std::uin
   std::size_t i = 0;
   for (; i + kWidth <= n; i += kWidth) {
     const auto some = hn::LoadU(kKeys, keys + i);
-    if (HWY_UNLIKELY(!hn::AllFalse(kKeys, hn::Eq(some, kth)))) {  // only some of the equal ones stay
+    const auto above = hn::Gt(some, kth);
+    const auto equal = hn::Eq(some, kth);
+    const std::size_t ties = equals == 0 ? 0 : hn::CountTrue(kKeys, equal);
+    if (HWY_UNLIKELY(ties > equals)) {  // only the first of these stay
       for (std::size_t j = i; j < i + kWidth; ++j) split_one(j);
       continue;
     }
+    const auto wins = equals == 0 ? above : hn::Or(above, equal);
+    equals -= ties;
     const auto index = hn::LoadU(kKeys, indices + i);
     const auto value = hn::LoadU(kFloats, values + i);
-    const auto wins = hn::Gt(some, kth);
     const auto loses = hn::Not(wins);
     hn::StoreU(hn::Compress(index, loses), kKeys, lost_indices + lost);
     hn::StoreU(hn::Compress(value, hn::RebindMask(kFloats, loses)), kFloats, lost_values + lost);
