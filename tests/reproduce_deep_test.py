@@ -97,10 +97,10 @@ class ExperimentsOnImages(Case):
         self.assertIn("the r/k chosen on the tuning seeds", report["reason"])
 
     def test_a_run_that_diverged_does_not_show_the_claim(self):
-        def diverge(part, *methods):  # the kept runs of these methods, as they would be written
-            for file in (self.folder / "threshold-fashion-quick" / part / "runs").glob("*/result.json"):
+        def diverge(part, *methods, name="threshold-fashion"):  # the kept runs of these methods, as they would be written
+            for file in (self.folder / f"{name}-quick" / part / "runs").glob("*/result.json"):
                 run = json.loads(file.read_text())
-                if run["phase"] == "judge" and run["method"] in methods:
+                if run["phase"] == "judge" and run["method"].split("name=")[-1] in methods:
                     file.write_text(json.dumps(run | {"status": "diverged", "diverged_at": 3}))
 
         self.quick("threshold-fashion", "--seeds", "1")
@@ -112,6 +112,11 @@ class ExperimentsOnImages(Case):
         for part in ("iid-0.01", "shards-0.01"):
             diverge(part, "threshold")
         self.assertEqual(self.quick("threshold-fashion", "--seeds", "1")["verdict"], "not judged")
+        self.assertNotEqual(self.quick("downlink-fashion", "--seeds", "1")["verdict"], "not judged")
+        diverge("table-2", "sgd", name="downlink-fashion")
+        self.assertNotIn(self.quick("downlink-fashion", "--seeds", "1")["verdict"], ("holds", "not judged"))
+        diverge("table-2", "both_ways", name="downlink-fashion")
+        self.assertEqual(self.quick("downlink-fashion", "--seeds", "1")["verdict"], "not judged")
 
     def test_continues_where_it_was_and_says_the_same(self):
         only = ["--seeds", "1", "--only", "one_step"]

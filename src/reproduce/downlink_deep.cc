@@ -94,6 +94,7 @@ std::string points(double accuracy) { return fmt::format("{:.2f} %", 100 * accur
 struct Findings {
   std::size_t right = 0;
   std::size_t as_accurate = 0;  // of the right ones: both ways against another method
+  std::size_t compared = 0;     // both ways with another method, whatever came out
   std::vector<std::string> wrong;
 
   void note(bool is_right, std::string text) { is_right ? ++right : (wrong.push_back(std::move(text)), right); }
@@ -131,6 +132,7 @@ void judge_table(const Outcome& outcome, const Task& task, Findings& findings, R
     result.conditions.push_back(text);
     const bool is_right = difference && difference->mean >= -kHalfAPoint;
     findings.note(is_right, text);
+    if (difference) ++findings.compared;
     if (is_right) ++findings.as_accurate;
   }
   const auto up = entries_down(outcome, "uplink");
@@ -196,7 +198,7 @@ Result reproduce_downlink(const Task& task, const Options& options) {
       }
     }
     const std::size_t all = findings.right + findings.wrong.size();
-    if (all == 0) return;
+    if (findings.compared == 0) return;
     result.verdict = findings.wrong.empty()     ? Verdict::holds
                      : findings.as_accurate > 0 ? Verdict::partly
                                                 : Verdict::does_not_hold;

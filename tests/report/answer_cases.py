@@ -43,7 +43,8 @@ class Answers(case.Case):
 
     def test_says_in_words_what_a_method_does(self):
         configs = [{"sparsifier": "topk:ratio=0.01", "feedback": "ef", "downlink": "topk:ratio=0.001"}, {"sparsifier": "threshold:ratio=0.05,calibrate=9"},
-                   {"sparsifier": "randomk:k=7", "feedback": "none"}, {"sparsifier": "dense"}, {"sparsifier": "my_own:ratio=0.1"}, {}, {"sparsifier": "toString"}]
+                   {"sparsifier": "randomk:k=7", "feedback": "none"}, {"sparsifier": "threshold:lambda=0.1", "feedback": "none"},
+                   {"sparsifier": "dense"}, {"sparsifier": "my_own:ratio=0.1"}, {}, {"sparsifier": "toString"}]
         code = [text for name, text in page_files.scripts().items() if name != "main.js"]
         self.browser.driver.get("about:blank")
         said = self.browser.run("return new Function('configs', arguments[0] + '\\nreturn configs.map(method_sentence)')(arguments[1])", "\n".join(code), configs)
@@ -53,6 +54,8 @@ class Answers(case.Case):
             "In each step every worker sends about 5 % of its gradient’s entries: all whose magnitude is above a constant, which was measured first. "
             "The rest is kept for later steps. All that the workers sent comes back, summed up.",
             "In each step every worker sends some of its gradient’s entries: drawn at random. The rest is dropped. All that the workers sent comes back, summed up.",
+            "In each step every worker sends some of its gradient’s entries: all whose magnitude is above a constant, which was measured first. "
+            "The rest is dropped. All that the workers sent comes back, summed up.",
             "In each step every worker sends its whole gradient.", "", "", ""])
 
     def test_the_baseline_where_all_others_are_worse(self):

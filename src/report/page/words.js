@@ -20,13 +20,13 @@ function method_sentence(config) {
   const up = parsed_spec(config.sparsifier), down = parsed_spec(config.downlink);
   if (up.name === 'dense') return 'In each step every worker sends its whole gradient.';
   if (!Object.hasOwn(SPARSIFIERS, up.name)) return '';
-  const about = up.name === 'threshold' ? 'about ' : '', entries = up.share ? up.share + ' of its' : 'some of its';
+  const about = up.name === 'threshold' ? 'about ' : '', share = up.share ? about + up.share : 'some';
   const rest = /^none/.test(config.feedback || '') ? '. The rest is dropped' : '. The rest is kept for later steps';
   const is_kept = !/^none/.test(config.downlink_feedback || '');
   const back = !config.downlink ? '. All that the workers sent comes back, summed up' :
                                   '. Of the sum of all workers, too, only ' + (down.share || 'a part') +
           ' is sent back' + (is_kept ? ', and the rest kept for later' : '');
-  return 'In each step every worker sends ' + about + entries + ' gradient’s entries: ' + SPARSIFIERS[up.name] + rest +
+  return 'In each step every worker sends ' + share + ' of its gradient’s entries: ' + SPARSIFIERS[up.name] + rest +
       back + '.';
 }
 
