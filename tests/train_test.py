@@ -200,18 +200,6 @@ class Options(Case):
         lines = (self.folder / "out").read_text().splitlines()
         self.assertEqual([lines[0], *(line[:10] for line in lines[1:])], ["before", *(line[:10] for line in expected)])
 
-    def test_metrics_on_the_standard_output_are_left_to_one_training_if_that_is_a_file(self):
-        printed = [*SMALL, *THREADS, "--steps", "20", "--metrics", "/dev/stdout", "-q"]
-        with open(self.folder / "out", "w") as file, open(self.folder / "out") as other:
-            fcntl.flock(other, fcntl.LOCK_EX)  # as a training does
-            done = self.run_train(*printed, stdout=file)
-            self.assertEqual(done.returncode, 2, done.stderr)
-            self.assertIn("'/dev/stdout' is being written by another training", done.stderr)
-            self.assertEqual((self.folder / "out").read_text(), "")
-            fcntl.flock(other, fcntl.LOCK_UN)
-            self.assertEqual(self.run_train(*printed, stdout=file).returncode, 0)
-            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # its lock ended with it, although the file is still open here
-
     def test_come_from_a_file_and_the_command_line_counts_more(self):
         report = self.train(*SMALL, *THREADS, "--steps", "12", "--local-steps", "2")
         config = report["config"]

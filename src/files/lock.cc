@@ -50,8 +50,6 @@ bool is_still(const std::string& name, int file) {
 
 bool lock_open_file(int file) noexcept { return ::flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
 
-void unlock_open_file(int file) noexcept { ::flock(file, LOCK_UN); }
-
 FolderLock::FolderLock(const std::string& folder) : file_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
   if (file_ < 0 || lock_open_file(file_)) return;
   ::close(file_);

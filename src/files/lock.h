@@ -11,8 +11,6 @@ namespace sparsewire::files {
 // Locks a file or a folder that is open, until it is closed. False: another program, or another part of this one, has
 // locked it.
 bool lock_open_file(int file) noexcept;
-// For one that others have open, too: a lock ends by itself only when all of them, such as the shell, have closed it.
-void unlock_open_file(int file) noexcept;
 
 // Locks a folder until it is destroyed.
 class FolderLock {

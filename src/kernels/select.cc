@@ -18,7 +18,6 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using Keys = hn::CappedTag<std::uint32_t, 16>;
 constexpr Keys kKeys;
-constexpr hn::RebindToFloat<Keys> kFloats;
 constexpr std::size_t kWidth = hn::MaxLanes(kKeys);
 
 void find_range(const std::uint32_t* keys, std::size_t n, std::uint32_t& low, std::uint32_t& high) {
@@ -39,7 +38,8 @@ void find_range(const std::uint32_t* keys, std::size_t n, std::uint32_t& low, st
 }
 
 // Candidates are written to both lists, and of the two write positions each advances by those that belong there: no
-// branch to mispredict. A list never has more than were read, so writing whole vectors destroys nothing.
+// branch to mispredict. A list never has more than were read, so writing whole vectors destroys nothing. Only with
+// AVX-512: elsewhere Compress() uses a table, which g++ copies to the stack in every call (AVX2: 8 times slower).
 std::size_t split(std::uint32_t key, std::size_t equals, std::size_t n, std::uint32_t* indices, float* values,
                   const std::uint32_t* keys, std::uint32_t* lost_indices, float* lost_values) {
   std::size_t stay = 0;
@@ -57,8 +57,10 @@ std::size_t split(std::uint32_t key, std::size_t equals, std::size_t n, std::uin
     values[stay] = value;
     stay += wins;
   };
-  const auto kth = hn::Set(kKeys, key);
   std::size_t i = 0;
+#if HWY_TARGET <= HWY_AVX3
+  constexpr hn::RebindToFloat<Keys> kFloats;
+  const auto kth = hn::Set(kKeys, key);
   for (; i + kWidth <= n; i += kWidth) {
     const auto some = hn::LoadU(kKeys, keys + i);
     const auto above = hn::Gt(some, kth);
@@ -81,6 +83,7 @@ std::size_t split(std::uint32_t key, std::size_t equals, std::size_t n, std::uin
     stay += winners;
     lost += kWidth - winners;
   }
+#endif
   for (; i < n; ++i) split_one(i);
   return stay;
 }

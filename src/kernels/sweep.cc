@@ -467,6 +467,11 @@ void sum_sparse_squares(const std::uint32_t* indices, const float* values, std::
   TileLanes lanes;
   for (std::size_t i = 0; i < n;) {
     const std::size_t tile = (indices[i] - shift) / kTile;
+    if (i + 1 == n || (indices[i + 1] - shift) / kTile != tile) {  // a single entry: adding zeros changes nothing
+      tiles[tile] = static_cast<double>(values[i]) * static_cast<double>(values[i]);
+      ++i;
+      continue;
+    }
     do {
       const std::size_t place = (indices[i] - shift) % kTile;
       const double wide = values[i];

@@ -121,12 +121,6 @@ MetricsFile::MetricsFile(std::string path, std::uint64_t keep_until) : path_(std
   if (files::is_standard_output(path_)) {  // not opened again: the result, which follows, would be written over them
     file_ = ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
     if (file_ < 0) fail(errno);
-    try {
-      claim();
-    } catch (...) {
-      ::close(file_);
-      throw;
-    }
     return;
   }
   // Without O_NONBLOCK, opening a pipe that nobody reads would wait for ever.
@@ -141,23 +135,16 @@ MetricsFile::MetricsFile(std::string path, std::uint64_t keep_until) : path_(std
   }
 }
 
-// Standard output stays open, in the shell too, and would stay locked.
-MetricsFile::~MetricsFile() {
-  files::unlock_open_file(file_);
-  ::close(file_);
-}
-
-bool MetricsFile::claim() const {
-  struct stat status {};
-  if (::fstat(file_, &status) != 0) fail(errno);
-  if (!S_ISREG(status.st_mode)) return false;  // several may write to a pipe or a device
-  if (files::lock_open_file(file_)) return true;
-  throw UsageError(fmt::format(
-      "'{}' is being written by another training: wait for it to end, or choose another file for --metrics", path_));
-}
+MetricsFile::~MetricsFile() { ::close(file_); }
 
 void MetricsFile::claim_and_cut_back(std::uint64_t keep_until) {
-  if (!claim()) return;  // it cannot be cut
+  struct stat status {};
+  if (::fstat(file_, &status) != 0) fail(errno);
+  if (!S_ISREG(status.st_mode)) return;  // a pipe or a device cannot be cut, and several may write to it
+  if (!files::lock_open_file(file_)) {
+    throw UsageError(fmt::format(
+        "'{}' is being written by another training: wait for it to end, or choose another file for --metrics", path_));
+  }
   if (!is_metrics_file(path_)) {
     throw UsageError(
         fmt::format("'{}' does not begin with a line of metrics, so it was not changed: choose another file for "

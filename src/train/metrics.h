@@ -51,8 +51,6 @@ class MetricsFile {
   void write(const Json& json);
 
  private:
-  // Locks the file; false if it is not a regular one. Throws UsageError if another training has locked it.
-  bool claim() const;
   void claim_and_cut_back(std::uint64_t keep_until);
   [[noreturn]] void fail(int error) const;
 

@@ -165,8 +165,12 @@ function y_values(lines, is_log, log_x, whole) {
   }
   const room = is_log ? Math.sqrt(high / low) : high / 2 - low / 2;
   const least = is_log ? low / room : low - room, most = is_log ? high * room : high + room;
-  for (const point of points.filter((one) => has_y(one.low))) {
-    values.push(...(whole ? [point.low, point.high] : [Math.max(least, point.low), Math.min(most, point.high)]));
+  for (const {low, high} of points) {
+    if (whole) {
+      values.push(...[low, high].filter(has_y));
+    } else if (has_y(low)) {
+      values.push(Math.max(least, low), Math.min(most, high));
+    }
   }
   return values;
 }
