@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 
 namespace sparsewire::kernels {
 
@@ -85,6 +86,12 @@ class TileNorms {
   std::size_t position_ = 0;  // of the next entry in the unit
   std::array<double, kSlices> slices_;
 };
+
+// The sums of the squares of n entries, given by ascending indices, in this order: sets tiles[t] to
+// that of tile t of the unit, for the tiles that have such entries. Entry number i is at the position indices[i] -
+// shift of the unit.
+void sum_sparse_squares(const std::uint32_t* indices, const float* values, std::size_t n, std::size_t shift,
+                        double* tiles) noexcept;
 
 // The sum of all tiles. Overwrites them.
 double sum_tiles(double* tiles, std::size_t n) noexcept;

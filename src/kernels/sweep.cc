@@ -434,54 +434,6 @@ void sum_squares(const ScaledGradient& gradient, std::size_t first, std::size_t 
   with_type(gradient.type, [&]<class T>(T*) { sum_squares_typed<T>(gradient, first, n, norm); });
 }
 
-// The lanes of all slices of a tile: lane l of slice number s is at[l * kSlices + s], so that slices are added up side
-// by side.
-struct TileLanes {
-  HWY_ALIGN double at[kLanes * kSlices] = {};
-
-  HWY_INLINE Double take(double* from) {
-    const Double taken = hn::Load(kDoubles, from);
-    hn::Store(hn::Zero(kDoubles), kDoubles, from);
-    return taken;
-  }
-  // The sum of the tile. Leaves zeros.
-  HWY_INLINE double total() {
-    constexpr std::size_t kHalf = kLanes / 2;
-    HWY_ALIGN double slices[kSlices];
-    for (std::size_t s = 0; s < kSlices; s += kDoubleWidth) {
-      Double sums[kHalf];
-      for (std::size_t l = 0; l < kHalf; ++l) {
-        sums[l] = hn::Add(take(at + l * kSlices + s), take(at + (l + kHalf) * kSlices + s));
-      }
-      for (std::size_t half = kHalf / 2; half > 0; half /= 2) {
-        for (std::size_t l = 0; l < half; ++l) sums[l] = hn::Add(sums[l], sums[l + half]);
-      }
-      hn::Store(sums[0], kDoubles, slices + s);
-    }
-    return add_pairwise(slices, kSlices);
-  }
-};
-
-void sum_sparse_squares(const std::uint32_t* indices, const float* values, std::size_t n, std::size_t shift,
-                        double* tiles) {
-  TileLanes lanes;
-  for (std::size_t i = 0; i < n;) {
-    const std::size_t tile = (indices[i] - shift) / kTile;
-    if (i + 1 == n || (indices[i + 1] - shift) / kTile != tile) {  // a single entry: adding zeros changes nothing
-      tiles[tile] = static_cast<double>(values[i]) * static_cast<double>(values[i]);
-      ++i;
-      continue;
-    }
-    do {
-      const std::size_t place = (indices[i] - shift) % kTile;
-      const double wide = values[i];
-      lanes.at[place % kLanes * kSlices + place / kSlice] += wide * wide;
-      ++i;
-    } while (i < n && (indices[i] - shift) / kTile == tile);
-    tiles[tile] = lanes.total();
-  }
-}
-
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace sparsewire::kernels
@@ -494,7 +446,6 @@ HWY_EXPORT(accumulate_and_take);
 HWY_EXPORT(take);
 HWY_EXPORT(accumulate_into);
 HWY_EXPORT(sum_squares);
-HWY_EXPORT(sum_sparse_squares);
 }  // namespace
 
 Taken accumulate_and_take(const ScaledGradient& gradient, std::size_t first, std::size_t n, float* memory,
@@ -514,11 +465,6 @@ std::size_t accumulate_into(const ScaledGradient& gradient, std::size_t first, s
 
 void sum_squares(const ScaledGradient& gradient, std::size_t first, std::size_t n, TileNorms& norm) noexcept {
   HWY_DYNAMIC_DISPATCH(sum_squares)(gradient, first, n, norm);
-}
-
-void sum_sparse_squares(const std::uint32_t* indices, const float* values, std::size_t n, std::size_t shift,
-                        double* tiles) noexcept {
-  HWY_DYNAMIC_DISPATCH(sum_sparse_squares)(indices, values, n, shift, tiles);
 }
 
 void restore(const ScaledGradient& gradient, std::size_t first, std::size_t n, float* memory) noexcept {

@@ -74,12 +74,6 @@ std::size_t accumulate_into(const ScaledGradient& gradient, std::size_t first, s
 // Adds gradient*gradient over [first, first + n) to `norm`; scale and decay are not applied.
 void sum_squares(const ScaledGradient& gradient, std::size_t first, std::size_t n, TileNorms& norm) noexcept;
 
-// The sums of the squares of n entries, given by ascending indices, in the order of kernels/norm.h: sets tiles[t] to
-// that of tile t of the unit, for the tiles that have such entries. Entry number i is at the position indices[i] -
-// shift of the unit.
-void sum_sparse_squares(const std::uint32_t* indices, const float* values, std::size_t n, std::size_t shift,
-                        double* tiles) noexcept;
-
 // Takes the accumulation back: memory[i] = (memory[i] - scale*gradient[i]) / decay, limited to finite numbers.
 // REQUIRES: memory[i] is the finite sum.
 void restore(const ScaledGradient& gradient, std::size_t first, std::size_t n, float* memory) noexcept;

@@ -1,6 +1,6 @@
 #include "sparsify/sparse_norm.h"
 
-#include "kernels/sweep.h"
+#include "kernels/norm.h"
 
 namespace sparsewire {
 
