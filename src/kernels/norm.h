@@ -87,9 +87,8 @@ class TileNorms {
   std::array<double, kSlices> slices_;
 };
 
-// The sums of the squares of n entries, given by ascending indices, in this order: sets tiles[t] to
-// that of tile t of the unit, for the tiles that have such entries. Entry number i is at the position indices[i] -
-// shift of the unit.
+// The sums of the squares of n entries, given by ascending indices, in this order: sets tiles[t] to that of tile t of
+// the unit, for the tiles that have such entries. Entry number i is at the position indices[i] - shift of the unit.
 void sum_sparse_squares(const std::uint32_t* indices, const float* values, std::size_t n, std::size_t shift,
                         double* tiles) noexcept;
 
