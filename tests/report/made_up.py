@@ -89,7 +89,8 @@ def anything(draw):
         total = draw.choice([100, 1000, 1000, 5000])
         totals = [total + draw.choice([0, 1, 50]) for _ in range(seeds)]
         goal = [None if draw.random() < 0.08 else total * draw.choice([0.1, 0.1, 0.2, 0.3]) for _ in range(seeds)]
-        return Method(name, values, totals, goal if has_target else None, ratio, chosen=draw.random() > 0.03)
+        pilot = {"bytes": draw.choice([0, 1, 50, 300])} if name == "threshold" else None
+        return Method(name, values, totals, goal if has_target else None, ratio, chosen=draw.random() > 0.03, pilot=pilot)
 
     methods = [method("dense", ratio) for ratio in (ratios if draw.random() < 0.2 else [None])]
     for name in draw.sample(["topk", "rtopk", "threshold", "regtopk"], draw.choice([0, 1, 2, 3, 4])):

@@ -2,7 +2,7 @@
 
 Of the methods that are not worse than the baseline (no judging run diverged, and the 95 % interval of the difference does not lie
 entirely on the worse side of 0), the one with the fewest bytes to the target, which all its runs must have reached; without a
-target, or where no such method got there, the one with the fewest bytes in all.
+target, or where no such method got there, the one with the fewest bytes in all. The bytes of a pilot count both times.
 """
 
 
@@ -35,11 +35,19 @@ def answer(summary, baseline):
         if not went_wrong(one) and versus["ci95"] is not None and min(sign * end for end in versus["ci95"]) <= 0:
             good.append(one)
     there = [one for one in good if summary["target"] and one["to_target"]["reached"] == seeds]
+
+    def in_all(one):
+        return one["measures"]["bytes"]["median"] + pilot(one)
+
     if there:
-        order = sorted(there, key=lambda one: (one["to_target"]["median_bytes"], one["measures"]["bytes"]["median"]))
+        order = sorted(there, key=lambda one: (one["to_target"]["median_bytes"] + pilot(one), in_all(one)))
     else:
-        order = sorted(good, key=lambda one: one["measures"]["bytes"]["median"])
+        order = sorted(good, key=in_all)
     return label(order[0]), "to_target" if there else "bytes"
+
+
+def pilot(method):
+    return method["pilot"]["bytes"] if method["pilot"] else 0
 
 
 def label(method):

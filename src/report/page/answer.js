@@ -3,7 +3,7 @@
 //   Of the methods that are not worse than the baseline (no judging run diverged, and the 95 % interval of the
 //   difference in the primary measure does not lie entirely on the worse side of 0), the one that needs the fewest
 //   bytes until the target is reached on every seed; without a target, or where no such method reached it on every
-//   seed, the one that moved the fewest bytes in all.
+//   seed, the one that moved the fewest bytes in all. A pilot's bytes count too: without it there is no threshold.
 //
 // A pure function of the summary: {outcome: "use" | "unknown", ...}; the words are in answer_text.js.
 
@@ -28,6 +28,20 @@ function byte_quotient(mine, others) {
   if (mine.concat(others).some((bytes) => !is_number(bytes) || bytes <= 0)) return null;
   const logs = summary_of(mine.map((bytes, i) => Math.log(bytes / others[i])));
   return {ratio: Math.exp(logs.mean), ci95: logs.n > 1 ? [Math.exp(logs.low), Math.exp(logs.high)] : null};
+}
+
+function pilot_bytes(group) {
+  return group.pilot && is_number(group.pilot.bytes) ? group.pilot.bytes : 0;
+}
+
+// What a method costs, with its pilot: {median, by_seed} of the bytes in all, or of those to the target; null where
+// there are none.
+function cost_of(group, measure) {
+  const {to_target: target, measures: {bytes}} = group, pilot = pilot_bytes(group);
+  const [median, by_seed] = measure === 'to_target' ? [target && target.median_bytes, target && target.bytes_by_seed] :
+                                                      [bytes && bytes.median, bytes && bytes.by_seed];
+  const with_pilot = (number) => (is_number(number) ? number + pilot : null);
+  return {median: with_pilot(median), by_seed: by_seed ? by_seed.map(with_pilot) : null};
 }
 
 function is_complete(group, seeds) {
@@ -77,12 +91,8 @@ function answer_for(summary, baseline, others) {
       summary.target ? allowed.filter((group) => group.to_target && group.to_target.reached === seeds) : [];
   result.missed = summary.target ? allowed.filter((group) => !at_target.includes(group)) : [];
   result.measure = at_target.length ? 'to_target' : 'bytes';
-  const cost = (group) =>
-      (result.measure === 'to_target' ? group.to_target.median_bytes :
-                                        group.measures.bytes && group.measures.bytes.median);
-  const by_seed = (group) =>
-      (result.measure === 'to_target' ? group.to_target.bytes_by_seed :
-                                        group.measures.bytes && group.measures.bytes.by_seed);
+  const cost = (group) => cost_of(group, result.measure).median;
+  const by_seed = (group) => cost_of(group, result.measure).by_seed;
   result.candidates =
       (at_target.length ? at_target : allowed)
           .filter((group) => is_number(cost(group)))
@@ -92,7 +102,7 @@ function answer_for(summary, baseline, others) {
                  to_baseline: group === baseline ? null : byte_quotient(by_seed(group), by_seed(baseline))
                }));
   if (result.candidates.length === 0) return unknown('no_bytes');
-  const in_all = (group) => (group.measures.bytes ? group.measures.bytes.median : Infinity);
+  const in_all = (group) => cost_of(group, 'bytes').median ?? Infinity;
   // The order of the plan decides last, so that equal ones always give the same answer.
   result.candidates.sort(
       (a, b) => a.cost - b.cost || in_all(a.group) - in_all(b.group) ||

@@ -168,7 +168,7 @@ function cautions_on_use(answer, summary) {
     'In bytes, ', named(label_in(use)), ' cannot be told apart from ', listed(close.map((one) => one.group)),
     ' (the interval of the quotient on equal seeds contains 1): between these, take the one that is simplest for you.'
   ];
-  const pilot = use.pilot && is_number(use.pilot.bytes) ? bytes_text(use.pilot.bytes) : null;
+  const pilot = pilot_bytes(use);
   return [
     answer.measure === 'bytes' && summary.target && late,
     close.length > 0 && alike,
@@ -176,7 +176,7 @@ function cautions_on_use(answer, summary) {
     ...edge_cautions(use, 'use'),
     ...(use === baseline ? [] : edge_cautions(baseline, 'baseline')),
     ...worse.flatMap((group) => edge_cautions(group, 'worse')),
-    pilot && ['The pilot that measured its threshold moved another ', pilot, ', not counted here.'],
+    pilot > 0 && 'The pilot that measured its threshold moved ' + bytes_text(pilot) + ' of these bytes.',
   ].filter(Boolean);
 }
 
@@ -203,9 +203,10 @@ function rule_text(summary) {
         ' (mean of 5 evaluations) on every seed; if none gets there, the one that moved the fewest bytes in all'
       ] :
       'the one that moved the fewest bytes';
+  const pilots = summary.methods.some(pilot_bytes) ? '. The bytes of a threshold’s pilot count too' : '';
   return [
     'Of the methods that are not worse than ', named(plan.baseline),
     ' (no run diverged, and the 95 % interval of the difference in ', measure,
-    ' does not lie entirely on the worse side of 0), ', goal, '.'
+    ' does not lie entirely on the worse side of 0), ', goal, pilots, '.'
   ];
 }

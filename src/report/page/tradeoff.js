@@ -17,10 +17,7 @@ function tradeoff_chart(summary) {
   const compared = answers_of(summary).map((answer) => answer.measure).find(Boolean);
   const by_itself = summary.target && compared !== 'bytes' ? 'target' : 'all';
   const is_to_target = () => Boolean(summary.target) && setting('tradeoff.x', by_itself) === 'target';
-  const bytes_of = (group) => {
-    if (is_to_target()) return group.to_target ? group.to_target.median_bytes : null;
-    return group.measures.bytes ? group.measures.bytes.median : null;
-  };
+  const bytes_of = (group) => cost_of(group, is_to_target() ? 'to_target' : 'bytes').median;
   const points = () =>
       summary.methods.map((group) => ({...group_row(group), x: bytes_of(group), ...measured(group, plan.primary)}));
   const is_there = (point) => is_number(point.x) && is_number(point.y);
@@ -51,6 +48,7 @@ function tradeoff_chart(summary) {
     return [select_of('tradeoff.x', 'Bytes', choices, is_to_target() ? 'target' : 'all', changed)];
   };
 
+  const pilots = summary.methods.some(pilot_bytes) ? 'A threshold’s bytes are with those of its pilot. ' : '';
   const csv_row = (point) => [point.label, point.x, point.y, point.low, point.high];
   return figure({
     id: 'tradeoff',
@@ -58,7 +56,7 @@ function tradeoff_chart(summary) {
     draw,
     rows: () => [['method', 'bytes', plan.primary, 'low', 'high'], ...points().map(csv_row)],
     controls: summary.target ? controls : null,
-    caption: 'One point for each method. Further to the left: fewer bytes. ' +
+    caption: 'One point for each method. Further to the left: fewer bytes. ' + pilots +
         (higher_is_better(plan) ? 'Higher up' : 'Lower') + ': better. Where the vertical lines of two methods ' +
         'overlap, they may be equally good; the chart of differences below decides that on equal seeds.',
   });
