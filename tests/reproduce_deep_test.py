@@ -91,6 +91,10 @@ class ExperimentsOnImages(Case):
         self.assertIn("comparisons at equal bytes", report["reason"])
         self.assertEqual(sum(one["metric"] == "accuracy_at_equal_bytes" for one in report["measured"]), 2 * 3 * 2)
 
+    def test_a_worker_alone_has_no_equal_bytes(self):
+        report = self.quick("threshold-fashion", "--seeds", "1", "--only", "iid", workers=1)
+        self.assertEqual((report["verdict"], report["reason"]), ("not judged", "one worker alone sends nothing, so there are no equal bytes"))
+
     def test_rtopk(self):
         report = self.check("rtopk-fashion")
         self.assertEqual(len(report["conditions"]), 4)
@@ -177,7 +181,8 @@ class ExperimentsOnOtherData(Case):
         write_cifar(self.data / "cifar10", 4)
         # Some parts only: with another split, or with a downlink, a residual network takes as long again.
         for name, only in (("regtopk-cifar", None), ("threshold-cifar", "shards-0.1"), ("all-cifar", "one_way")):
-            self.check(name, workers=1, seeds=1, only=only)
+            report = self.check(name, workers=1, seeds=1, only=only)
+            self.assertEqual((report["verdict"], report["reason"]), ("not judged", "--quick trains on 2,000 images only: it shows that everything runs"))
 
     def test_text(self):
         write_text(self.data / "tinyshakespeare", 32)

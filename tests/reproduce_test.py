@@ -20,6 +20,7 @@ NAMES += ["downlink-mnist", "downlink-fashion", "threshold-fashion", "threshold-
 class Command(Case):
     def test_lists_all(self):
         text = self.run_ok("--list")
+        self.assertIn("All take --quick, --full, --json and --report.", text)
         listed = json.loads(self.run_ok("--list", "--json", "-"))["reproductions"]
         self.assertEqual([one["name"] for one in listed], NAMES)
         for one in listed:

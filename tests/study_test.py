@@ -286,6 +286,9 @@ class Plans(Case):
             rows = [row for row in csv.DictReader(file) if row["phase"] == "judge"]
         for row in rows:
             self.assertAlmostEqual((int(row["bytes_up"]) + int(row["bytes_down"])) / 20000, 1, delta=0.03)
+        for more in ([], ["--dry-run"]):
+            self.refuses(*arguments, "--workers", "1", *more, "--out", "t", says="--budget-bytes needs at least 2 workers")
+        self.assertFalse((self.folder / "t").exists())
 
     def test_tuning_runs_can_be_shorter(self):
         done = self.study("--methods", "dense", "topk", "--ratio", "0.3", "--tune-steps", "10", "--out", "s")

@@ -182,7 +182,7 @@ void list(const Command& command) {
                         joined(options));
     rows.push_back({{"name", one.name}, {"paper", one.paper}, {"claim", one.claim}, {"options", options}});
   }
-  print(command.json, {{"reproductions", rows}}, wrapped(text));
+  print(command.json, {{"reproductions", rows}}, wrapped(text + "\nAll take --quick, --full, --json and --report.\n"));
 }
 
 std::string all_names() {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/counted.h"
 #include "reproduce/deep_table.h"
 #include "sparsewire/errors.h"
 #include "train/data/data_sets.h"
@@ -267,6 +268,12 @@ Result run_parts(std::vector<Part> parts, const Options& options,
   }
   result.reason = "the parts that were run do not decide";
   judge(outcomes, result);
+  for (const auto& outcome : outcomes) {
+    if (outcome->part.images == 0) continue;
+    result.verdict = Verdict::not_judged;
+    result.reason =
+        fmt::format("--quick trains on {} images only: it shows that everything runs", grouped(outcome->part.images));
+  }
   return result;
 }
 

@@ -22,10 +22,11 @@ namespace sparsewire::reproduce {
 inline constexpr double kHeldBack = 0.05;
 
 struct Part {
-  std::string name;          // also of its folder
-  std::string title;         // one line, for people
-  std::string problem;       // without its batch: "fashion_mlp", "gpt:width=64"
-  std::uint64_t images = 0;  // of CIFAR-10: the first so many, or all if there are fewer; 0: all
+  std::string name;     // also of its folder
+  std::string title;    // one line, for people
+  std::string problem;  // without its batch: "fashion_mlp", "gpt:width=64"
+  // Of CIFAR-10: the first so many images, or all if there are fewer, and no verdict; 0: all.
+  std::uint64_t images = 0;
   std::uint64_t batch = 10;
   // Passes over the training data, of a judging run and of a tuning run; with fewer than `quick_passes` there is no
   // verdict.
@@ -85,8 +86,9 @@ std::string in_words(std::string_view mine, const std::optional<Difference>& dif
                      bool is_accuracy);
 
 // Runs the parts that are wanted. `judge` sets verdict, reason and conditions, from the parts that there are; it is not
-// asked where something was too short. A comparison that cannot be made, because a run diverged, does not show the
-// claim; where none can be made, there is no verdict. Throws UsageError, also if there is no libtorch, or no data.
+// asked where something was too short, and not heard where `images` are few. A comparison that cannot be made, because
+// a run diverged, does not show the claim; where none can be made, there is no verdict. Throws UsageError, also if
+// there is no libtorch, or no data.
 Result run_parts(std::vector<Part> parts, const Options& options,
                  const std::function<void(const Outcomes& outcomes, Result& result)>& judge);
 

@@ -45,6 +45,10 @@ void judge_thresholds(const Outcomes& outcomes, Result& result) {
   std::string worst;
   double least = 0;
   for (const auto& outcome : outcomes) {
+    if (outcome->plan.config.workers == 1) {
+      result.reason = "one worker alone sends nothing, so there are no equal bytes";
+      return;
+    }
     for (const char* rival : kRivals) {
       const auto difference = outcome->difference_at_equal_bytes("threshold", rival);
       const std::string text =

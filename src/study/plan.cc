@@ -245,6 +245,9 @@ Plan make_plan(const Request& request, const train::Problem& problem) {
   if (plan.target_by == kTrainLoss || plan.primary == kTrainLoss) plan.config.eval_train = true;
   plan.target = request.target;
   plan.budget_bytes = request.budget_bytes;
+  if (plan.budget_bytes && plan.config.workers == 1) {
+    throw UsageError("--budget-bytes needs at least 2 workers: one alone sends nothing");
+  }
   plan.tune_steps = request.tune_steps;
   if (plan.tune_steps && plan.budget_bytes) throw UsageError("--tune-steps and --budget-bytes cannot be combined");
   if (plan.tune_steps && (*plan.tune_steps == 0 || *plan.tune_steps > plan.config.steps)) {
