@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sparsewire/pool.h"
 #include "sparsewire/sparse_vector.h"
 
 namespace sparsewire {
@@ -64,8 +65,10 @@ class Codec {
 
   // Replaces `frame` by the frame of `vector`, and `received`, unless null, by the values that decode() will return.
   // Throws UsageError if the vector is not valid, a value is not finite, dim is 2^32 or more, or the codec is `seed`
-  // and the indices were not drawn from a seed (vector.draw). COST: allocates nothing in the steady state.
-  void encode(const SparseVector& vector, std::vector<std::byte>& frame, std::vector<float>* received = nullptr);
+  // and the indices were not drawn from a seed (vector.draw). With a pool, two of its threads encode a long vector: one
+  // the indices, one the values. COST: allocates nothing in the steady state.
+  void encode(const SparseVector& vector, std::vector<std::byte>& frame, std::vector<float>* received = nullptr,
+              Pool* pool = nullptr);
 
   // For frames that are written where the entries are (Sifter::sift_into): decides how. Null: only encode() writes the
   // frames of this codec. As long as the codec lives. What it does is the library's own; it is only passed on.
@@ -78,8 +81,8 @@ class Codec {
 
 // Decodes a frame. A full vector has no indices: use vector.index(i). If the status is not ok, `vector` is left empty.
 // COST: allocates at most 64 bytes for each byte of the frame, whatever the bytes say; in the steady state nothing.
-// Throws only std::bad_alloc. THREADS: any.
-DecodeStatus decode(std::span<const std::byte> frame, SparseVector& vector);
+// Throws only std::bad_alloc. With a pool, two of its threads decode a long frame. THREADS: any.
+DecodeStatus decode(std::span<const std::byte> frame, SparseVector& vector, Pool* pool = nullptr);
 
 // The parts of a section of numbers in blocks, in bytes (docs/wire_format.md). All 0 for other sections.
 struct NumberBytes {

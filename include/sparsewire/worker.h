@@ -53,7 +53,7 @@ struct StepStats {
   double loss = 0;                  // the weighted mean over all ranks
   bool went_dense = false;          // all entries travelled, up and down, whatever the reason; the same on all ranks
   std::uint64_t ns_sift = 0;
-  std::uint64_t ns_encode = 0;    // with `server`, that of the server's answer included
+  std::uint64_t ns_encode = 0;    // with `server` and `sharded`, that of the answer included
   std::uint64_t ns_exchange = 0;  // the time spent waiting for other ranks included
   std::uint64_t ns_decode = 0;
   std::uint64_t ns_merge = 0;

@@ -21,6 +21,7 @@
 #include "core/buffer.h"
 #include "core/crc32c.h"
 #include "core/room.h"
+#include "core/slices.h"
 #include "core/standard_float_mode.h"
 #include "kernels/entries.h"
 #include "kernels/frame_plan.h"
@@ -38,6 +39,10 @@ constexpr std::size_t kHeaderSize = 24;
 constexpr std::size_t kChecksumSize = 4;
 constexpr std::uint64_t kMostDim = 0xFFFFFFFF;
 constexpr std::uint8_t kInt2 = 5;  // value_formats.def
+
+// From so many entries on, the two sections are worth a thread each.
+constexpr std::size_t kLong = 16384;
+Pool* pool_for(std::size_t count, Pool* pool) { return count < kLong ? nullptr : pool; }
 
 void write_header(std::byte*& at, std::uint8_t index_id, std::uint8_t value_id, std::uint64_t dim, std::size_t count) {
   write_field(at, kMagic);
@@ -127,17 +132,24 @@ void resize_exactly(std::vector<T>& items, std::size_t size) {
 
 // The frame has enough bytes for `count` values by now, so allocating for them is safe: no format has more than four
 // values in a byte, packed or not.
-DecodeStatus read(const Frame& frame, SparseVector& vector) {
+DecodeStatus read(const Frame& frame, SparseVector& vector, Pool* pool) {
   vector.dim = frame.dim;
   vector.draw.units.clear();
   resize_exactly(vector.values, frame.count);
-  const bool is_read = frame.packed ? unpack_values(*frame.value_format, *frame.packed, vector.values)
-                                    : frame.value_format->decode(frame.values.data(), frame.block, vector.values);
-  if (!is_read) return DecodeStatus::bad_values;
   resize_exactly(vector.indices, frame.index_codec == nullptr ? 0 : frame.count);
-  const bool fine =
-      frame.index_codec == nullptr ? frame.indices.empty() : frame.index_codec->decode(frame.indices, vector);
-  return fine ? DecodeStatus::ok : DecodeStatus::bad_indices;
+  bool has_values = false;
+  bool has_indices = false;
+  for_each_item(pool_for(frame.count, pool), 2, [&](std::size_t section, std::size_t) {
+    if (section == 0) {
+      has_values = frame.packed ? unpack_values(*frame.value_format, *frame.packed, vector.values)
+                                : frame.value_format->decode(frame.values.data(), frame.block, vector.values);
+    } else {
+      has_indices =
+          frame.index_codec == nullptr ? frame.indices.empty() : frame.index_codec->decode(frame.indices, vector);
+    }
+  });
+  if (!has_values) return DecodeStatus::bad_values;
+  return has_indices ? DecodeStatus::ok : DecodeStatus::bad_indices;
 }
 
 // Throws UsageError unless vector.is_valid().
@@ -284,7 +296,8 @@ Bytes Codec::Parts::encode_values(std::span<const float> values, bool pack, floa
   return is_packed ? Bytes(packed.data(), *shorter) : section;
 }
 
-void Codec::encode(const SparseVector& vector, std::vector<std::byte>& frame, std::vector<float>* received) {
+void Codec::encode(const SparseVector& vector, std::vector<std::byte>& frame, std::vector<float>* received,
+                   Pool* pool) {
   const StandardFloatMode mode;
   check(vector);
   if (vector.dim > kMostDim) {
@@ -297,11 +310,18 @@ void Codec::encode(const SparseVector& vector, std::vector<std::byte>& frame, st
   // A vector that lists all its entries is sent as a full one, unless the spec names an index codec.
   const bool is_complete = vector.size() == vector.dim && vector.dim != 0 && choice.index_codec == nullptr;
   const bool is_full = vector.is_full() || is_complete;
-  const std::size_t index_size = is_full ? 0 : parts_->encode_indices(vector, used);
   if (received != nullptr) resize_with_room(*received, vector.size());
+  std::size_t index_size = 0;
   bool is_packed = false;
-  const Bytes values = parts_->encode_values(vector.values, is_full ? choice.pack_full : choice.pack_sparse,
-                                             received == nullptr ? nullptr : received->data(), is_packed);
+  Bytes values;
+  for_each_item(pool_for(vector.size(), pool), 2, [&](std::size_t section, std::size_t) {
+    if (section == 1) {
+      values = parts_->encode_values(vector.values, is_full ? choice.pack_full : choice.pack_sparse,
+                                     received == nullptr ? nullptr : received->data(), is_packed);
+    } else if (!is_full) {
+      index_size = parts_->encode_indices(vector, used);
+    }
+  });
   resize_with_room(frame, kHeaderSize + values.size() + index_size + kChecksumSize);
 
   std::byte* at = frame.data();
@@ -313,12 +333,12 @@ void Codec::encode(const SparseVector& vector, std::vector<std::byte>& frame, st
   write_field(at, crc32c(Bytes(frame).first(frame.size() - kChecksumSize)));
 }
 
-DecodeStatus decode(std::span<const std::byte> bytes, SparseVector& vector) {
+DecodeStatus decode(std::span<const std::byte> bytes, SparseVector& vector, Pool* pool) {
   const StandardFloatMode mode;
   Frame frame;
   DecodeStatus status = parse(bytes, frame);
   try {
-    if (status == DecodeStatus::ok) status = read(frame, vector);
+    if (status == DecodeStatus::ok) status = read(frame, vector, pool);
   } catch (...) {  // out of memory
     vector.clear(0);
     throw;
@@ -331,7 +351,7 @@ DecodeStatus inspect(std::span<const std::byte> bytes, FrameInfo& info) {
   SparseVector vector;
   Frame frame;
   if (const DecodeStatus status = parse(bytes, frame); status != DecodeStatus::ok) return status;
-  if (const DecodeStatus status = read(frame, vector); status != DecodeStatus::ok) return status;
+  if (const DecodeStatus status = read(frame, vector, nullptr); status != DecodeStatus::ok) return status;
   info.version = kVersion;
   info.codec = fmt::format("{}:values={}", frame.index_codec == nullptr ? "full" : frame.index_codec->info.name,
                            frame.value_format->info.name);

@@ -70,7 +70,9 @@ std::optional<std::uint64_t> Aggregator::choose(float lr) {
   return std::nullopt;
 }
 
-void Aggregator::encode(Message& frame) { codec_.encode(chosen(), frame, codec_.rounds() ? &received_ : nullptr); }
+void Aggregator::encode(Message& frame) {
+  codec_.encode(chosen(), frame, codec_.rounds() ? &received_ : nullptr, pool_);
+}
 
 void Aggregator::round() { rounding_.round(chosen(), received_); }
 

@@ -24,8 +24,9 @@ class AllGatherExchange final : public Exchange {
     traffic_ = {};
     thrown_ = nullptr;
     StageClock clock;
-    const std::size_t frame_size = has_frame_ ? end_message(trailer, received, message_, thrown_)
-                                              : write_message(codec_, sent, trailer, received, message_, thrown_);
+    const std::size_t frame_size =
+        has_frame_ ? end_message(trailer, received, message_, thrown_)
+                   : write_message(codec_, sent, trailer, received, message_, thrown_, plan_.config.pool);
     has_frame_ = false;
     clock.lap(traffic_.ns_encode);
     transport_.all_gather(message_, all_);

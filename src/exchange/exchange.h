@@ -44,7 +44,7 @@ struct Traffic {
   std::uint64_t trailers_up = 0;   // step trailers, counted likewise: each has kTrailerSize bytes
   std::uint64_t trailers_down = 0;
   std::uint64_t trailers_served = 0;
-  std::uint64_t ns_encode = 0;  // with `server`, that of the server's answer included
+  std::uint64_t ns_encode = 0;  // with `server` and `sharded`, that of the answer included
   std::uint64_t ns_transport = 0;
   std::uint64_t ns_decode = 0;
   std::uint64_t ns_merge = 0;  // a downlink's sift included

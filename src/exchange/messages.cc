@@ -48,9 +48,9 @@ Failure failure_of(int rank, const std::exception& error) noexcept {
 }
 
 std::size_t write_message(Codec& codec, const SparseVector& sent, const StepTrailer& trailer,
-                          std::vector<float>& received, Message& message, std::exception_ptr& thrown) {
+                          std::vector<float>& received, Message& message, std::exception_ptr& thrown, Pool* pool) {
   return write_with(trailer, received, message, thrown,
-                    [&] { codec.encode(sent, message, codec.rounds() ? &received : nullptr); });
+                    [&] { codec.encode(sent, message, codec.rounds() ? &received : nullptr, pool); });
 }
 
 std::size_t end_message(const StepTrailer& trailer, std::vector<float>& received, Message& message,
@@ -58,9 +58,9 @@ std::size_t end_message(const StepTrailer& trailer, std::vector<float>& received
   return write_with(trailer, received, message, thrown, [&] { make_room_for_trailer(message); });
 }
 
-std::optional<Failure> decode_from(std::span<const std::byte> frame, int from, std::uint64_t dim,
-                                   SparseVector& vector) {
-  const DecodeStatus status = decode(frame, vector);
+std::optional<Failure> decode_from(std::span<const std::byte> frame, int from, std::uint64_t dim, SparseVector& vector,
+                                   Pool* pool) {
+  const DecodeStatus status = decode(frame, vector, pool);
   if (status != DecodeStatus::ok) {
     return Failure{Failure::Kind::unreadable, from, static_cast<std::uint64_t>(status), {}, true};
   }

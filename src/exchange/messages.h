@@ -24,7 +24,8 @@ Failure failure_of(int rank, const std::exception& error) noexcept;
 // is as for Exchange::run. Returns the size of the frame. If encoding throws, the trailer says so, and `thrown` becomes
 // the error. REQUIRES: the message has room for kMostTrailerSize bytes, so that nothing is allocated for a trailer.
 std::size_t write_message(Codec& codec, const SparseVector& sent, const StepTrailer& trailer,
-                          std::vector<float>& received, Message& message, std::exception_ptr& thrown);
+                          std::vector<float>& received, Message& message, std::exception_ptr& thrown,
+                          Pool* pool = nullptr);
 
 // The same for a message that is a frame already.
 std::size_t end_message(const StepTrailer& trailer, std::vector<float>& received, Message& message,
@@ -32,7 +33,8 @@ std::size_t end_message(const StepTrailer& trailer, std::vector<float>& received
 
 // Decodes a frame from rank `from` into a vector of dimension `dim`; or returns why that is not possible. The vector
 // keeps room for some entries more: counts change a little in every step, which must not allocate each time.
-std::optional<Failure> decode_from(std::span<const std::byte> frame, int from, std::uint64_t dim, SparseVector& vector);
+std::optional<Failure> decode_from(std::span<const std::byte> frame, int from, std::uint64_t dim, SparseVector& vector,
+                                   Pool* pool = nullptr);
 
 // Decodes the frames of several ranks, each on a thread of the pool.
 class FrameReader {

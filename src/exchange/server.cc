@@ -24,7 +24,7 @@ class ServerExchange final : public Exchange {
     traffic_ = {};
     thrown_ = nullptr;
     StageClock clock;
-    const std::size_t frame_size = write_message(codec_, sent, trailer, received, message_, thrown_);
+    const std::size_t frame_size = write_message(codec_, sent, trailer, received, message_, thrown_, plan_.config.pool);
     if (!aggregator_) traffic_.bytes_up = frame_size;
     clock.lap(traffic_.ns_encode);
     transport_.gather(kServer, message_, all_);
@@ -50,7 +50,7 @@ class ServerExchange final : public Exchange {
       traffic_.trailers_up = traffic_.trailers_down = 1;
     }
     StepOutcome outcome = answer.outcome;
-    outcome.failure = decode_from(answer.frame, kServer, plan_.dim, total);
+    outcome.failure = decode_from(answer.frame, kServer, plan_.dim, total, plan_.config.pool);
     clock.lap(traffic_.ns_decode);
     return outcome;
   }

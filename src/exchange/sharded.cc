@@ -148,7 +148,9 @@ class ShardedExchange final : public Exchange {
     if (failure) return outcome.fail(*failure);
     for (const auto& frame : frames_) traffic_.bytes_served += frame.size();
     clock_.lap(traffic_.ns_decode);
-    if (const auto bad = aggregator_.choose(outcome.lr)) {
+    const auto bad = aggregator_.choose(outcome.lr);
+    clock_.lap(traffic_.ns_merge);
+    if (bad) {
       outcome.fail({.rank = transport_.rank(), .index = served_index(static_cast<std::uint32_t>(*bad))});
     } else if (is_alone()) {
       aggregator_.round();
@@ -156,6 +158,7 @@ class ShardedExchange final : public Exchange {
       aggregator_.encode(answer_);
     }
     make_room_for_trailer(answer_);
+    clock_.lap(traffic_.ns_encode);
   }
 
   // Makes one vector of the answers of all regions. The regions are disjoint, so this only sorts the entries.

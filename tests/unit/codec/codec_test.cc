@@ -352,6 +352,55 @@ TEST_P(EveryCodec, MakesTheSameFrameAtEverySimdLevelAndWithoutReceived) {
   }
 }
 
+// From 16,384 entries on, its threads share the work.
+TEST_P(EveryCodec, MakesAndReadsTheSameFrameWithAPool) {
+  Pool pool(3);
+  Codec codec(spec());
+  for (const std::size_t count : {100U, 16383U, 16384U, 20011U}) {
+    std::vector<NamedVector> vectors = vectors_for(name(), count, count);
+    vectors.push_back({"full", full_vector(values_of_kind(1, count))});
+    for (const NamedVector& each : vectors) {
+      SCOPED_TRACE(each.name + ", count " + std::to_string(count));
+      Numbers received;
+      const Bytes frame = encoded(spec(), each.vector, &received);
+      Bytes with_pool;
+      Numbers received_with_pool;
+      codec.encode(each.vector, with_pool, &received_with_pool, &pool);
+      ASSERT_EQ(with_pool, frame);
+      ASSERT_TRUE(same_bits(received, received_with_pool));
+      SparseVector decoded;
+      ASSERT_EQ(decode(frame, decoded, &pool), DecodeStatus::ok);
+      ASSERT_TRUE(same_bits(with_values(each.vector, received), listed_as(each.vector, decoded)));
+    }
+  }
+}
+
+TEST(Codec, ThrowsAndRefusesTheSameWithAPool) {
+  constexpr std::uint32_t kCount = 20000;
+  Pool pool(2);
+  SparseVector vector = vector_of(30 * kCount, random_indices(30 * kCount, kCount, kFrameSeed), 1);
+  Codec seed("seed");
+  Bytes frame;
+  EXPECT_THROW(seed.encode(vector, frame, nullptr, &pool), UsageError) << "its indices were not drawn";
+  for (const char* spec : {"auto:values=bf16", "golomb:values=int8", "runs"}) {
+    SCOPED_TRACE(spec);
+    const Bytes good = encoded(spec, vector);
+    std::set<DecodeStatus> seen;
+    for (std::size_t at = 24; at + 4 < good.size(); at += good.size() / 97) {
+      Bytes bad = good;
+      bad[at] ^= std::byte{0xFF};
+      bad = reference::with_checksum(bad);
+      SparseVector one;
+      SparseVector other;
+      const DecodeStatus status = decode(bad, one);
+      ASSERT_EQ(decode(bad, other, &pool), status) << at;
+      ASSERT_TRUE(same_bits(one, other)) << at;
+      seen.insert(status);
+    }
+    EXPECT_GT(seen.size(), 1U);
+  }
+}
+
 // `auto` chooses by estimates; the two that come closest to each other it tries.
 TEST_P(EveryCodec, IsNeverMuchShorterThanAuto) {
   if (name() == "auto") GTEST_SKIP() << "is auto";
