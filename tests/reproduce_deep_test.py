@@ -65,6 +65,15 @@ class Case(reproduce_case.Case):
         return report
 
 
+    def change_judged(self, folder, methods, **fields):
+        """Changes the kept judging runs of these methods. A field with a list has a value for each seed."""
+        for file in (self.folder / folder / "runs").glob("*/result.json"):
+            run = json.loads(file.read_text())
+            if run["phase"] == "judge" and run["method"].split("name=")[-1] in methods:
+                new = {key: value[run["seed"]] if isinstance(value, list) else value for key, value in fields.items()}
+                file.write_text(json.dumps(run | new))
+
+
 class ExperimentsOnImages(Case):
     def setUp(self):
         super().setUp()
@@ -101,11 +110,8 @@ class ExperimentsOnImages(Case):
         self.assertIn("the r/k chosen on the tuning seeds", report["reason"])
 
     def test_a_run_that_diverged_does_not_show_the_claim(self):
-        def diverge(part, *methods, name="threshold-fashion"):  # the kept runs of these methods, as they would be written
-            for file in (self.folder / f"{name}-quick" / part / "runs").glob("*/result.json"):
-                run = json.loads(file.read_text())
-                if run["phase"] == "judge" and run["method"].split("name=")[-1] in methods:
-                    file.write_text(json.dumps(run | {"status": "diverged", "diverged_at": 3}))
+        def diverge(part, *methods, name="threshold-fashion"):
+            self.change_judged(f"{name}-quick/{part}", methods, status="diverged", diverged_at=3)
 
         self.quick("threshold-fashion", "--seeds", "1")
         diverge("iid-0.01", "topk")
@@ -121,6 +127,12 @@ class ExperimentsOnImages(Case):
         self.assertNotIn(self.quick("downlink-fashion", "--seeds", "1")["verdict"], ("holds", "not judged"))
         diverge("table-2", "both_ways", name="downlink-fashion")
         self.assertEqual(self.quick("downlink-fashion", "--seeds", "1")["verdict"], "not judged")
+        self.assertNotEqual(self.quick("rtopk-fashion", "--seeds", "1")["verdict"], "not judged")
+        diverge("one_step", "topk", name="rtopk-fashion")
+        self.assertNotIn(self.quick("rtopk-fashion", "--seeds", "1")["verdict"], ("holds", "not judged"))
+        for part in ("one_step", "local_steps"):
+            diverge(part, "topk", "randomk", name="rtopk-fashion")
+        self.assertEqual(self.quick("rtopk-fashion", "--seeds", "1")["verdict"], "not judged")
 
     def test_continues_where_it_was_and_says_the_same(self):
         only = ["--seeds", "1", "--only", "one_step"]
@@ -183,6 +195,24 @@ class ExperimentsOnOtherData(Case):
         for name, only in (("regtopk-cifar", None), ("threshold-cifar", "shards-0.1"), ("all-cifar", "one_way")):
             report = self.check(name, workers=1, seeds=1, only=only)
             self.assertEqual((report["verdict"], report["reason"]), ("not judged", "--quick trains on 2,000 images only: it shows that everything runs"))
+
+    def test_the_verdict_about_regtopk(self):
+        write_cifar(self.data / "cifar10", 5)
+
+        def verdict(topk, regtopk, status="finished"):
+            self.change_judged("regtopk-cifar/one_way", ["topk"], status="finished", metric=topk)
+            self.change_judged("regtopk-cifar/one_way", ["regtopk"], status=status, metric=regtopk)
+            return again()["verdict"]
+
+        def again():
+            return self.report("regtopk-cifar", "--only", "one_way", "--workers", "1", "--seeds", "2", "--rounds", "2", "--data-dir", str(self.data), "-q")
+
+        again()
+        self.assertEqual(verdict([0.5, 0.6], [0.56, 0.66]), "holds")
+        self.assertEqual(verdict([0.5, 0.6], [0.53, 0.63]), "partly")
+        self.assertEqual(verdict([0.5, 0.6], [0.56, 0.6]), "does not hold")  # not beyond what seeds explain
+        self.assertEqual(verdict([0.5, 0.6], [0.49, 0.59]), "does not hold")
+        self.assertEqual(verdict([0.5, 0.6], [0.56, 0.66], "diverged"), "not judged")
 
     def test_text(self):
         write_text(self.data / "tinyshakespeare", 32)
