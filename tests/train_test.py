@@ -499,6 +499,39 @@ class Compare(Case):
         self.refuses(*self.SMALL, command="compare", says="summary.json' is not of a comparison")
         self.assertEqual((out / "randomk.jsonl").read_text(), "not metrics")
 
+    def test_an_earlier_comparison_stays_until_there_is_a_result(self):
+        out = self.folder / "compare-out"
+
+        def contents():
+            return {path.name: path.read_bytes() for path in out.iterdir()}
+
+        def stop(with_signal):
+            long = [*self.SMALL[:-2], "--steps", "100000", "--eval-every", "1", "--methods", "topk,dense"]
+            process = processes.start(self, self.command(*long, command="compare"), cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                      stderr=subprocess.DEVNULL)  # fmt: skip
+            while (out / "rtopk.jsonl").exists() or not self.metrics("compare-out/topk.jsonl"):
+                try:
+                    process.wait(timeout=0.001)
+                    break
+                except subprocess.TimeoutExpired:
+                    pass
+            self.assertEqual(sorted(os.listdir(out)), [".earlier", "topk.jsonl"])
+            process.send_signal(with_signal)
+            self.assertNotEqual(process.wait(), 0)
+
+        self.assertEqual(self.run_train(*self.SMALL, "--methods", "topk,rtopk", command="compare").returncode, 0)
+        earlier = contents()
+        self.assertEqual(sorted(earlier), ["report.html", "rtopk.jsonl", "summary.json", "topk.jsonl"])
+        stop(signal.SIGINT)
+        self.assertEqual(contents(), earlier)
+        stop(signal.SIGKILL)
+        (out / "randomk.jsonl").write_text("not metrics")
+        self.refuses(*self.SMALL, "--methods", "randomk", command="compare", says="randomk.jsonl' does not begin with a line of metrics")
+        os.remove(out / "randomk.jsonl")
+        self.assertEqual(contents(), earlier)
+        self.assertEqual(self.run_train(*self.SMALL, "--methods", "dense", command="compare").returncode, 0)
+        self.assertEqual(sorted(os.listdir(out)), ["dense.jsonl", "report.html", "summary.json"])
+
     def test_a_signal_keeps_the_methods_that_are_done(self):
         long = [*self.SMALL, "--steps", "300", "--eval-every", "1", "--json", "r.json"]
         process = processes.start(self, self.command(*long, command="compare"), cwd=self.folder, text=True, stdin=subprocess.DEVNULL,

@@ -17,13 +17,12 @@
 #include "commands.h"
 #include "core/counted.h"
 #include "core/number.h"
+#include "earlier_comparison.h"
 #include "files/folder.h"
-#include "files/input.h"
 #include "files/lock.h"
 #include "options.h"
 #include "progress.h"
 #include "report/collect.h"
-#include "report/page.h"
 #include "reproduce/table.h"
 #include "settings.h"
 #include "sparsewire/errors.h"
@@ -155,35 +154,6 @@ double checked_ratio(const std::string& given) {
   const auto ratio = parse_number<double>(given);
   if (ratio && kRatioRange.holds(*ratio)) return *ratio;
   throw UsageError(fmt::format("--ratio {} is not a number in (0, 1]", given));
-}
-
-// What an earlier comparison left in the folder: it would look like a part of this one. Only files that its summary
-// names, and those of the usual methods; and only metrics.
-void remove_earlier(const std::string& folder) {
-  namespace fs = std::filesystem;
-  std::vector<std::string> names;
-  for (const Method& method : all_methods()) names.push_back(metrics_name(method));
-  const std::string summary = folder + "/summary.json";
-  if (fs::is_regular_file(summary)) {
-    bool is_ours = false;
-    try {
-      const Json earlier = train::parse_json(files::read_file(summary).text());
-      for (const Json& row : earlier.at("methods")) names.push_back(row.at("metrics").get<std::string>());
-      is_ours = earlier.contains("ratio");
-    } catch (const std::exception&) {  // of something else
-    }
-    if (!is_ours) {
-      throw UsageError(
-          fmt::format("'{}' is not of a comparison, so it was not changed: choose another folder for --out", summary));
-    }
-    fs::remove(summary);
-  }
-  const std::string page = folder + "/report.html";
-  if (fs::is_regular_file(page) && report::is_page(page)) fs::remove(page);
-  for (const std::string& name : names) {
-    const bool is_plain = name.find('/') == std::string::npos;
-    if (is_plain && train::is_metrics_file(folder + "/" + name)) fs::remove(folder + "/" + name);
-  }
 }
 
 Row run_method(const Method& method, const TrainConfig& config, train::Problem& problem) {
@@ -349,7 +319,9 @@ void compare(const CompareOptions& options) {
   files::make_folder(options.out);
   const files::FolderLock lock(options.out);
   if (!config.json.empty()) check_place(config.json);
-  remove_earlier(options.out);
+  std::vector<std::string> usual;
+  for (const Method& method : all_methods()) usual.push_back(metrics_name(method));
+  EarlierComparison earlier(options.out, usual);
 
   Comparison all(config, *problem, options, methods.size());
   {
@@ -361,6 +333,7 @@ void compare(const CompareOptions& options) {
         break;
       }
       all.add(std::move(row));
+      earlier.remove();
     }
   }
   const bool is_whole = all.size() == methods.size();
