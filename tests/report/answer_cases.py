@@ -77,10 +77,18 @@ class Answers(case.Case):
         self.assertEqual(self.answer(threshold(899), target=None), ["threshold", "bytes", []])
         self.assertEqual(self.answer(threshold(901), target=None), ["dense", "bytes", []])
         self.show(made_up.report(made_up.summary(threshold(150))))
-        for words in ["It needs 200 B to reach the target", "1/2.50 of dense", "The pilot that measured its threshold moved 150 B of these bytes",
+        for words in ["It needs 200 B to reach the target (validation loss 0.5; median over the seeds)", "1/2.50 of dense", "The pilot that measured its threshold moved 150 B of these bytes",
                       "The bytes of a threshold’s pilot count too"]:
             self.assertIn(words, self.text("#answer"))
         self.assertIn("with those of its pilot", self.text("#tradeoff"))
+        self.assertIn("Without the bytes of a threshold’s pilot", self.text("#target"))
+        self.assertIn("150 B", self.text("#methods"))
+        self.show(made_up.report(made_up.summary(threshold(460))))
+        self.assertIn("threshold needs 510 B, of which its pilot moved 460 B.", self.text("#answer"))
+        better = [*threshold(0)[:1], Method("topk", shifted(0), [100] * 5, [50] * 5), Method("rtopk", shifted(-0.1), [100] * 5, [60] * 5)]
+        self.show(made_up.report(made_up.summary(better)))
+        self.assertIn("Use topk.", self.text("#answer"))
+        self.assertIn("rtopk has a better test loss than dense, by its interval, and needs 60 B.", self.text("#answer"))
 
     def test_names_those_that_cannot_be_told_apart_in_bytes(self):
         methods = [Method("dense", FIVE, [1000] * 5, [500] * 5), Method("a", shifted(0), [100] * 5, [50, 52, 48, 51, 49]),
@@ -122,7 +130,7 @@ class Answers(case.Case):
                    Method("threshold", shifted(0), [9e6] * 5, [1.1e6, 1.2e6, 1.0e6, 1.3e6, 1.1e6], 0.01, pilot={"bytes": 0.1e6})]
         self.show(made_up.report(made_up.summary(methods)))
         said = self.text("#answer")
-        for words in ["Use both_ways (ratio 0.01).", "needs 1.20 MB to reach the target (validation loss 0.5)", "cannot be told apart from that of dense",
+        for words in ["Use both_ways (ratio 0.01).", "needs 1.20 MB to reach the target (validation loss 0.5; median over the seeds)", "cannot be told apart from that of dense",
                       "may be up to", "That is both_ways, ratio 0.01, learning rate 0.3, the best of 3 settings", "learning rate of dense, 0.3, is the largest that was tried", "flatter the other methods",
                       "cannot be told apart from threshold (ratio 0.01)", "Left out: randomk (ratio 0.01)",
                       "interval of the difference in test loss does not lie entirely on the worse side of 0"]:

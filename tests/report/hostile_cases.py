@@ -98,7 +98,7 @@ class Hostile(case.Case):
 
     def test_one_part_that_makes_no_sense_leaves_the_others(self):
         data = chart_cases.study()
-        data["summary"]["methods"][2] = {"a": None}
+        data["summary"]["methods"][2] = None
         self.show(data, "#tradeoff.x=all")
         self.assertGreater(self.count("[role=alert]"), 0)
         self.assertGreater(self.count("#progress .line"), 2)

@@ -37,11 +37,11 @@ function pilot_bytes(group) {
 // What a method costs, with its pilot: {median, by_seed} of the bytes in all, or of those to the target; null where
 // there are none.
 function cost_of(group, measure) {
-  const {to_target: target, measures: {bytes}} = group, pilot = pilot_bytes(group);
+  const {to_target: target, measures} = group, bytes = measures && measures.bytes, pilot = pilot_bytes(group);
   const [median, by_seed] = measure === 'to_target' ? [target && target.median_bytes, target && target.bytes_by_seed] :
                                                       [bytes && bytes.median, bytes && bytes.by_seed];
   const with_pilot = (number) => (is_number(number) ? number + pilot : null);
-  return {median: with_pilot(median), by_seed: by_seed ? by_seed.map(with_pilot) : null};
+  return {median: with_pilot(median), by_seed: Array.isArray(by_seed) ? by_seed.map(with_pilot) : null};
 }
 
 function is_complete(group, seeds) {

@@ -55,9 +55,9 @@ function reasons_of(answer, summary) {
 // "It needs 1.20 MB to reach the target (validation loss 0.4635)"
 function spent_words({measure, best}, {target}) {
   const bytes = bytes_text(best.cost);
-  if (measure !== 'to_target') return 'It moves ' + bytes + ' in all';
+  if (measure !== 'to_target') return 'It moves ' + bytes + ' in all (median over the seeds)';
   return 'It needs ' + bytes + ' to reach the target (' + words_of(target.measure) + ' ' + number_text(target.value) +
-      ')';
+      '; median over the seeds)';
 }
 
 function reason_for_baseline(answer, summary) {
@@ -158,6 +158,19 @@ function edge_cautions(group, role) {
   return Object.entries(group.at_edge || {}).map(caution).filter(Boolean);
 }
 
+// Methods that were not chosen although something speaks for them, or whose pilot made them dearer.
+function passed_over({candidates, use, baseline, measure, standing: of_use}, plan) {
+  return candidates.filter(({group}) => group !== use && group !== baseline).map(({group, cost}) => {
+    const pilot = pilot_bytes(group), is_better = of_use !== 'better' && standing(group.vs_baseline, plan) === 'better';
+    if (!pilot && !is_better) return null;
+    const why = [' has a better ', measure_words(plan), ' than ', quoted(baseline), ', by its interval, and'];
+    return [
+      quoted(group), is_better ? why : '', measure === 'to_target' ? ' needs ' : ' moves ', bytes_text(cost),
+      pilot ? ', of which its pilot moved ' + bytes_text(pilot) : '', '.'
+    ];
+  });
+}
+
 // What limits an answer that names a method.
 function cautions_on_use(answer, summary) {
   const {use, baseline, worse, close} = answer, seeds = summary.plan.seeds.length;
@@ -177,6 +190,7 @@ function cautions_on_use(answer, summary) {
     ...(use === baseline ? [] : edge_cautions(baseline, 'baseline')),
     ...worse.flatMap((group) => edge_cautions(group, 'worse')),
     pilot > 0 && 'The pilot that measured its threshold moved ' + bytes_text(pilot) + ' of these bytes.',
+    ...passed_over(answer, summary.plan),
   ].filter(Boolean);
 }
 

@@ -53,6 +53,10 @@ function methods_table(summary) {
     number_column('p (Holm)', (group) => versus(group).p_holm, (group) => p_text(versus(group).p_holm)),
     number_column('won', (group) => versus(group).wins, won, 'seeds on which it is better than ' + plan.baseline),
     number_column('bytes', mean('bytes'), in_bytes, 'of all workers, up and down'),
+    has(pilot_bytes) &&
+        number_column(
+            'pilot', pilot_bytes, (group) => (pilot_bytes(group) ? bytes_text(pilot_bytes(group)) : '–'),
+            'bytes until its threshold was measured, which the other columns do not count'),
     number_column('to target', (group) => goal(group).median_bytes, target_text, 'median of the bytes to the target'),
     has(quotient) &&
         number_column(
@@ -66,7 +70,7 @@ function methods_table(summary) {
     has((group) => group.diverged) &&
         number_column('diverged', (group) => group.diverged, (group) => group.diverged + ' of ' + group.n),
   ].filter(Boolean);
-  const title = 'Methods: means and 95 % intervals over ' + plan.seeds.length + ' seeds';
+  const title = 'Methods: means and 95 % intervals over ' + plan.seeds.length + ' seeds; to the target medians';
   return data_table({id: 'methods', title, rows: () => summary.methods, columns});
 }
 

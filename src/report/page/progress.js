@@ -39,7 +39,9 @@ function progress_chart(spec, runs) {
     const axis = axis_now(), column = column_now(), off = hidden('methods');
     const lines = method_lines(runs, axis, column).filter((line) => !off.has(line.index)).map(drawn_line);
     const ends = lines.flatMap((line) => line.points.slice(-1).map((point) => point.x));
-    const ys = lines.flatMap((line) => line.points.map((point) => point.y));
+    // A line of zeros, as of what dense training owes, has no place on a log axis, and needs none.
+    const drawn = lines.filter((line) => line.points.some((point) => point.y !== 0));
+    const ys = drawn.flatMap((line) => line.points.map((point) => point.y));
     const log_x = is_on('logx', axis.key !== 'step' && spans_decades(ends, 5));
     return {axis, column, lines, log_x, log_y: is_on('logy', spans_decades(ys, log_factor(column)))};
   };

@@ -61,6 +61,8 @@ function target_chart(summary) {
     caption: 'Target: ' + words_of(target.measure) + ' of at most ' + number_text(target.value, 5) +
         ' (mean of 5 evaluations; set by ' + (target.set_by === 'given' ? 'the command' : target.set_by) +
         '). At the right the median, and the bytes as a part of ' + plan.baseline +
-        '’s on equal seeds with its 95 % interval.',
+        '’s on equal seeds with its 95 % interval.' +
+        (summary.methods.some(pilot_bytes) ? ' Without the bytes of a threshold’s pilot, which the answer counts.' :
+                                             ''),
   });
 }
