@@ -147,7 +147,7 @@ Sheet sheet_of_bytes(const Plan& plan, const Judgement& judgement) {
   const std::string& baseline = plan.methods[plan.baseline].name();
   const std::string of_baseline = "of " + (width_of(baseline) > kLongestTitle ? "baseline" : baseline);
   Sheet sheet{.heading = "Bytes of all workers, up and down, and as papers count them (64 bits for an entry).",
-              .titles = {"method", "ratio", "bytes", "as papers", of_baseline, "to target", of_baseline},
+              .titles = {"method", "ratio", "bytes", of_baseline, "as papers", "to target", of_baseline},
               .rows = {}};
   if (judgement.target) {
     sheet.heading +=
@@ -161,9 +161,9 @@ Sheet sheet_of_bytes(const Plan& plan, const Judgement& judgement) {
     const bool has_ratio = one.to_target && one.to_target->log_ratio;
     sheet.rows.push_back(
         {plan.methods[one.choice.group.method_index].name(), ratio_text(one.choice.group),
-         bytes ? bytes_text(*bytes) : kNothing, bits ? bytes_text(*bits / 8) : kNothing,
+         bytes ? bytes_text(*bytes) : kNothing,
          other == nullptr || other == &one ? kNothing : quotient_text(bytes, typical(other->find(kBytes))),
-         target_cell(one), has_ratio ? quotient_text(portable_exp(*one.to_target->log_ratio), 1) : kNothing});
+         bits ? bytes_text(*bits / 8) : kNothing, target_cell(one), has_ratio ? quotient_text(portable_exp(*one.to_target->log_ratio), 1) : kNothing});
   }
   return sheet;
 }
