@@ -100,9 +100,11 @@ class ExperimentsOnImages(Case):
         self.assertIn("comparisons at equal bytes", report["reason"])
         self.assertEqual(sum(one["metric"] == "accuracy_at_equal_bytes" for one in report["measured"]), 2 * 3 * 2)
 
-    def test_a_worker_alone_has_no_equal_bytes(self):
+    def test_a_worker_alone_sends_nothing(self):
         report = self.quick("threshold-fashion", "--seeds", "1", "--only", "iid", workers=1)
         self.assertEqual((report["verdict"], report["reason"]), ("not judged", "one worker alone sends nothing, so there are no equal bytes"))
+        report = self.quick("downlink-fashion", "--seeds", "1", workers=1)
+        self.assertEqual((report["verdict"], report["reason"]), ("not judged", "one worker alone has no server, so there is nothing to compress"))
 
     def test_rtopk(self):
         report = self.check("rtopk-fashion")
@@ -194,7 +196,7 @@ class ExperimentsOnOtherData(Case):
         # Some parts only: with another split, or with a downlink, a residual network takes as long again.
         for name, only in (("regtopk-cifar", None), ("threshold-cifar", "shards-0.1"), ("all-cifar", "one_way")):
             report = self.check(name, workers=1, seeds=1, only=only)
-            self.assertEqual((report["verdict"], report["reason"]), ("not judged", "--quick trains on 2,000 images only: it shows that everything runs"))
+            self.assertEqual((report["verdict"], report["reason"]), ("not judged", "--quick trains a small network on few images: it shows that everything runs"))
 
     def test_the_verdict_about_regtopk(self):
         write_cifar(self.data / "cifar10", 5)

@@ -213,9 +213,9 @@ void report_command(const ReportCommand& command) {
 void add_report(CLI::App& program) {
   CLI::App* const app = program.add_subcommand("report", "Make a page with charts from results: one HTML file");
   app->footer(
-      "An INPUT is the folder of a study or of a comparison, a metrics file (several\n"
-      "become one report), or what train or reproduce wrote with --json. The page needs\n"
-      "no network and no other files.\n"
+      "An INPUT is the folder of a study or of a comparison, a metrics file or a folder\n"
+      "of them (several become one report), or what train or reproduce wrote with\n"
+      "--json. The page needs no network and no other files.\n"
       "Examples:\n"
       "  sparsewire report study-out\n"
       "  sparsewire report topk.jsonl dense.jsonl -o both.html\n"
@@ -223,7 +223,8 @@ void add_report(CLI::App& program) {
   const auto command = std::make_shared<ReportCommand>();
   app->add_option("INPUT", command->inputs, "What the report is of")->type_name("");
   app->add_option("-o,--output", command->output,
-                  "Where to write the page; - is standard output (default: report.html, in the folder that is INPUT)")
+                  "Where to write the page; - is standard output (default: report.html, in the folder that is INPUT; "
+                  "of files: in this folder)")
       ->type_name("FILE")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app->add_option("--title", command->title, "Title of the page")

@@ -178,8 +178,9 @@ void list(const Command& command) {
   Json rows = Json::array();
   for (const Reproduction& one : reproduce::reproductions()) {
     const std::vector<std::string> options = options_of(one);
-    text += fmt::format("{}{} ({})\n  {}\n  options: {}\n", text.empty() ? "" : "\n", one.name, one.paper, one.claim,
-                        joined(options));
+    text +=
+        fmt::format("{}{} ({})\n  {}\n{}  options: {}\n", text.empty() ? "" : "\n", one.name, one.paper, one.claim,
+                    one.takes("data-dir") ? "  needs a build with libtorch, and a data set\n" : "", joined(options));
     rows.push_back({{"name", one.name}, {"paper", one.paper}, {"claim", one.claim}, {"options", options}});
   }
   print(command.json, {{"reproductions", rows}}, wrapped(text + "\nAll take --quick, --full, --json and --report.\n"));

@@ -186,6 +186,10 @@ void describe(const Outcome& outcome, Result& result) {
 
 Result reproduce_downlink(const Task& task, const Options& options) {
   return run_parts(parts_of(task, options), options, [&](const Outcomes& outcomes, Result& result) {
+    if (options.workers == 1) {
+      result.reason = "one worker alone has no server, so there is nothing to compress";
+      return;
+    }
     Findings findings;
     double passes = 0;  // of the tables
     for (const auto& outcome : outcomes) {

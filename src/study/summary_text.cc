@@ -163,7 +163,8 @@ Sheet sheet_of_bytes(const Plan& plan, const Judgement& judgement) {
         {plan.methods[one.choice.group.method_index].name(), ratio_text(one.choice.group),
          bytes ? bytes_text(*bytes) : kNothing,
          other == nullptr || other == &one ? kNothing : quotient_text(bytes, typical(other->find(kBytes))),
-         bits ? bytes_text(*bits / 8) : kNothing, target_cell(one), has_ratio ? quotient_text(portable_exp(*one.to_target->log_ratio), 1) : kNothing});
+         bits ? bytes_text(*bits / 8) : kNothing, target_cell(one),
+         has_ratio ? quotient_text(portable_exp(*one.to_target->log_ratio), 1) : kNothing});
   }
   return sheet;
 }

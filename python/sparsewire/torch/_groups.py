@@ -192,7 +192,8 @@ class Group:
             self.take_back()  # what this group has done before
             raise sparsewire.BadGradient(
                 f"[torch] the gradient of rank {error.rank} is not finite at {part.describe(error.index)} in step "
-                f"{number}, or a sum with it is not; all ranks took the step back",
+                f"{number}, or a sum with it is not: start the processes again from a checkpoint (where infinities are "
+                "normal, give scaler=)",
                 error.rank,
                 number,
                 error.index,
