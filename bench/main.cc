@@ -43,7 +43,7 @@ constexpr const char* kHelp = R"(sparsewire_bench: times one step of every spars
 
 Benches are named
   floor/add[/threads:2]    floor/memcpy[/threads:2]    yardstick/nth_element[/ratio:0.01]
-  step/SPARSIFIER/ratio:R/case:steady|first|jump|equal|sparse|sorted/threads:T/n:N
+  step/SPARSIFIER/ratio:R/case:steady|noisy|first|jump|equal|sparse|sorted/threads:T/n:N
   codec/encode/CODEC/ratio:R/n:N    codec/decode/CODEC/ratio:R/n:N
   local/sharded/ratio:R/n:N    all that one of four ranks computes in a step of sharded with a downlink
 Every answer is checked at full size before it is timed. A wrong answer is reported instead of a time, and the exit code

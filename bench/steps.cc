@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <utility>
 
@@ -23,6 +24,8 @@ const char* name_of(Case situation) {
   switch (situation) {
     case Case::steady:
       return "steady";
+    case Case::noisy:
+      return "noisy";
     case Case::first:
       return "first";
     case Case::jump:
@@ -35,6 +38,17 @@ const char* name_of(Case situation) {
       return "sorted";
   }
   return "";
+}
+
+// About log-normal, with a standard deviation of 0.3.
+float scale_of_batch(std::uint64_t step) {
+  double normal = 0;
+  auto hash = static_cast<std::uint32_t>(step);
+  for (int i = 0; i < 12; ++i) {
+    hash = mix(hash + 1);
+    normal += uniform(hash) - 0.5;
+  }
+  return static_cast<float>(std::exp(0.3 * normal));
 }
 
 bool starts_warm(const StepName& name) {
@@ -94,6 +108,7 @@ void Step::prepare() {
   make_sifter();
   const int own_steps = name_.situation == Case::first    ? 0
                         : name_.situation == Case::steady ? kOwnSteps
+                        : name_.situation == Case::noisy  ? kOwnSteps
                                                           : kStepsPerRepetition;
   for (int step = 0; step < own_steps; ++step) {
     bench_.progress(fmt::format("preparing {}", text_), step, own_steps);
@@ -146,6 +161,9 @@ void Step::set_up() {
   switch (name_.situation) {
     case Case::steady:
       return fill_gradient(step, bench_.gradient());
+    case Case::noisy:
+      fill_gradient(step, bench_.gradient());
+      return multiply(scale_of_batch(step), bench_.gradient());
     case Case::first:
       sifter_.reset();  // first, so that there is only one memory at a time
       sent_ = {};
@@ -186,7 +204,7 @@ std::vector<std::unique_ptr<Step>> register_steps(Bench& bench) {
     }
     for (const char* sparsifier : {"regtopk", "rtopk", "randomk"})
       names.push_back({sparsifier, ratio, Case::steady, 1});
-    for (const Case situation : {Case::first, Case::jump, Case::equal, Case::sparse, Case::sorted}) {
+    for (const Case situation : {Case::noisy, Case::first, Case::jump, Case::equal, Case::sparse, Case::sorted}) {
       names.push_back({"topk", ratio, situation, 1});
     }
   }

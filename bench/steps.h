@@ -18,12 +18,13 @@ namespace sparsewire::bench {
 // The input of a step.
 //
 //   steady    the next step after hundreds
+//   noisy     the same, and the gradients of the batches differ in scale, by a third more or less
 //   first     the same memory and gradient, with a new sparsifier that has no guess of the threshold yet
 //   jump      100 times as large as in the step before, then 100 times smaller, and so on
 //   equal     all magnitudes are the same
 //   sparse    half as many non-zero numbers as could be sent
 //   sorted    magnitudes ascend with the index
-enum class Case : std::uint8_t { steady, first, jump, equal, sparse, sorted };
+enum class Case : std::uint8_t { steady, noisy, first, jump, equal, sparse, sorted };
 
 // A made-up update of 8 workers at the entries that this one sent: its own part and, at a quarter of the entries, a
 // part of the others, which may cancel it or add to it.

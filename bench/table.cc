@@ -30,6 +30,8 @@ const std::vector<Target>& targets() {
       {"rtopk (r = 2k), 0.1 %", {"rtopk", 0.001}, 1.6},
       {"randomk, 0.1 %", {"randomk", 0.001}, 1.2},
       {"randomk, 1 %", {"randomk", 0.01}, 1.5},
+      {"topk, scale varies by a third, 0.1 %", {"topk", 0.001, Case::noisy}, 0},
+      {"topk, scale varies by a third, 1 %", {"topk", 0.01, Case::noisy}, 0},
       {"topk, first step, 0.1 %", {"topk", 0.001, Case::first}, 3},
       {"topk, first step, 1 %", {"topk", 0.01, Case::first}, 3},
       {"topk, scale jumps 100-fold, 0.1 %", {"topk", 0.001, Case::jump}, 6},

@@ -13,6 +13,9 @@ double wanted(std::size_t k) {
   return count + std::max(0.12 * count, 4 * std::sqrt(count) + 8);
 }
 
+// How much further than it fell lately the k-th magnitude may fall.
+constexpr float kSafety = 1.5F;
+
 }  // namespace
 
 std::optional<std::size_t> TopSelector::take(std::size_t u, const Unit& unit, const kernels::ScaledGradient* gradient,
@@ -41,10 +44,23 @@ std::optional<std::size_t> TopSelector::take(std::size_t u, const Unit& unit, co
     }
     is_enough = enough();
   }
+  const float before = guessed ? kernels::magnitude_of(guess.kth) : 0;
   guess.kth = pass.keep_best(k);
   if (clean) adjust_margin(guess, k, found, sufficed);
-  guess.threshold = std::max(kernels::magnitude_of(guess.kth) * (1 - guess.margin), kernels::magnitude_of(1));
+  note_fall(guess, before);
+  const float margin = std::max(guess.margin, kSafety * guess.fall);
+  guess.threshold = std::max(kernels::magnitude_of(guess.kth) * (1 - margin), kernels::magnitude_of(1));
   return std::nullopt;
+}
+
+// Where gradients vary from batch to batch, so does the k-th magnitude, and a guess above it costs a second pass. More
+// candidates cost much less.
+void TopSelector::note_fall(Guess& guess, float before) noexcept {
+  constexpr float kMost = 0.1F;   // a larger one is a jump, and may not come again
+  constexpr float kKept = 0.98F;  // of a fall, from step to step
+  const float now = kernels::magnitude_of(guess.kth);
+  const float fall = before > 0 ? std::clamp(1 - now / before, 0.0F, kMost) : 0;
+  guess.fall = std::max(fall, kKept * guess.fall);
 }
 
 // Adjusts the margin to the wanted number of candidates: the number beyond k is about proportional to the margin.

@@ -31,10 +31,12 @@ class TopSelector {
  private:
   struct Guess {
     float threshold = 0;   // 0: none yet
-    float margin = 0.01F;  // how far it is below the last k-th magnitude, as a fraction of it
+    float margin = 0.01F;  // how far it is at least below the last k-th magnitude, as a fraction of it
+    float fall = 0;        // how far the k-th magnitude fell in a step, lately, as a fraction of it
     std::uint32_t kth = 0;
   };
 
+  static void note_fall(Guess& guess, float before) noexcept;
   void adjust_margin(Guess& guess, std::size_t k, std::size_t found, bool sufficed) const noexcept;
 
   std::vector<Guess> guesses_;  // for each unit
