@@ -70,7 +70,7 @@ function methods_table(summary) {
     has((group) => group.diverged) &&
         number_column('diverged', (group) => group.diverged, (group) => group.diverged + ' of ' + group.n),
   ].filter(Boolean);
-  const title = 'Methods: means and 95 % intervals over ' + plan.seeds.length + ' seeds; to the target medians';
+  const title = 'Methods: means and 95 % intervals over ' + plan.seeds.length + ' seeds; bytes to the target: medians';
   return data_table({id: 'methods', title, rows: () => summary.methods, columns});
 }
 
