@@ -81,7 +81,8 @@ class Codec {
 
 // Decodes a frame. A full vector has no indices: use vector.index(i). If the status is not ok, `vector` is left empty.
 // COST: allocates at most 64 bytes for each byte of the frame, whatever the bytes say; in the steady state nothing.
-// Throws only std::bad_alloc. With a pool, two of its threads decode a long frame. THREADS: any.
+// Throws only std::bad_alloc. With a pool, two of its threads decode a long frame. THREADS: any, each with
+// a pool of its own.
 DecodeStatus decode(std::span<const std::byte> frame, SparseVector& vector, Pool* pool = nullptr);
 
 // The parts of a section of numbers in blocks, in bytes (docs/wire_format.md). All 0 for other sections.
