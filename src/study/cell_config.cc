@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sparsewire/errors.h"
 #include "sparsewire/spec.h"
 #include "train/pilot.h"
 
@@ -24,6 +25,7 @@ std::uint64_t pilot_steps(const train::TrainConfig& config) {
 }
 
 std::uint64_t steps_within(std::uint64_t budget, std::uint64_t bytes, std::uint64_t steps) {
+  if (bytes == 0) throw UsageError("--budget-bytes: nothing was sent");
   const double per_step = static_cast<double>(bytes) / static_cast<double>(steps);
   return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(static_cast<double>(budget) / per_step));
 }

@@ -19,7 +19,8 @@ std::uint64_t pilot_steps(const train::TrainConfig& config);
 
 // For --budget-bytes: how many steps are run to see how many bytes a step has. What a step sends settles within them.
 inline constexpr std::uint64_t kProbeSteps = 200;
-// How many steps stay within the budget, if `bytes` were moved in `steps` steps. At least one. REQUIRES: some were.
+// How many steps stay within the budget, if `bytes` were moved in `steps` steps. At least one. Throws UsageError if
+// none were moved.
 std::uint64_t steps_within(std::uint64_t budget, std::uint64_t bytes, std::uint64_t steps);
 // Another number of steps, with as many evaluations.
 void set_steps(train::TrainConfig& config, std::uint64_t steps);

@@ -247,6 +247,7 @@ TEST(CellConfig, FitsStepsAndEvaluationsToABudget) {
   EXPECT_EQ(steps_within(1000, 50, 10), 200U);
   EXPECT_EQ(steps_within(1009, 50, 10), 201U);
   EXPECT_EQ(steps_within(1, 50, 10), 1U);
+  EXPECT_THROW(steps_within(1000, 0, 10), UsageError);
   train::TrainConfig config;
   config.steps = 1000;
   config.eval_every = 10;
