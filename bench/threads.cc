@@ -147,7 +147,8 @@ std::string threads_table(Bench& bench, const std::vector<int>& threads, Form fo
   Cells cells = {{"times memory += gradient, threads:"}};
   for (const int count : threads) cells[0].push_back(std::to_string(count));
   cells[0].insert(cells[0].end(), {"at most", ""});
-  std::vector<double> add_times(threads.size(), 1e300);
+  constexpr double kNotTimed = 1e300;
+  std::vector<double> add_times(threads.size(), kNotTimed);
   for (std::size_t r = 0; r < std::size(kRatios); ++r) {
     const double ratio = kRatios[r];
     const Warmed warm = warm_up(bench, ratio, all);
@@ -190,7 +191,7 @@ std::string threads_table(Bench& bench, const std::vector<int>& threads, Form fo
         add_times, cells);
   }
   std::vector<std::string> adds = {"memory += gradient, ms"};
-  for (const double time : add_times) adds.push_back(fmt::format("{:.2f}", time));
+  for (const double time : add_times) adds.push_back(time < kNotTimed ? fmt::format("{:.2f}", time) : "-");
   adds.insert(adds.end(), {"", ""});
   cells.insert(cells.begin() + 1, adds);
   return grid(cells, form);

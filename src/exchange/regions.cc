@@ -1,7 +1,6 @@
 #include "exchange/regions.h"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 
 #include "core/room.h"
@@ -74,6 +73,60 @@ void Regions::for_each_slice_of_split(Slice slice) {
   });
 }
 
+// Calls work(at, region, local, size) for each block of the model, on the threads of the pool: `size` entries, which
+// begin at the index `at` of the model and at the index `local` of the region. So full vectors need no owner for each
+// entry.
+template <class Work>
+void Regions::for_each_block(Work work) const {
+  const std::uint32_t ranks = map_.ranks();
+  const std::uint64_t group_size = std::uint64_t{ranks} * RegionMap::kBlock;
+  const std::size_t groups = (dim_ + group_size - 1) / group_size;
+  const std::size_t grain = std::max<std::size_t>(1, kGrain / group_size);
+  for_each_slice(pool_, groups, grain, [&](std::size_t begin, std::size_t end, int) {
+    for (std::size_t group = begin; group < end; ++group) {
+      std::uint64_t at = group * group_size;
+      const std::uint64_t group_end = std::min(dim_, at + group_size);
+      std::uint32_t region = map_.owner_of(static_cast<std::uint32_t>(at)).region;
+      for (; at < group_end; at += RegionMap::kBlock) {
+        work(at, region, group * RegionMap::kBlock, std::min<std::size_t>(RegionMap::kBlock, group_end - at));
+        region = region + 1 == ranks ? 0 : region + 1;
+      }
+    }
+  });
+}
+
+void Regions::split_full(const SparseVector& whole, std::vector<SparseVector>& parts) {
+  parts.resize(sizes_.size());
+  for (std::size_t r = 0; r < parts.size(); ++r) {
+    parts[r].dim = sizes_[r];
+    parts[r].draw.units.clear();
+    parts[r].indices.clear();
+    resize_with_room(parts[r].values, sizes_[r]);
+  }
+  for_each_block([&](std::size_t at, std::uint32_t region, std::size_t local, std::size_t size) {
+    std::copy_n(whole.values.data() + at, size, parts[region].values.data() + local);
+  });
+}
+
+bool Regions::are_full(std::span<const SparseVector> parts) const noexcept {
+  for (std::size_t r = 0; r < parts.size(); ++r) {
+    if (!parts[r].indices.empty() || parts[r].size() != sizes_[r]) return false;
+  }
+  return parts.size() == sizes_.size();
+}
+
+void Regions::unite_full(std::span<const SparseVector> parts, SparseVector& whole) const {
+  whole.dim = dim_;
+  whole.draw.units.clear();
+  whole.indices.clear();
+  whole.values.resize(dim_);
+  for_each_block([&](std::size_t at, std::uint32_t region, std::size_t local, std::size_t size) {
+    const float* const from = parts[region].values.data() + local;
+    float* const to = whole.values.data() + at;
+    for (std::size_t i = 0; i < size; ++i) to[i] = 0.0F + from[i];
+  });
+}
+
 // First each thread finds the owners of its entries and counts them; these counts say where its entries begin in each
 // part.
 void Regions::split(const SparseVector& whole, std::vector<SparseVector>& parts) {
@@ -86,8 +139,9 @@ void Regions::split(const SparseVector& whole, std::vector<SparseVector>& parts)
     std::copy(whole.values.begin(), whole.values.end(), parts[0].values.begin());
     return;
   }
-  const bool full = whole.is_full();
   split_size_ = whole.size();
+  split_full_ = whole.is_full();
+  if (split_full_) return split_full(whole, parts);
   region_of_.reserve_with_room(split_size_);
   locals_.reserve_with_room(split_size_);
   std::uint16_t* const regions = region_of_.data();
@@ -95,12 +149,9 @@ void Regions::split(const SparseVector& whole, std::vector<SparseVector>& parts)
   const std::size_t threads = pool_ == nullptr ? 1 : static_cast<std::size_t>(pool_->size());
   begins_.assign(threads * stride(), 0);
   for_each_slice_of_split([&](std::size_t begin, std::size_t end, std::size_t* counts) {
-    std::array<std::uint32_t, kPiece> all;
     for (std::size_t at = begin; at < end; at += kPiece) {
       const std::size_t size = std::min(kPiece, end - at);
-      if (full) std::iota(all.begin(), all.end(), static_cast<std::uint32_t>(at));
-      const std::uint32_t* const indices = full ? all.data() : whole.indices.data() + at;
-      kernels::find_owners(map_, {indices, size}, regions + at, locals + at);
+      kernels::find_owners(map_, {whole.indices.data() + at, size}, regions + at, locals + at);
       for_each_in_fours(at, at + size, [&](std::size_t i) { ++counts[regions[i]]; });
     }
   });
@@ -116,7 +167,7 @@ void Regions::split(const SparseVector& whole, std::vector<SparseVector>& parts)
     }
     parts[r].dim = sizes_[r];
     parts[r].draw.units.clear();
-    resize_with_room(parts[r].indices, full ? 0 : size);
+    resize_with_room(parts[r].indices, size);
     resize_with_room(parts[r].values, size);
     indices_[r] = parts[r].indices.data();
     values_[r] = parts[r].values.data();
@@ -125,15 +176,12 @@ void Regions::split(const SparseVector& whole, std::vector<SparseVector>& parts)
   float* const* const part_values = values_.data();
   const float* const values = whole.values.data();
   for_each_slice_of_split([=](std::size_t begin, std::size_t end, std::size_t* next) {
-    const auto copy = [=](auto has_indices) {  // copies of the pointers, which the compiler can keep in registers
-      for_each_in_fours(begin, end, [=](std::size_t i) {
-        const std::uint32_t region = regions[i];
-        const std::size_t at = next[region]++;
-        if constexpr (has_indices) part_indices[region][at] = locals[i];
-        part_values[region][at] = values[i];
-      });
-    };
-    full ? copy(std::false_type()) : copy(std::true_type());
+    for_each_in_fours(begin, end, [=](std::size_t i) {  // copies of the pointers, which the compiler keeps in registers
+      const std::uint32_t region = regions[i];
+      const std::size_t at = next[region]++;
+      part_indices[region][at] = locals[i];
+      part_values[region][at] = values[i];
+    });
   });
 }
 
@@ -144,6 +192,11 @@ void Regions::join(const std::vector<std::vector<float>>& part_values, std::vect
     return;
   }
   resize_with_room(values, split_size_);
+  if (split_full_) {
+    return for_each_block([&](std::size_t at, std::uint32_t region, std::size_t local, std::size_t size) {
+      std::copy_n(part_values[region].data() + local, size, values.data() + at);
+    });
+  }
   const std::uint16_t* const regions = region_of_.data();
   for_each_slice_of_split([&](std::size_t begin, std::size_t end, std::size_t* next) {
     for (std::size_t i = begin; i < end; ++i) {

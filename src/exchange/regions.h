@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/buffer.h"
@@ -35,11 +36,20 @@ class Regions {
   // was split last. REQUIRES: as many values of each part as that part has entries.
   void join(const std::vector<std::vector<float>>& part_values, std::vector<float>& values);
 
+  // Whether each part has all entries of its region, in the form of a full vector.
+  bool are_full(std::span<const SparseVector> parts) const noexcept;
+  // The inverse of split() for full parts: `whole` becomes full, with +0 where a part has -0 (as in a sum, which begins
+  // with +0). REQUIRES: are_full(parts).
+  void unite_full(std::span<const SparseVector> parts, SparseVector& whole) const;
+
  private:
   // Between the counts of two threads: no cache line has both.
   std::size_t stride() const noexcept { return map_.ranks() + 16; }
   template <class Slice>
   void for_each_slice_of_split(Slice slice);
+  template <class Work>
+  void for_each_block(Work work) const;
+  void split_full(const SparseVector& whole, std::vector<SparseVector>& parts);
 
   std::uint64_t dim_;
   kernels::RegionMap map_;
@@ -48,6 +58,7 @@ class Regions {
   Buffer<std::uint16_t> region_of_;  // each entry that was split last
   Buffer<std::uint32_t> locals_;     // their indices in the regions
   std::size_t split_size_ = 0;
+  bool split_full_ = false;              // the vector that was split last was full
   std::vector<std::size_t> begins_;      // of each thread's entries in each part
   std::vector<std::size_t> next_;        // scratch: the entry of each part that comes next
   std::vector<std::uint32_t*> indices_;  // of the parts

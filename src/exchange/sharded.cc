@@ -172,9 +172,13 @@ class ShardedExchange final : public Exchange {
       if (r != transport_.rank()) traffic_.bytes_down += frames_[as_index(r)].size();
     }
     clock_.lap(traffic_.ns_decode);
-    for_each_item(plan_.config.pool, answered_.size(),
-                  [&](std::size_t r, std::size_t) { regions_.make_global(static_cast<int>(r), answered_[r]); });
-    model_.unite(plan_.dim, answered_, total);
+    if (!is_alone() && regions_.are_full(answered_)) {
+      regions_.unite_full(answered_, total);
+    } else {
+      for_each_item(plan_.config.pool, answered_.size(),
+                    [&](std::size_t r, std::size_t) { regions_.make_global(static_cast<int>(r), answered_[r]); });
+      model_.unite(plan_.dim, answered_, total);
+    }
     clock_.lap(traffic_.ns_merge);
     return std::nullopt;
   }

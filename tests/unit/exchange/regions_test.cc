@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 
+#include "merge/merger.h"
 #include "reference/inputs.h"
 #include "unit/bits.h"
 #include "unit/machines.h"
@@ -131,6 +132,47 @@ TEST(Regions, SplitAndJoinTheSameOnSeveralThreads) {
     together.join(values, joined);
     ASSERT_TRUE(same_bits(std::span<const float>(whole.values), joined));
   }
+}
+
+// Full answers of all regions need no indices and no merge, but give the same bits.
+TEST(Regions, UniteFullPartsAsAMergerDoes) {
+  reference::Random random(kSeed);
+  for (const std::uint64_t dim : {1U, 15U, 16U, 17U, 48U, 777U, 60001U}) {
+    for (const int ranks : {2, 3, 5, 8}) {
+      for (Pool* const pool : {static_cast<Pool*>(nullptr), pool_of(3)}) {
+        SCOPED_TRACE(::testing::Message() << dim << " " << ranks);
+        SparseVector whole = some_entries(dim, 2, random);
+        whole.indices.clear();  // full
+        for (std::size_t i = 0; i < dim; i += 5) whole.values[i] = -0.0F;
+        Regions regions(dim, ranks, pool);
+        std::vector<SparseVector> parts;
+        regions.split(whole, parts);
+        ASSERT_TRUE(regions.are_full(parts));
+        SparseVector united = some_entries(99, 0.5, random);  // what was there before does not matter
+        regions.unite_full(parts, united);
+        EXPECT_TRUE(united.is_full());
+
+        for (int r = 0; r < ranks; ++r) regions.make_global(r, parts[static_cast<std::size_t>(r)]);
+        EXPECT_FALSE(regions.are_full(parts));
+        SparseVector merged;
+        Merger().unite(dim, parts, merged);
+        ASSERT_EQ(united, merged);
+        ASSERT_TRUE(same_bits(std::span<const float>(united.values), merged.values));
+      }
+    }
+  }
+}
+
+TEST(Regions, AreNotFullWhereOneLacksAnEntry) {
+  Regions regions(100, 3);
+  SparseVector whole;
+  whole.dim = 100;
+  whole.values.assign(100, 1.0F);
+  std::vector<SparseVector> parts;
+  regions.split(whole, parts);
+  ASSERT_TRUE(regions.are_full(parts));
+  parts[1].values.pop_back();
+  EXPECT_FALSE(regions.are_full(parts));
 }
 
 TEST(Regions, SpreadColumnsEvenly) {
