@@ -100,12 +100,16 @@ class Report(Case):
         self.put("empty", b"")
         self.put("mine.html", b"<!doctype html>\n<p>mine")
         os.mkdir(self.folder / "nothing")
+        os.makedirs(self.folder / "parts" / "one")
+        os.mkdir(self.folder / "parts" / "other")
+        self.put("parts/one/plan.json", b"{}")
         for arguments, says in (
             ([], "INPUT is missing"),
             (["none.jsonl"], "cannot read 'none.jsonl': No such file or directory"),
             (["rubbish"], "'rubbish' has no line of metrics"),
             (["empty"], "'empty' has no line of metrics"),
             (["nothing"], "'nothing' has nothing to report"),
+            (["parts"], "nor metrics (*.jsonl); there are studies in it: 'parts/one'"),
             (["a.jsonl", "nothing"], "'nothing' is a folder"),
             (["-"], "an input cannot be -"),
             (["a.jsonl", "-o", "a.jsonl"], "'a.jsonl' is an input"),

@@ -1,6 +1,6 @@
 #include "report/collect.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -23,14 +23,25 @@ std::vector<std::string> metrics_in(const std::string& folder) {
   return paths;
 }
 
+// What to say of a folder whose sub-folders are studies: that of a reproduction of deep networks has one for each part.
+std::string studies_in(const std::string& folder) {
+  std::vector<std::string> found;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    if (entry.is_directory() && is_study(entry.path().string())) found.push_back(entry.path().string());
+  }
+  if (found.empty()) return {};
+  std::sort(found.begin(), found.end());
+  return fmt::format("; there are studies in it: '{}'", fmt::join(found, "', '"));
+}
+
 Document collect_folder(const std::string& folder, bool is_live) {
   if (is_study(folder)) return collect_study(folder);
   if (is_comparison(folder)) return collect_comparison(folder, is_live);
   const std::vector<std::string> paths = metrics_in(folder);
   if (paths.empty() && !is_live) {
     throw UsageError(fmt::format(
-        "'{}' has nothing to report: neither a study (plan.json), a comparison (summary.json) nor metrics (*.jsonl)",
-        folder));
+        "'{}' has nothing to report: neither a study (plan.json), a comparison (summary.json) nor metrics (*.jsonl){}",
+        folder, studies_in(folder)));
   }
   Document document = collect_metrics(paths, is_live);
   document.is_finished = document.is_finished && !is_live;  // another file may come
