@@ -341,7 +341,10 @@ class StudyCollector {
 
 }  // namespace
 
-bool is_study(const std::string& folder) { return fs::is_regular_file(folder + "/plan.json"); }
+bool is_study(const std::string& folder) {
+  std::error_code error;  // a folder that may not be read is none
+  return fs::is_regular_file(folder + "/plan.json", error);
+}
 
 Document collect_study(const std::string& folder) { return StudyCollector(folder).run(); }
 
