@@ -33,7 +33,8 @@ endfunction()
 
 # Its objects become part of the library.
 add_library(sparsewire_cuda OBJECT src/kernels/cuda/unit_memory.cu src/kernels/cuda/gradient_norm.cu src/sparsify/cuda/device_memory.cu
-                                   src/sparsify/cuda/device_arrays.cu src/sparsify/cuda/devices.cu)
+                                   src/sparsify/cuda/device_arrays.cu src/sparsify/cuda/device_sum.cu
+                                   src/sparsify/cuda/devices.cu)
 sparsewire_cuda_options(sparsewire_cuda)
 target_sources(sparsewire PRIVATE $<TARGET_OBJECTS:sparsewire_cuda>)
 target_link_libraries(sparsewire PRIVATE CUDA::cudart_static)

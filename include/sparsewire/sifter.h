@@ -74,6 +74,10 @@ class Sifter {
   // `planner` is Codec::planner(): there are no others.
   bool sift_into(const Gradient& gradient, FramePlanner& planner, std::vector<std::byte>& frame, SparseVector& sent,
                  float lr = 1.0F, float unscale = 1.0F);
+  // The same as the first for a step that sends all entries, on a device: they stay there. Returns where they are,
+  // until the next step; nothing if the sparsifier does not send all entries, the gradient is on the host, or the
+  // feedback is not `ef`: then nothing has happened. For undo(), `sent` is empty.
+  std::optional<Gradient> sift_all(const Gradient& gradient, float lr = 1.0F, float unscale = 1.0F);
   // The same as the first for a sum of sparse vectors. `lr` is what the gradients in the sum were multiplied by: the
   // learning rate if the workers' memories hold lr*gradient, else 1. The sum is not multiplied by it; a threshold is.
   // COST: one pass over the memory, which reads it. Throws UsageError unless the feedback is `none`, or `ef` with
@@ -83,7 +87,7 @@ class Sifter {
   // Takes the last sift() back, with everything that followed it: flush(), keep_rounding_loss(), observe(), set_vote().
   // For a step that failed on another rank, or does not count for another reason. A gradient is taken back up to
   // rounding, with bits that depend on memory, gradient and factors alone; a sparse sum exactly.
-  // REQUIRES: the same arguments; `sent` as sift(), sift_into() or flush() returned it.
+  // REQUIRES: the same arguments; `sent` as sift(), sift_into() or flush() returned it; empty after sift_all().
   void undo(const Gradient& gradient, const SparseVector& sent, float lr = 1.0F, float unscale = 1.0F);
   void undo(const SparseVector& sum, const SparseVector& sent);
   // Whether there is a step to take back.

@@ -28,6 +28,9 @@ struct StepOptions {
   float unscale = 1;       // the gradient is multiplied by it, in the same pass: for a loss that was scaled up
   std::uint8_t flags = 0;  // all ranks get the flags of all ranks: for example "I was asked to stop"
   double loss = 0;         // of this rank's batch; all ranks get the mean
+  // The update is used where the gradient is, by write_update() and apply_update(). If it is there, and a full vector
+  // (exchange `dense` of threads that share a device), it stays: what step() and update() return has no entries then.
+  bool update_on_device = false;
 };
 
 // What a step did and cost, on this rank.

@@ -1,9 +1,12 @@
 // All values, without indices, by the transport's own all-reduce. It is the baseline, so it must be as fast as a bare
-// all-reduce.
+// all-reduce. Where all ranks are threads of one process and have their gradients on one device, the values stay there.
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
+#include <memory>
+#include <optional>
 
 #include "codec/value_format.h"
 #include "core/half.h"
@@ -11,6 +14,7 @@
 #include "exchange/exchange.h"
 #include "exchange/messages.h"
 #include "sparsewire/errors.h"
+#include "sparsify/device_memory.h"
 
 namespace sparsewire {
 namespace {
@@ -27,23 +31,41 @@ class AllReduceExchange final : public Exchange {
     message_.reserve(kMostTrailerSize);
   }
 
-  StepOutcome run(const SparseVector& sent, const StepTrailer& trailer, std::vector<float>& received,
+  void sift(Sifter& sifter, const Gradient& gradient, float lr, float unscale, SparseVector& sent) override {
+    taken_.reset();
+    if (transport_.is_one_process() && !bf16_) {
+      sent.clear(dim_);
+      taken_ = sifter.sift_all(gradient, lr, unscale);
+    }
+    if (!taken_) sifter.sift(gradient, sent, lr, unscale);
+  }
+
+  StepOutcome run(const SparseVector& given, const StepTrailer& trailer, std::vector<float>& received,
                   SparseVector& total) override {
     traffic_ = {};
     thrown_ = nullptr;
     StageClock clock;
     // An all-reduce cannot carry a trailer, so the trailers go first.
+    StepTrailer own = trailer;
     message_.clear();
-    append(message_, trailer);
+    if (taken_) append_part(own);
+    append(message_, own);
+    clock.lap(traffic_.ns_encode);
     transport_.all_gather(message_, trailers_);
     StepOutcome outcome = parse_trailers(trailers_, weights_, frames_);
     clock.lap(traffic_.ns_transport);
+    has_sum_on_device_ = false;
+    received.clear();
+    total.clear(dim_);
+    if (!outcome.failure && find_parts()) {
+      add_on_device(outcome, clock);
+      return outcome;
+    }
+    const SparseVector& sent = taken_ && !outcome.failure ? bring(clock) : given;
 
     // One entry more than the model has says how many ranks could not read the trailers.
     const bool failed = outcome.failure.has_value();
     const bool is_unread = failed && outcome.failure->kind > Failure::Kind::error;
-    received.clear();
-    total.clear(dim_);
     float unread = 0;
     try {
       unread = bf16_ ? reduce_bf16(failed ? nothing_ : sent, is_unread ? 1.0F : 0.0F, received, total, clock)
@@ -60,8 +82,65 @@ class AllReduceExchange final : public Exchange {
   }
 
   bool is_dense() const noexcept override { return true; }
+  DeviceSum* sum_on_device() noexcept override { return has_sum_on_device_ ? sum_.get() : nullptr; }
 
  private:
+  // Where a rank has its part of the sum. It travels where other exchanges have a frame, between threads of a process.
+  struct Part {
+    int device;
+    const float* numbers;
+  };
+
+  // If that fails, the trailer says so.
+  void append_part(StepTrailer& trailer) {
+    try {
+      if (sum_ == nullptr || sum_device_ != taken_->device) {
+        sum_ = make_device_sum(taken_->device, dim_);
+        sum_device_ = taken_->device;
+      }
+      const Part part{sum_device_.index, sum_->give(*taken_, weight_)};
+      const auto bytes = std::as_bytes(std::span(&part, 1));
+      message_.insert(message_.end(), bytes.begin(), bytes.end());
+    } catch (const std::exception& error) {
+      thrown_ = std::current_exception();
+      trailer.failure = failure_of(trailer.rank, error);
+    }
+  }
+
+  // Whether all ranks have their parts on one device: the same on all ranks.
+  bool find_parts() {
+    parts_.clear();
+    for (const std::span<const std::byte> bytes : frames_) {
+      if (bytes.size() != sizeof(Part)) return false;
+      Part part;
+      std::memcpy(&part, bytes.data(), sizeof(Part));
+      if (part.device != sum_device_.index) return false;
+      parts_.push_back(part.numbers);
+    }
+    return true;
+  }
+
+  // A rank may leave only when the others have read its part. (If one of them is late beyond the deadline, it is lost
+  // anyway, and its device may fail.)
+  void add_on_device(StepOutcome& outcome, StageClock& clock) {
+    const auto bad = sum_->add(parts_);
+    clock.lap(traffic_.ns_merge);
+    transport_.barrier();
+    clock.lap(traffic_.ns_transport);
+    if (bad) return outcome.fail({.rank = 0, .index = *bad});  // all ranks find the same
+    has_sum_on_device_ = true;
+    count_bytes();
+  }
+
+  // What stayed on the device, for ranks that have theirs elsewhere.
+  const SparseVector& bring(StageClock& clock) {
+    brought_.dim = dim_;
+    brought_.values.resize(dim_);
+    make_device_arrays(taken_->device)->read(*taken_, brought_.values.data());
+    clock.lap(traffic_.ns_encode);
+    return brought_;
+  }
+
   static bool is_bf16(const std::string& codec) {
     const ValueFormat& format = value_format_of(codec);
     if (format.reduced_as != ReducedAs::nothing) return format.reduced_as == ReducedAs::bf16;
@@ -148,8 +227,15 @@ class AllReduceExchange final : public Exchange {
   SparseVector nothing_;
   Message message_;
   std::vector<Message> trailers_;
-  std::vector<std::span<const std::byte>> frames_;  // empty ones: only trailers are sent as messages
+  std::vector<std::span<const std::byte>> frames_;  // empty, or a Part each
   std::vector<std::uint16_t> halves_;
+
+  std::optional<Gradient> taken_;  // what this rank sends, if it stays on a device
+  std::unique_ptr<DeviceSum> sum_;
+  Device sum_device_;
+  std::vector<const float*> parts_;  // of all ranks
+  bool has_sum_on_device_ = false;
+  SparseVector brought_;
 };
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "sparsewire/spec.h"
 #include "sparsewire/transport.h"
 #include "sparsewire/worker_config.h"
+#include "sparsify/device_sum.h"
 
 namespace sparsewire {
 
@@ -78,6 +79,10 @@ class Exchange {
 
   // Whether it moves all entries, also those that were not sent.
   virtual bool is_dense() const noexcept { return false; }
+
+  // Where the sum of the last run() is, if it stayed on the device of the gradients; then `total` was left empty. Else
+  // null. Valid until the next run().
+  virtual DeviceSum* sum_on_device() noexcept { return nullptr; }
 
   // This rank's downlink, with the server's memory; null if this rank serves nothing or there is no downlink.
   virtual Sifter* server() noexcept { return nullptr; }

@@ -24,6 +24,16 @@ class Dense final : public FusedSparsifier {
     return {memory.accumulated_norm2(), memory.accumulated_norm2()};
   }
 
+  std::optional<SiftedAll> sift_all(const kernels::ScaledGradient& gradient, ErrorMemory& memory) override {
+    if (const auto bad = memory.accumulate(&gradient)) {
+      throw_bad_gradient("dense", context_, step_, gradient, memory, *bad);
+    }
+    const double norm2 = memory.accumulated_norm2();
+    const Gradient numbers = memory.take_all();
+    ++step_;
+    return SiftedAll{.norms = {norm2, norm2}, .numbers = numbers};
+  }
+
   void undo(const kernels::ScaledGradient* gradient, ErrorMemory& memory, const SparseVector& sent) override {
     memory.put_back(sent);
     memory.restore(gradient);

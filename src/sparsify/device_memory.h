@@ -84,6 +84,10 @@ class DeviceMemory {
   virtual void bring_taken(TakenEntries& /*taken*/) {}
   virtual void put_taken_back() {}
 
+  // Moves all numbers to another array on the device, and returns where that is. Until the next call that takes
+  // something, put_taken_back() brings them back.
+  virtual Gradient take_all() = 0;
+
   // Takes the accumulation back: kernels::restore() for all entries.
   virtual void restore(const kernels::ScaledGradient& gradient) = 0;
 

@@ -60,6 +60,8 @@ class ErrorMemory {
   }
   void bring_taken(TakenEntries& taken) { device_->bring_taken(taken); }
   void put_taken_back() { device_->put_taken_back(); }
+  // On a device: as DeviceMemory::take_all().
+  Gradient take_all() { return device_->take_all(); }
 
   // On the host only: what takes entries out, unit by unit. together() is for a unit that all threads share, alone(t)
   // for one that thread number t has for itself; these can work on different units at the same time.

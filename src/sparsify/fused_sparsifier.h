@@ -26,6 +26,12 @@ struct SiftedFrame {
   double rounding_loss2 = 0;
 };
 
+// A step that sends all entries from where they are.
+struct SiftedAll {
+  SiftNorms norms;
+  Gradient numbers;
+};
+
 // What has the name of a function of Sparsifier means the same. The floating-point mode must be the standard one; a
 // Sifter sees to that.
 class FusedSparsifier {
@@ -50,6 +56,12 @@ class FusedSparsifier {
   virtual std::optional<SiftedFrame> sift_into(const kernels::ScaledGradient& /*gradient*/, ErrorMemory& /*memory*/,
                                                FramePlanner& /*planner*/, std::vector<std::byte>& /*frame*/,
                                                SparseVector& /*out*/) {
+    return std::nullopt;
+  }
+
+  // The same, for a step that sends all entries: they stay on the device where the memory is. Nothing if not all are
+  // sent: then nothing has happened.
+  virtual std::optional<SiftedAll> sift_all(const kernels::ScaledGradient& /*gradient*/, ErrorMemory& /*memory*/) {
     return std::nullopt;
   }
 

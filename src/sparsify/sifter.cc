@@ -97,7 +97,7 @@ void Sifter::Parts::count_step(const SiftNorms& sifted, std::uint64_t entries) {
 template <class Sift>
 void Sifter::Parts::take_step(SparseVector& sent, Sift sift) {
   const StandardFloatMode mode;
-  can_undo = can_flush = is_in_frame = false;
+  can_undo = can_flush = is_taken = false;
   try {
     const SiftNorms sifted = sift();
     count_step(sifted, sent.size());
@@ -125,7 +125,7 @@ bool Sifter::sift_into(const Gradient& gradient, FramePlanner& planner, std::vec
     return false;
   }
   const StandardFloatMode mode;
-  p.can_undo = p.can_flush = p.is_in_frame = false;
+  p.can_undo = p.can_flush = p.is_taken = false;
   p.check_gradient(gradient);
   p.move_to(gradient.device);
   const auto sifted = p.sparsifier->sift_into(p.scaled(gradient, lr, unscale), p.memory, planner, frame, sent);
@@ -134,11 +134,25 @@ bool Sifter::sift_into(const Gradient& gradient, FramePlanner& planner, std::vec
     return false;
   }
   p.count_step(sifted->norms, sifted->entries);
-  p.is_in_frame = !frame.empty();
+  p.is_taken = !frame.empty();
   p.can_undo = true;
-  p.can_flush = !p.is_in_frame;
-  if (p.is_in_frame) p.count_rounding_loss(sifted->rounding_loss2);
-  return p.is_in_frame;
+  p.can_flush = !p.is_taken;
+  if (p.is_taken) p.count_rounding_loss(sifted->rounding_loss2);
+  return p.is_taken;
+}
+
+std::optional<Gradient> Sifter::sift_all(const Gradient& gradient, float lr, float unscale) {
+  Parts& p = *parts_;
+  if (p.feedback.kind != Feedback::Kind::ef || gradient.device.kind == Device::host) return std::nullopt;
+  const StandardFloatMode mode;
+  p.can_undo = p.can_flush = p.is_taken = false;
+  p.check_gradient(gradient);
+  p.move_to(gradient.device);
+  const auto sifted = p.sparsifier->sift_all(p.scaled(gradient, lr, unscale), p.memory);
+  if (!sifted) return std::nullopt;
+  p.count_step(sifted->norms, p.memory.size());
+  p.is_taken = p.can_undo = true;
+  return sifted->numbers;
 }
 
 void Sifter::sift(const SparseVector& sum, SparseVector& sent, float lr) {
@@ -169,7 +183,7 @@ void Sifter::sift(const SparseVector& sum, SparseVector& sent, float lr) {
 }
 
 void Sifter::Parts::begin_undo(const SparseVector& sent) {
-  if (!can_undo || (is_in_frame ? sent.size() != 0 : sent.size() != stats.entries)) {
+  if (!can_undo || (is_taken ? sent.size() != 0 : sent.size() != stats.entries)) {
     throw UsageError(fmt::format("[{}] undo: there is no step to take back that sent {} entries", name, sent.size()));
   }
   check(sent, "undo");
@@ -185,7 +199,7 @@ void Sifter::undo(const Gradient& gradient, const SparseVector& sent, float lr, 
     throw UsageError(fmt::format("[{}] undo: the gradient is on another device than in the step", p.name));
   }
   p.begin_undo(sent);
-  if (p.is_in_frame) p.memory.put_taken_back();
+  if (p.is_taken) p.memory.put_taken_back();
   if (p.has_velocity()) {
     p.velocity.put_back(sent, p.cleared);
     const kernels::ScaledGradient total = p.velocity.as_gradient();

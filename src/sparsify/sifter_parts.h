@@ -25,11 +25,11 @@ struct Sifter::Parts {
   std::unique_ptr<FusedSparsifier> sparsifier;
   ErrorMemory memory;
   SiftStats stats;
-  SiftStats stats_before;    // for undo
-  bool can_undo = false;     // a step was taken, and nothing but what belongs to it came after it
-  bool can_flush = false;    // nothing at all came after it
-  bool is_in_frame = false;  // its entries became a frame, and are on the device
-  std::vector<float> all;    // of flush(), kept so that the steady state allocates nothing
+  SiftStats stats_before;  // for undo
+  bool can_undo = false;   // a step was taken, and nothing but what belongs to it came after it
+  bool can_flush = false;  // nothing at all came after it
+  bool is_taken = false;   // its entries are on the device, and were not returned (sift_into, sift_all)
+  std::vector<float> all;  // of flush(), kept so that the steady state allocates nothing
 
   std::vector<double> loss_of_tiles;  // of keep_rounding_loss()
 

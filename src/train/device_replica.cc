@@ -58,7 +58,7 @@ class DeviceReplica final : public Replica {
   void apply_update(const Worker& worker, const Applied& how) override {
     is_on_host_ = false;
     const OptimiserStep step = optimiser_->begin_step(how);
-    if (step.is_sparse()) return arrays_->apply_sparse(step, worker.update(), weights_);
+    if (step.is_sparse() && !worker.stats().went_dense) return arrays_->apply_sparse(step, worker.update(), weights_);
     worker.write_update(numbers(gradient_));
     arrays_->apply(step, gradient_, weights_, kept_[0], kept_[1]);
   }

@@ -69,7 +69,8 @@ void Training::follow_local_steps() {
 void Training::exchange() {
   const double lr = is_local() ? 1 : lr_;
   try {
-    worker_.step(replica_->gradient(), {.lr = static_cast<float>(lr), .flags = flags(), .loss = batch_loss_});
+    worker_.step(replica_->gradient(),
+                 {.lr = static_cast<float>(lr), .flags = flags(), .loss = batch_loss_, .update_on_device = true});
     compression_.reset();
     const bool is_due = config_.measure_every != 0 && number_ % config_.measure_every == 0;
     if (is_due) compression_ = worker_.measure_compression();

@@ -53,6 +53,7 @@ CompressionError Worker::measure_compression() {
   }
   const std::size_t dim = p.layout.dim();
   const float weight = this->weight();
+  p.bring_update();
 
   std::vector<double> served(dim);
   add_server_memory(served);

@@ -66,6 +66,7 @@ struct Worker::Parts {
   std::vector<float> received;  // the values of `sent` as the other ranks decoded them; empty: the same
   bool has_swapped = false;     // `received` and the values of `sent` have changed places
   SparseVector total;
+  DeviceSum* sum = nullptr;             // where the update is, if it is on a device; `total` may be empty then
   std::vector<float> at_sent;           // the update at the entries of `sent`
   std::vector<std::uint8_t> came_back;  // whether they are in it; empty: all are
   StepStats stats;
@@ -100,6 +101,8 @@ struct Worker::Parts {
 
   // update.cc
   DeviceArrays& arrays_of(Device device);
+  bool has_update_on(Device device) const noexcept { return sum != nullptr && gradient.device == device; }
+  void bring_update();
 
   // adopt.cc
   void give_away(const TensorRange& tensor);

@@ -42,6 +42,7 @@ void Worker::retune(const WorkerConfig& config) {
   next->step_number = p.step_number;
   next->stats = p.stats;
   next->checksum = p.checksum;
+  p.bring_update();
   next->total = std::move(p.total);
   parts_ = std::move(next);
 }

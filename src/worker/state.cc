@@ -338,6 +338,7 @@ void Worker::load(std::span<const std::vector<std::byte>> states) {
   if (p.counts_vary) p.goes_dense = p.dense_exchange != nullptr && saved[0].goes_dense;
   p.checksum = saved[0].checksum;
   p.total.clear(p.layout.dim());
+  p.sum = nullptr;
   p.stats = {};
   p.can_take_back = false;
 }

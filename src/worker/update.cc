@@ -47,26 +47,45 @@ DeviceArrays& Worker::Parts::arrays_of(Device device) {
   return *arrays;
 }
 
+// The update becomes entries on the host, if it is on a device only.
+void Worker::Parts::bring_update() {
+  if (sum == nullptr || total.is_full()) return;
+  total.values.resize(layout.dim());
+  sum->read(total.values);
+}
+
 void Worker::write_update(WritableNumbers numbers, float factor) const {
-  const SparseVector& update = parts_->total;
+  Parts& p = *parts_;
   const auto write = [&](auto* to, auto rounded) {
+    p.bring_update();
+    const SparseVector& update = p.total;
     if (!update.is_full()) clear(std::as_writable_bytes(std::span(to, numbers.size)));  // zero is all bits 0
     for (std::size_t i = 0; i < update.size(); ++i) to[update.index(i)] = rounded(factor * update.values[i]);
   };
-  parts_->stats.ns_apply = time_to_write(numbers, parts_->layout.dim(), "write_update", write,
-                                         [&] { parts_->arrays_of(numbers.device).write(update, factor, numbers); });
+  const auto on_device = [&] {
+    if (p.has_update_on(numbers.device)) return p.sum->write(factor, numbers);
+    p.bring_update();
+    p.arrays_of(numbers.device).write(p.total, factor, numbers);
+  };
+  p.stats.ns_apply = time_to_write(numbers, p.layout.dim(), "write_update", write, on_device);
 }
 
 void Worker::apply_update(WritableNumbers weights, float lr) const {
-  const SparseVector& update = parts_->total;
+  Parts& p = *parts_;
   const auto apply = [&](auto* to, auto rounded) {
+    p.bring_update();
+    const SparseVector& update = p.total;
     for (std::size_t i = 0; i < update.size(); ++i) {
       const std::size_t at = update.index(i);
       to[at] = rounded(widened(weights.type, to[at]) - lr * update.values[i]);
     }
   };
-  parts_->stats.ns_apply = time_to_write(weights, parts_->layout.dim(), "apply_update", apply,
-                                         [&] { parts_->arrays_of(weights.device).subtract(update, lr, weights); });
+  const auto on_device = [&] {
+    if (p.has_update_on(weights.device)) return p.sum->subtract(lr, weights);
+    p.bring_update();
+    p.arrays_of(weights.device).subtract(p.total, lr, weights);
+  };
+  p.stats.ns_apply = time_to_write(weights, p.layout.dim(), "apply_update", apply, on_device);
 }
 
 }  // namespace sparsewire

@@ -120,6 +120,7 @@ void Worker::take_back_step() {
   p.stats = p.stats_before;
   p.checksum = p.checksum_before;
   p.total.clear(p.layout.dim());
+  p.sum = nullptr;
 }
 
 void Worker::Parts::check_between_steps(const char* what) const {
@@ -186,6 +187,8 @@ void Worker::Parts::exchange_all() {
   usable = false;
   outcome = {};
   outcome = active_exchange().run(sent, trailer, received, total);
+  sum = active_exchange().sum_on_device();
+  if (!options.update_on_device) bring_update();
 }
 
 void Worker::Parts::handle_failure() {
@@ -274,11 +277,12 @@ void Worker::Parts::account() {
   const SiftStats& sifted = sifter.stats();
   const Traffic& traffic = active_exchange().traffic();
   const std::uint64_t all_entries = layout.dim() * static_cast<std::uint64_t>(transport.size());
-  const bool all_were_sent = outcome.entries == all_entries && total.size() == layout.dim() && layout.dim() != 0;
+  const std::uint64_t updated = sum != nullptr ? layout.dim() : total.size();
+  const bool all_were_sent = outcome.entries == all_entries && updated == layout.dim() && layout.dim() != 0;
   stats.step = sifted.step;
   stats.entries_sent = sifted.entries;
-  stats.entries_total = total.size();
-  stats.density = layout.dim() == 0 ? 0 : static_cast<double>(total.size()) / static_cast<double>(layout.dim());
+  stats.entries_total = updated;
+  stats.density = layout.dim() == 0 ? 0 : static_cast<double>(updated) / static_cast<double>(layout.dim());
   stats.dense_bytes = layout.dim() * sizeof(float);
   stats.bytes_up = traffic.bytes_up;
   stats.bytes_down = traffic.bytes_down;
@@ -308,8 +312,12 @@ void Worker::Parts::account() {
 void Worker::Parts::compare_replicas() {
   checksums.clear();
   if (config.check_every != 0) {
-    for (const auto bytes : {std::as_bytes(std::span(total.indices)), std::as_bytes(std::span(total.values))}) {
-      checksum = crc32c_extend(checksum, bytes);
+    if (sum != nullptr) {
+      checksum = sum->extend_checksum(checksum);
+    } else {
+      for (const auto bytes : {std::as_bytes(std::span(total.indices)), std::as_bytes(std::span(total.values))}) {
+        checksum = crc32c_extend(checksum, bytes);
+      }
     }
     if (stats.step % config.check_every == 0) control.gather(checksum, checksums);
   }

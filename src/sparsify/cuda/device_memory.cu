@@ -40,6 +40,7 @@ class CudaMemory final : public DeviceMemory {
                                   TakenEntries& taken) override {
     const OnDevice on(device_);
     most_ = kInfinity;  // unless all goes well
+    has_taken_all_ = false;
     const cudaStream_t stream = begin(gradient);
     if (gradient != nullptr && gradient->first_add != nullptr) follow(gradient->first_add->gradient, stream);
     const auto bad = take_now(units, choices, factor, second, gradient, stream, taken);
@@ -55,6 +56,7 @@ class CudaMemory final : public DeviceMemory {
     const OnDevice on(device_);
     most_ = kInfinity;
     frame_stream_ = begin(&gradient);
+    has_taken_all_ = false;
     if (many_ == nullptr) many_ = std::make_unique<ManyUnits>(taken_);
     order_.wait();  // its arrays may be in use
     const auto bad = many_->take_for_frame(numbers_.data(), units, choices, factor, gradient, frame_stream_, support);
@@ -77,8 +79,24 @@ class CudaMemory final : public DeviceMemory {
     const OnDevice on(device_);
     most_ = kInfinity;
     const cudaStream_t stream = begin(nullptr);
-    many_->put_taken_back(stream);
+    if (has_taken_all_) {
+      copy(all_taken_.data(), numbers_.data(), stream);
+    } else {
+      many_->put_taken_back(stream);
+    }
     order_.end(stream);
+  }
+
+  Gradient take_all() override {
+    const OnDevice on(device_);
+    const cudaStream_t stream = begin(nullptr);
+    all_taken_.reserve(size_);
+    copy(numbers_.data(), all_taken_.data(), stream);
+    SPARSEWIRE_CUDA_CHECK(cudaMemsetAsync(numbers_.data(), 0, size_ * sizeof(float), stream));
+    order_.end(stream);
+    most_ = 0;
+    has_taken_all_ = true;
+    return array(all_taken_);
   }
 
   // Waits, because the gradient may be another memory's numbers, which change next.
@@ -207,13 +225,21 @@ class CudaMemory final : public DeviceMemory {
     const OnDevice on(device_);
     most_ = kInfinity;  // who gets them may change them (ScaledGradient::first_add)
     order_.begin(order_.own());
-    Gradient all(numbers_.data(), NumberType::f32, size_);
+    return array(numbers_);
+  }
+
+ private:
+  // `size_` numbers, on this memory's own stream.
+  Gradient array(const DeviceArray<float>& numbers) const {
+    Gradient all(numbers.data(), NumberType::f32, size_);
     all.device = {Device::cuda, device_};
     all.stream = order_.own();
     return all;
   }
+  void copy(const float* from, float* to, cudaStream_t stream) const {
+    SPARSEWIRE_CUDA_CHECK(cudaMemcpyAsync(to, from, size_ * sizeof(float), cudaMemcpyDeviceToDevice, stream));
+  }
 
- private:
   // The stream that the following work is queued on: that of the gradient, if there is one.
   cudaStream_t begin(const ScaledGradient* gradient) {
     if (gradient != nullptr && size_ > 0) check_array(gradient->data, gradient->device, device_);
@@ -369,6 +395,8 @@ class CudaMemory final : public DeviceMemory {
   std::unique_ptr<UnitMemory> unit_;     // if the model is one unit
   std::unique_ptr<ManyUnits> many_;      // if it is many
   cudaStream_t frame_stream_ = nullptr;  // of the last take_for_frame()
+  DeviceArray<float> all_taken_;         // by the last take_all()
+  bool has_taken_all_ = false;           // and nothing was taken after it
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "sparsewire/device.h"
 #include "sparsewire/errors.h"
 #include "sparsify/device_memory.h"
+#include "sparsify/device_sum.h"
 
 namespace sparsewire {
 namespace {
@@ -14,6 +15,7 @@ namespace {
 
 std::unique_ptr<DeviceMemory> make_device_memory(Device, std::size_t) { refuse(); }
 std::unique_ptr<DeviceArrays> make_device_arrays(Device) { refuse(); }
+std::unique_ptr<DeviceSum> make_device_sum(Device, std::size_t) { refuse(); }
 
 bool has_cuda() noexcept { return false; }
 bool is_usable(Device device) noexcept { return device.kind == Device::host; }

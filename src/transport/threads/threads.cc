@@ -117,6 +117,7 @@ class ThreadGroup::Shared::Rank final : public Transport {
 
   int rank() const noexcept override { return rank_; }
   int size() const noexcept override { return shared_.size; }
+  bool is_one_process() const noexcept override { return true; }
 
   void fail(std::string_view cause) noexcept override {
     const std::lock_guard lock(shared_.mutex);

@@ -10,11 +10,13 @@
 
 #include "codec/rounding.h"
 #include "codec/support.h"
+#include "core/crc32c_extend.h"
 #include "core/number_types.h"
 #include "kernels/norm.h"
 #include "sparsewire/codec.h"
 #include "sparsewire/errors.h"
 #include "sparsify/device_memory.h"
+#include "sparsify/device_sum.h"
 #include "train/optimiser.h"
 #include "train/replica_arrays.h"
 #include "unit/device/arrays.h"
@@ -47,6 +49,7 @@ class PretendedMemory final : public DeviceMemory {
                                   const kernels::SecondChoice* second, const kernels::ScaledGradient* gradient,
                                   TakenEntries& taken) override {
     if (choices.all().size() != units.size()) throw UsageError("a choice for each unit");
+    all_.clear();
     taken = {};
     if (gradient != nullptr) {
       if (gradient->first_add != nullptr) add_first(here(*gradient), *gradient->first_add);
@@ -124,7 +127,15 @@ class PretendedMemory final : public DeviceMemory {
     for (const std::uint32_t index : indices_) numbers_[index] = 0;
     taken = for_frame_;
   }
-  void put_taken_back() override { write_at(indices_, values_.data()); }
+  void put_taken_back() override {
+    if (all_.empty()) return write_at(indices_, values_.data());
+    numbers_.swap(all_);
+  }
+  Gradient take_all() override {
+    all_.assign(numbers_.size(), 0.0F);
+    numbers_.swap(all_);
+    return there(all_);
+  }
 
   void restore(const kernels::ScaledGradient& gradient) override {
     kernels::restore(here(gradient), 0, numbers_.size(), numbers_.data());
@@ -166,15 +177,17 @@ class PretendedMemory final : public DeviceMemory {
   void write(std::size_t begin, std::span<const float> numbers) override {
     std::copy(numbers.begin(), numbers.end(), numbers_.begin() + static_cast<std::ptrdiff_t>(begin));
   }
-  Gradient numbers() const override {
-    Gradient all(numbers_);
+  Gradient numbers() const override { return there(numbers_); }
+
+ private:
+  enum class By : int { magnitude, draw, score };
+
+  static Gradient there(const std::vector<float>& numbers) {
+    Gradient all(numbers);
     if (all.size > 0) all.data = other_side(all.data);
     all.device = device_test::kDevice;
     return all;
   }
-
- private:
-  enum class By : int { magnitude, draw, score };
 
   // As a device, it keeps what it has made of the choices until their key is another one.
   void make_table(std::span<const Unit> units, const UnitChoices& choices, float factor, By by) {
@@ -283,6 +296,7 @@ class PretendedMemory final : public DeviceMemory {
   }
 
   std::vector<float> numbers_;
+  std::vector<float> all_;  // by take_all(), if nothing was taken after it
   std::optional<ChoicesKey> table_key_;
   std::vector<UnitChoice> table_;
   std::size_t steps_ = 0;
@@ -355,6 +369,44 @@ class PretendedArrays final : public DeviceArrays {
   }
 };
 
+class PretendedSum final : public DeviceSum {
+ public:
+  explicit PretendedSum(std::size_t size) : given_(size), sum_(size) {}
+
+  const float* give(const Gradient& numbers, float weight) override {
+    const kernels::ScaledGradient from = here(kernels::ScaledGradient(numbers));
+    for (std::size_t i = 0; i < given_.size(); ++i) given_[i] = weight * kernels::number_at(from, i);
+    return other_side(given_.data());
+  }
+  std::optional<std::size_t> add(std::span<const float* const> given) override {
+    std::optional<std::size_t> bad;
+    for (std::size_t i = sum_.size(); i-- > 0;) {
+      sum_[i] = other_side(given[0])[i];
+      for (std::size_t r = 1; r < given.size(); ++r) sum_[i] += other_side(given[r])[i];
+      if (!std::isfinite(sum_[i])) bad = i;
+    }
+    return bad;
+  }
+  std::uint32_t extend_checksum(std::uint32_t checksum) override {
+    return crc32c_extend_by_table(checksum, std::as_bytes(std::span(sum_)));
+  }
+  void read(std::span<float> to) override { std::copy(sum_.begin(), sum_.end(), to.begin()); }
+  void write(float factor, const WritableNumbers& to) override { arrays_.write(all(), factor, to); }
+  void subtract(float factor, const WritableNumbers& from) override { arrays_.subtract(all(), factor, from); }
+
+ private:
+  SparseVector all() const {
+    SparseVector entries;
+    entries.dim = sum_.size();
+    entries.values = sum_;
+    return entries;
+  }
+
+  std::vector<float> given_;
+  std::vector<float> sum_;
+  PretendedArrays arrays_;
+};
+
 }  // namespace
 
 // These replace those of the library.
@@ -363,6 +415,9 @@ std::unique_ptr<DeviceMemory> make_device_memory(Device device, std::size_t size
   return std::make_unique<PretendedMemory>(size);
 }
 std::unique_ptr<DeviceArrays> make_device_arrays(Device) { return std::make_unique<PretendedArrays>(); }
+std::unique_ptr<DeviceSum> make_device_sum(Device /*device*/, std::size_t size) {
+  return std::make_unique<PretendedSum>(size);
+}
 
 std::unique_ptr<train::ReplicaArrays> train::make_replica_arrays(Device /*device*/, void* /*stream*/,
                                                                  std::size_t size) {

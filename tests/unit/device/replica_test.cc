@@ -82,7 +82,7 @@ std::vector<float> train(const Setting& setting, bool on_device, std::uint64_t c
       }
       if (setting.local_steps == 1) {
         replica->find_gradient(step);
-        worker.step(replica->gradient(), {.lr = 0.01F});
+        worker.step(replica->gradient(), {.lr = 0.01F, .update_on_device = true});
         replica->apply_update(worker, {.lr = 0.01, .holds_lr = holds_lr});
         continue;
       }
@@ -92,7 +92,7 @@ std::vector<float> train(const Setting& setting, bool on_device, std::uint64_t c
         replica->local_step(0.01);
       }
       replica->end_local_steps();
-      worker.step(replica->gradient());
+      worker.step(replica->gradient(), {.update_on_device = true});
       replica->subtract_update(worker);
     }
     if (transport.rank() == 0) result.assign(replica->weights().begin(), replica->weights().end());
@@ -114,6 +114,7 @@ const Setting kSettings[] = {
                 .exchange = "server",
                 .downlink = "topk:ratio=0.1"}},
     {.local_steps = 3},
+    {.local_steps = 2, .worker = {.sparsifier = "dense", .exchange = "dense"}},
     {.optimiser = "sgd:momentum=0.5", .local_steps = 3},
     {.optimiser = "adamw", .local_steps = 2},
 };
