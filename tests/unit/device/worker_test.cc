@@ -9,6 +9,7 @@
 
 #include "core/half.h"
 #include "sparsewire/errors.h"
+#include "transport/least.h"
 #include "unit/device/arrays.h"
 
 namespace sparsewire::device_worker_test {
@@ -189,6 +190,19 @@ TEST(DenseOnADevice, HasTheChecksumOfTheHost) {
     SCOPED_TRACE(size);
     EXPECT_TRUE(train_dense({true, true}, size).state == train_dense({false, false}, size).state);
   }
+}
+
+TEST(DenseOnADevice, GoesThroughTheHostWithATransportBetweenProcesses) {
+  if (const std::string why = device_test::why_none(); !why.empty()) GTEST_SKIP() << why;
+  run_on_threads(2, [&](Transport& transport) {
+    LeastTransport other(transport);
+    const Numbers numbers = gradient_of(transport.rank(), 0);
+    const Copy copy(numbers.data(), kSize * sizeof(float));
+    Worker here(kDense, Layout(kSize), other);
+    Worker on_device(kDense, Layout(kSize), other);
+    const SparseVector expected = here.step(numbers);
+    EXPECT_EQ(on_device.step(there(copy), {.update_on_device = true}), expected);
+  });
 }
 
 TEST(DenseOnADevice, LeavesTheUpdateThereIfAskedTo) {
