@@ -349,6 +349,12 @@ class Options(Case):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(f"--sparsifier {sparsifier} saves no bytes" in done.stderr, is_said, done.stderr)
 
+    def test_the_faster_exchange_for_whole_vectors_is_named(self):
+        for exchange, sparsifier, is_said in (("sharded", "dense", True), ("auto", "dense", False), ("dense", "dense", False), ("server", "topk:k=3", False)):
+            done = self.run_train(*SMALL[:2], *THREADS, "--steps", "2", "--exchange", exchange, "--sparsifier", sparsifier)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual("--exchange dense is faster" in done.stderr, is_said, done.stderr)
+
     def test_diverge(self):
         self.refuses("--problem", "downlink_toy", "--lr", "1e9", code=1, says="diverged in step ")
         says = self.refuses("--problem", "downlink_toy", "--lr", "3", "--checkpoint-dir", "c", "--checkpoint-every", "5",

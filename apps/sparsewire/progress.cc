@@ -95,7 +95,13 @@ void Progress::show_config() {
   if (!config_.quiet && title_.empty() && !is_config_shown_) {
     const std::string line = printable(one_line(config_));
     std::fprintf(stderr, "%s\n", (is_terminal_ ? wrapped(line) : line).c_str());
-    if (name_of(config_.exchange) == "dense" && name_of(config_.sparsifier) != "dense") {
+    const bool is_dense = name_of(config_.sparsifier) == "dense";
+    const std::string exchange = name_of(config_.exchange);
+    if (is_dense && exchange != "dense" && exchange != "auto" && config_.downlink.empty()) {
+      complain(fmt::format("--exchange {} is for sparse vectors: with --sparsifier dense, --exchange dense is faster",
+                           config_.exchange));
+    }
+    if (exchange == "dense" && !is_dense) {
       complain(
           fmt::format("--exchange dense moves whole vectors, so --sparsifier {} saves no bytes; for training without "
                       "compression add --sparsifier dense",
