@@ -16,25 +16,36 @@ namespace sparsewire::cuda {
 
 using kernels::ScaledGradient;
 
+// Few blocks start faster, and many work faster: on an H200, which has 132 multiprocessors, 132 blocks are best for
+// 28,000 candidates, and 264 for 280,000.
+inline constexpr std::size_t kCandidatesPerBlock = 384;
+
 struct UnitLaunch : UnitArrays {
   UnitLaunch(float* numbers, std::size_t entries, std::size_t most_entries)
       : UnitArrays(numbers, entries, most_entries) {
     configure();
   }
 
-  // What `finish` has to know: the same number of blocks for all of its variants.
+  // How many blocks of `finish` there may be: as many for each of its variants.
   void configure() {
     int device = 0;
-    int processors = 0;
+    int count = 0;
     SPARSEWIRE_CUDA_CHECK(cudaGetDevice(&device));
-    SPARSEWIRE_CUDA_CHECK(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device));
+    SPARSEWIRE_CUDA_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+    processors = static_cast<std::size_t>(count);
     const int in_each = std::min({configure_finish<By::magnitude>(), configure_finish<By::draw>(),
                                   configure_finish<By::score>(), configure_finish<By::all>()});
-    const std::size_t fit =
-        std::min<std::size_t>(static_cast<std::size_t>(processors) * static_cast<std::size_t>(in_each), kMostBlocks);
+    const std::size_t fit = std::min<std::size_t>(processors * static_cast<std::size_t>(in_each), kMostBlocks);
     const std::size_t useful = std::max<std::size_t>(1, (tile_count + 15) / 16);
-    blocks = static_cast<unsigned>(std::min(fit, useful));
-    tiles_per_block = static_cast<std::uint32_t>((tile_count + blocks - 1) / blocks);
+    most_blocks = std::min(fit, useful);
+  }
+
+  // How many are launched. A cooperative launch takes longer with more blocks, so where they would have few candidates
+  // there is one for each multiprocessor. By a threshold it is not cooperative, and nobody knows how many there are.
+  std::size_t blocks_for(std::size_t k) const {
+    if (k == 0) return most_blocks;
+    const std::size_t busy = std::max(wanted(k) / kCandidatesPerBlock, tile_count / kFinishThreads);
+    return std::min(std::max(busy, processors), most_blocks);
   }
 
   // Returns how many blocks a multiprocessor has room for.
@@ -95,9 +106,10 @@ struct UnitLaunch : UnitArrays {
   }
 
   void queue_choice(std::size_t k, std::uint32_t threshold, const kernels::SecondChoice* second, std::size_t second_k) {
+    const std::size_t blocks = blocks_for(k);
     FinishArguments arguments{.memory = memory,
                               .tiles_count = tile_count,
-                              .tiles_per_block = tiles_per_block,
+                              .tiles_per_block = static_cast<std::uint32_t>((tile_count + blocks - 1) / blocks),
                               .control = control.data(),
                               .tiles = tiles.data(),
                               .tile_norms = tile_norms.data(),
@@ -116,18 +128,18 @@ struct UnitLaunch : UnitArrays {
                               .epoch = next_epoch(),
                               .result = result_on_device};
     if (k == 0) {
-      queue_finish<By::all>(arguments);
+      queue_finish<By::all>(arguments, blocks);
     } else if (second == nullptr) {
-      queue_finish<By::magnitude>(arguments);
+      queue_finish<By::magnitude>(arguments, blocks);
     } else if (second->draw) {
       arguments.k_drawn = static_cast<std::uint32_t>(second_k);
       arguments.draw = *second->draw;
-      queue_finish<By::draw>(arguments);
+      queue_finish<By::draw>(arguments, blocks);
     } else {
       last_round.upload(second->last_round, stream);
       arguments.scores = {*second->regularisation, last_round.data(),
                           static_cast<std::uint32_t>(second->last_round.size())};
-      queue_finish<By::score>(arguments);
+      queue_finish<By::score>(arguments, blocks);
     }
     mark_on_device(stream);
   }
@@ -144,14 +156,14 @@ struct UnitLaunch : UnitArrays {
   }
 
   template <By kBy>
-  void queue_finish(const FinishArguments& arguments) {
+  void queue_finish(const FinishArguments& arguments, std::size_t blocks) {
     cudaLaunchAttribute attributes[2];
     attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[0].val.programmaticStreamSerializationAllowed = 1;  // launched while the pass still runs
     attributes[1].id = cudaLaunchAttributeCooperative;
     attributes[1].val.cooperative = 1;  // barriers of all blocks need all blocks to run
     cudaLaunchConfig_t config{};
-    config.gridDim = dim3(blocks);
+    config.gridDim = dim3(static_cast<unsigned>(blocks));
     config.blockDim = dim3(kFinishThreads);
     config.dynamicSmemBytes = sizeof(FinishShared<kBy>);
     config.stream = stream;
@@ -222,8 +234,8 @@ struct UnitLaunch : UnitArrays {
     return gradient == nullptr ? Factors{} : Factors{gradient->scale, gradient->decay};
   }
 
-  unsigned blocks = 0;
-  std::uint32_t tiles_per_block = 0;
+  std::size_t processors = 0;
+  std::size_t most_blocks = 0;
   std::uint32_t epoch = 0;
   bool has_added = false;  // the pass of the last step is queued
 };
