@@ -1,5 +1,5 @@
-// A step after its pass, as a block sees it: finds the k-th key, writes the winners in ascending order of their indices,
-// puts the others back, and adds up the norms. One kernel, in which all blocks tell each other once what they have near
+// A step after its pass, as a block sees it: finds the k-th key, adds up the norms, writes the winners in ascending order
+// of their indices, and puts the others back. One kernel, in which all blocks tell each other once what they have near
 // the k-th key: that costs less than a launch. Where that does not suffice, they meet at barriers.
 //
 // The kernel is in finish_kernel.cuh, and what it does in a file for each part.
@@ -46,14 +46,17 @@ class Finish {
   __device__ void clear();
   template <class Begin, class Of>
   __device__ __forceinline__ void write(Begin begin, Of verdict, std::uint32_t quota);
+  template <class Of>
+  __device__ __forceinline__ void decide(const Part& part, Of verdict, std::uint32_t quota);
   __device__ void add_sent(const Part& part);
 
   // finish_result.cuh
   __device__ void fail(std::uint32_t outcome);
   __device__ void publish(const StepResult& r);
+  __device__ bool has_few_groups() const { return a_.tiles_count <= kMostAdded * kTile; }
+  __device__ void announce_norms();
   __device__ void add_norms();
   __device__ double2 add_up_groups(std::size_t groups);
-  __device__ void add_few_norms();
   __device__ void end(const double2& sums);
   __device__ void guess(Control& control) const;
 

@@ -62,7 +62,7 @@ struct FinishShared : BlockShared {
   std::uint32_t index[kListRoom<kBy>];
   float value[kListRoom<kBy>];
   std::uint32_t score[kBy == By::score ? kListRoom<kBy> : 1];  // key
-  std::uint8_t wins[kListRoom<kBy>];
+  std::uint16_t place[kListRoom<kBy>];  // among the winners of the part, from 1 on; 0: it loses
   union {
     std::uint32_t bins[kBins];
     std::uint32_t near_list[2][kAllNear];        // keys, and their blocks

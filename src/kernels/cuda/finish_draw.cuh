@@ -90,7 +90,7 @@ __device__ void Finish<kBy>::draw() {
   const std::uint32_t first_quota = quota_;
   std::uint32_t ties = 0;
   bool is_marked = false;
-  // Sets `wins` of the candidates in shared memory.
+  // Sets `place` of the candidates in shared memory to 1 if they have won.
   const auto mark = [&](const Part& part) {
     if (part.tile == 0) ties = first_ties;
     if (is_marked && part.tile == 0 && part.end == candidates_.tiles()) return;  // all are there, and still marked
@@ -101,7 +101,7 @@ __device__ void Finish<kBy>::draw() {
       const std::uint32_t through = ties + block_scan(one == Verdict::ties ? 1 : 0, s_);
       if (threadIdx.x == kFinishThreads - 1) s_.found[0] = through;
       if (i < part.count)
-        s_.wins[i] = one == Verdict::wins || (one == Verdict::ties && through <= first_quota) ? 1 : 0;
+        s_.place[i] = one == Verdict::wins || (one == Verdict::ties && through <= first_quota) ? 1 : 0;
       __syncthreads();
       ties = s_.found[0];
     }
@@ -109,10 +109,10 @@ __device__ void Finish<kBy>::draw() {
   };
   const auto key_of = [&](std::uint32_t i) { return drawn_key(i); };
   const Kth kth = search_kth(a_, s_, candidates_, barrier_, 0, std::uint64_t{1} << 32U, a_.k_drawn, 21, rounds_, mark,
-                             key_of, [&](std::uint32_t i) { return s_.wins[i] != 0; });
+                             key_of, [&](std::uint32_t i) { return s_.place[i] != 0; });
   rounds_ = kth.rounds;
   const auto verdict = [&](std::uint32_t i) {
-    if (s_.wins[i] == 0) return Verdict::loses;
+    if (s_.place[i] == 0) return Verdict::loses;
     const std::uint32_t one = key_of(i);
     return one > kth.key ? Verdict::wins : one == kth.key ? Verdict::ties : Verdict::loses;
   };

@@ -26,12 +26,29 @@ __device__ void Finish<kBy>::publish(const StepResult& r) {
   const_cast<volatile std::uint64_t&>(a_.result->words[threadIdx.x]) = std::uint64_t{a_.epoch} << 32U | word;
 }
 
-// Whoever completes a group of 4096 tiles adds it up, and whoever completes the groups publishes the result.
+// Few groups have one counter: whoever comes last adds up all. To be called when the norms of the block's tiles are
+// there. By the last warp, which has no candidates where they are few: then no entry waits for the counter.
+template <By kBy>
+__device__ void Finish<kBy>::announce_norms() {
+  if (!has_few_groups()) return;
+  __syncthreads();
+  if (threadIdx.x != kFinishThreads - 32) return;
+  __threadfence();
+  s_.is_last = atomicAdd(&a_.control->groups_done, candidates_.tiles()) + candidates_.tiles() == a_.tiles_count;
+  __threadfence();
+}
+
+// Of more groups: whoever completes one, of 4096 tiles, adds it up, and whoever completes the groups publishes the
+// result.
 template <By kBy>
 __device__ void Finish<kBy>::add_norms() {
   if (candidates_.tiles() == 0) return;
+  if (has_few_groups()) {
+    __syncthreads();
+    if (s_.is_last != 0) end(add_two<kMostAdded>(a_.tile_norms, a_.sent_norms, a_.tiles_count, s_));
+    return;
+  }
   const std::size_t groups = (a_.tiles_count + kTile - 1) / kTile;
-  if (groups <= kMostAdded) return add_few_norms();
   for (std::size_t g = candidates_.first_tile() / kTile;
        g <= (candidates_.first_tile() + candidates_.tiles() - 1) / kTile; ++g) {
     const std::size_t size = min(a_.tiles_count - g * kTile, std::size_t{kTile});
@@ -67,24 +84,11 @@ __device__ double2 Finish<kBy>::add_up_groups(std::size_t groups) {
   return {add_few(a_.group_norms, groups), add_few(a_.sent_group_norms, groups)};
 }
 
-// The same with one counter: whoever comes last adds up all groups.
-template <By kBy>
-__device__ void Finish<kBy>::add_few_norms() {
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    __threadfence();
-    s_.is_last = atomicAdd(&a_.control->groups_done, candidates_.tiles()) + candidates_.tiles() == a_.tiles_count;
-    __threadfence();
-  }
-  __syncthreads();
-  if (s_.is_last == 0) return;
-  end(add_two<kMostAdded>(a_.tile_norms, a_.sent_norms, a_.tiles_count, s_));
-}
-
-// By the last block; thread 0 has the sums.
+// By the last block; thread 0 has the sums. Others may still write entries, but read nothing any more: the host only
+// queues what follows on the same stream.
 template <By kBy>
 __device__ void Finish<kBy>::end(const double2& sums) {
-  if constexpr (kBy == By::all) {  // all others have ended, or have no candidates
+  if constexpr (kBy == By::all) {  // all others have read it, or have no candidates
     if (threadIdx.x < kArenas) a_.control->used[threadIdx.x].value = 0;
   }
   if (threadIdx.x >= 32) return;

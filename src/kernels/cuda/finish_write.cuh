@@ -7,7 +7,7 @@ namespace sparsewire::cuda {
 
 template <By kBy>
 __device__ __forceinline__ MaybeSent maybe_sent(const FinishShared<kBy>& s, std::uint32_t i) {
-  return {s.wins[i] != 0, s.index[i] % static_cast<unsigned>(kTile), s.value[i]};
+  return {s.place[i] != 0, s.index[i] % static_cast<unsigned>(kTile), s.value[i]};
 }
 
 // The squares of the winners of tiles that have very few candidates. Returns whether there are others. Neighbours are in
@@ -71,52 +71,65 @@ __device__ void Finish<kBy>::clear() {
   if (blockIdx.x == 0 && threadIdx.x == 0) a_.control->has_uncounted = 0;
 }
 
-// Writes those that win, and those that tie as long as they are fewer than `quota`; puts the others back.
+// Writes those that win, and those that tie as long as they are fewer than `quota`; puts the others back. The squares
+// come first: who adds up the norms waits for them, but not for the entries.
 template <By kBy>
 template <class Begin, class Of>
 __device__ __forceinline__ void Finish<kBy>::write(Begin begin, Of verdict, std::uint32_t quota) {
   candidates_.for_each_part([&](const Part& part) {
     begin(part);
-    for (std::uint32_t at = 0; at < part.count; at += kFinishThreads) {
-      const std::uint32_t i = at + threadIdx.x;
-      const bool is_there = i < part.count;
-      const Verdict one = is_there ? verdict(i) : Verdict::loses;
-      const bool is_above = one == Verdict::wins;
-      const bool is_tie = one == Verdict::ties;
-      const unsigned aboves = __ballot_sync(kAllLanes, is_above);
-      const unsigned equals = __ballot_sync(kAllLanes, is_tie);
-      __syncthreads();
-      if (threadIdx.x % 32 == 0) {
-        s_.warps[threadIdx.x / 32][0] = static_cast<std::uint32_t>(__popc(aboves));
-        s_.warps[threadIdx.x / 32][1] = static_cast<std::uint32_t>(__popc(equals));
-      }
-      __syncthreads();
-      std::uint32_t above = above_ + count_before(aboves);
-      std::uint32_t ties = ties_ + count_before(equals);
-#pragma unroll
-      for (unsigned w = 0; w < kFinishWarps; ++w) {
-        const std::uint32_t warp_above = s_.warps[w][0];
-        const std::uint32_t warp_ties = s_.warps[w][1];
-        if (w < threadIdx.x / 32) {
-          above += warp_above;
-          ties += warp_ties;
-        }
-        above_ += warp_above;
-        ties_ += warp_ties;
-      }
-      const bool wins = is_above || (is_tie && ties < quota);
-      if (wins) {
-        const std::uint32_t to = above + min(ties, quota);
-        a_.out_indices[to] = s_.index[i];
-        a_.out_values[to] = s_.value[i];
-      } else if (is_there) {
+    const std::uint32_t before = above_ + min(ties_, quota);
+    decide(part, verdict, quota);
+    add_sent(part);
+    if (part.end == candidates_.tiles()) announce_norms();
+    for (std::uint32_t i = threadIdx.x; i < part.count; i += kFinishThreads) {
+      const std::uint32_t place = s_.place[i];
+      if (place != 0) {
+        a_.out_indices[before + place - 1] = s_.index[i];
+        a_.out_values[before + place - 1] = s_.value[i];
+      } else {
         a_.memory[s_.index[i]] = s_.value[i];
       }
-      if (is_there) s_.wins[i] = wins ? 1 : 0;
+    }
+  });
+}
+
+// Sets `place` of the candidates of a part.
+template <By kBy>
+template <class Of>
+__device__ __forceinline__ void Finish<kBy>::decide(const Part& part, Of verdict, std::uint32_t quota) {
+  const std::uint32_t before = above_ + min(ties_, quota);
+  for (std::uint32_t at = 0; at < part.count; at += kFinishThreads) {
+    const std::uint32_t i = at + threadIdx.x;
+    const bool is_there = i < part.count;
+    const Verdict one = is_there ? verdict(i) : Verdict::loses;
+    const bool is_above = one == Verdict::wins;
+    const bool is_tie = one == Verdict::ties;
+    const unsigned aboves = __ballot_sync(kAllLanes, is_above);
+    const unsigned equals = __ballot_sync(kAllLanes, is_tie);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) {
+      s_.warps[threadIdx.x / 32][0] = static_cast<std::uint32_t>(__popc(aboves));
+      s_.warps[threadIdx.x / 32][1] = static_cast<std::uint32_t>(__popc(equals));
     }
     __syncthreads();
-    add_sent(part);
-  });
+    std::uint32_t above = above_ + count_before(aboves);
+    std::uint32_t ties = ties_ + count_before(equals);
+#pragma unroll
+    for (unsigned w = 0; w < kFinishWarps; ++w) {
+      const std::uint32_t warp_above = s_.warps[w][0];
+      const std::uint32_t warp_ties = s_.warps[w][1];
+      if (w < threadIdx.x / 32) {
+        above += warp_above;
+        ties += warp_ties;
+      }
+      above_ += warp_above;
+      ties_ += warp_ties;
+    }
+    const bool wins = is_above || (is_tie && ties < quota);
+    if (is_there) s_.place[i] = wins ? static_cast<std::uint16_t>(above + min(ties, quota) - before + 1) : 0;
+  }
+  __syncthreads();
 }
 
 // The squares of the winners of each tile: by one thread where they are very few, else by a warp.
