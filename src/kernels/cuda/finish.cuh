@@ -53,10 +53,12 @@ class Finish {
   // finish_result.cuh
   __device__ void fail(std::uint32_t outcome);
   __device__ void publish(const StepResult& r);
-  __device__ bool has_few_groups() const { return a_.tiles_count <= kMostAdded * kTile; }
+  __device__ bool has_few_groups() const { return a_.tiles_count <= kMostSlices * kSlice; }
+  __device__ void add_accumulated();
   __device__ void announce_norms();
   __device__ void add_norms();
   __device__ double2 add_up_groups(std::size_t groups);
+  __device__ double2 add_few_groups();
   __device__ void end(const double2& sums);
   __device__ void guess(Control& control) const;
 
@@ -72,6 +74,7 @@ class Finish {
   std::uint32_t ties_ = 0;
   std::uint32_t total_ = 0;
   std::uint32_t has_uncounted_ = 0;
+  bool has_accumulated_ = false;
   int rounds_ = 0;  // of the search for the k-th
 };
 

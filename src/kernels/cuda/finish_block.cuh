@@ -43,7 +43,7 @@ struct FinishArguments {
   Scores scores = {};
 };
 
-inline constexpr int kMostAdded = 2;  // groups of tiles that one block adds up at once
+static_assert(kMostSlices == kFinishWarps && kMostSlices == 2 * kSlices);
 
 // In dynamic shared memory.
 struct BlockShared {
@@ -53,7 +53,7 @@ struct BlockShared {
   std::uint32_t near_bins[kFineKeys];
   std::uint32_t is_last;
   StepResult result;
-  double slices[2][kMostAdded][kSlices];
+  double slices[kMostSlices];
 };
 template <By kBy>
 struct FinishShared : BlockShared {
@@ -101,44 +101,41 @@ __device__ inline std::uint32_t block_scan(std::uint32_t sum, BlockShared& s) {
   return sum;
 }
 
-// The sums of twice kGroups times 4096 numbers by the tree of kernels/norm.h; missing ones are 0. Each half of the
-// threads adds one. Thread 0 gets both.
-template <int kGroups>
-__device__ inline double2 add_two(const double* first, const double* second, std::size_t count, BlockShared& s) {
-  static_assert(kGroups <= kMostAdded);
-  const unsigned half = threadIdx.x / kTileThreads;
-  const unsigned thread = threadIdx.x % kTileThreads;
-  const double* numbers = half == 0 ? first : second;
-  double slice[kGroups];
+// The sum of one slice of `count` numbers by the tree of kernels/norm.h; missing ones are 0. By a warp, which reads
+// kAtOnce rows at once; lane 0 gets it.
+template <unsigned kAtOnce = kRows>
+__device__ inline double add_slice(const double* numbers, std::uint32_t slice, std::uint32_t count) {
+  const std::uint32_t first = slice * static_cast<std::uint32_t>(kSlice) + threadIdx.x % 32;
+  double lane_sum = 0;
+#pragma unroll 1
+  for (unsigned begin = 0; begin < kRows; begin += kAtOnce) {
+    double mine[kAtOnce];
 #pragma unroll
-  for (int group = 0; group < kGroups; ++group) {
-    double lane_sum = 0;
-    double mine[kRows];
-#pragma unroll
-    for (int row = 0; row < kRows; ++row) {
-      const std::size_t i = static_cast<std::size_t>(group) * kTile + thread / 32 * kSlice + thread % 32 +
-                            static_cast<std::size_t>(row) * 32;
+    for (unsigned row = 0; row < kAtOnce; ++row) {
+      const std::uint32_t i = first + (begin + row) * 32;
       mine[row] = i < count ? __ldcg(numbers + i) : 0;
     }
 #pragma unroll
-    for (int row = 0; row < kRows; ++row) lane_sum += mine[row];
-    slice[group] = lane_sum;
+    for (unsigned row = 0; row < kAtOnce; ++row) lane_sum += mine[row];
   }
-#pragma unroll
-  for (int group = 0; group < kGroups; ++group) slice[group] = add_lanes<32>(slice[group]);
+  return add_lanes<32>(lane_sum);
+}
+
+// The sums of twice 4096 numbers by the same tree, each by half of the warps. Thread 0 gets both.
+__device__ inline double2 add_two(const double* first, const double* second, std::size_t count, BlockShared& s) {
+  const unsigned warp = threadIdx.x / 32;
+  const double slice = add_slice(warp < kSlices ? first : second, warp % kSlices, static_cast<std::uint32_t>(count));
+  if (threadIdx.x % 32 == 0) s.slices[warp] = slice;
   __syncthreads();
-  if (thread % 32 == 0) {
-    for (int group = 0; group < kGroups; ++group) s.slices[half][group][thread / 32] = slice[group];
-  }
-  __syncthreads();
-  double2 sums{0, 0};
-  if (threadIdx.x < 32) {
-    for (int group = 0; group < kGroups; ++group) {  // two groups are two lanes: so are their sums added
-      sums.x += add_lanes<kSlices>(threadIdx.x < kSlices ? s.slices[0][group][threadIdx.x] : 0);
-      sums.y += add_lanes<kSlices>(threadIdx.x < kSlices ? s.slices[1][group][threadIdx.x] : 0);
-    }
-  }
-  return sums;
+  if (warp != 0) return {0, 0};
+  const double sum = add_lanes<kSlices>(threadIdx.x < kFinishWarps ? s.slices[threadIdx.x] : 0);
+  return {sum, __shfl_sync(kAllLanes, sum, kSlices)};
+}
+
+// The sum of two groups, of whose slices each lane has one. By the first warp; thread 0 gets it.
+__device__ inline double add_groups_of_slices(double slice) {
+  const double group = add_lanes<kSlices>(slice);
+  return group + __shfl_down_sync(kAllLanes, group, kSlices);  // they are two lanes: so are their sums added
 }
 
 // The same for 32 numbers at most: they are the lanes of one slice. By the first warp.

@@ -73,6 +73,7 @@ __device__ void Finish<kBy>::run_all(std::uint32_t used, std::uint32_t outcome) 
   const Messages messages{a_.epoch};
   if (threadIdx.x == 0) messages.write(&a_.control->near_counts[blockIdx.x].first, sums.y);
   candidates_.gather_first();
+  add_accumulated();
   std::uint32_t before = 0;
   for (unsigned b = threadIdx.x; b < blockIdx.x; b += kFinishThreads) {
     before += messages.read(&a_.control->near_counts[b].first);
@@ -95,7 +96,9 @@ __device__ Kth Finish<kBy>::find_kth(const FineBins& fine, std::uint32_t in_wind
   if (has_uncounted_ != 0) return search(threshold, kInfinityKey, k, 12);
   const NearKth near = find_near(fine, in_window, threshold, found_ - fell_, k, s_);
   if (near.rank == 0) return search(threshold + (kFine << kFineShift), kInfinityKey, k, 12);
-  const NearChoice choice = choose_near(a_, s_, candidates_, near);
+  const NearChoice choice = choose_near(a_, s_, candidates_, near, [&] {
+    if constexpr (kBy == By::magnitude) add_accumulated();  // of others the registers do not suffice
+  });
   if (!choice.is_known) return search(near.low, std::uint64_t{near.low} + kFineKeys, near.rank, 0);
   is_counted = true;
   above_ = choice.above;

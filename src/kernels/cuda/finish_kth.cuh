@@ -142,10 +142,10 @@ struct NearChoice {
 };
 
 // All blocks tell each other which keys are in the bin of the k-th, and how many are above it. Those in the bin are
-// few, mostly; if they are not, nothing is known then.
-template <By kBy>
+// few, mostly; if they are not, nothing is known then. meanwhile() is called before the wait for the others.
+template <By kBy, class Meanwhile>
 __device__ inline NearChoice choose_near(const FinishArguments& a, FinishShared<kBy>& s,
-                                         BlockCandidates<kBy>& candidates, const NearKth& near) {
+                                         BlockCandidates<kBy>& candidates, const NearKth& near, Meanwhile meanwhile) {
   const Messages messages{a.epoch};
   auto* const my_keys = reinterpret_cast<std::uint64_t*>(a.control->near_keys[blockIdx.x]);
   if (threadIdx.x < 2) s.near[threadIdx.x] = 0;
@@ -166,6 +166,7 @@ __device__ inline NearChoice choose_near(const FinishArguments& a, FinishShared<
   });
   above = block_sum(above, 0, s).x;
   if (threadIdx.x == 0) messages.write(a.control->near_counts + blockIdx.x, {above, s.near[0]});
+  meanwhile();
 
   std::uint32_t* const keys = s.near_list[0];
   std::uint32_t* const blocks = s.near_list[1];

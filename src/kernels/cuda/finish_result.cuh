@@ -26,6 +26,20 @@ __device__ void Finish<kBy>::publish(const StepResult& r) {
   const_cast<volatile std::uint64_t&>(a_.result->words[threadIdx.x]) = std::uint64_t{a_.epoch} << 32U | word;
 }
 
+// The pass has written the norms of the sums. Of few groups they are added up before they are needed: a slice by the
+// block that has its first tile. By the last warp, while the others read messages.
+template <By kBy>
+__device__ void Finish<kBy>::add_accumulated() {
+  if (has_accumulated_ || !has_few_groups()) return;
+  has_accumulated_ = true;
+  if (threadIdx.x / 32 != kFinishWarps - 1) return;
+  const auto first = static_cast<std::uint32_t>(candidates_.first_tile());
+  for (std::uint32_t slice = (first + kSlice - 1) / kSlice; slice * kSlice < first + candidates_.tiles(); ++slice) {
+    const double sum = add_slice<8>(a_.tile_norms, slice, static_cast<std::uint32_t>(a_.tiles_count));
+    if (threadIdx.x % 32 == 0) __stcg(a_.control->slice_norms + slice, sum);
+  }
+}
+
 // Few groups have one counter: whoever comes last adds up all. To be called when the norms of the block's tiles are
 // there. By the last warp, which has no candidates where they are few: then no entry waits for the counter.
 template <By kBy>
@@ -45,7 +59,7 @@ __device__ void Finish<kBy>::add_norms() {
   if (candidates_.tiles() == 0) return;
   if (has_few_groups()) {
     __syncthreads();
-    if (s_.is_last != 0) end(add_two<kMostAdded>(a_.tile_norms, a_.sent_norms, a_.tiles_count, s_));
+    if (s_.is_last != 0) end(add_few_groups());
     return;
   }
   const std::size_t groups = (a_.tiles_count + kTile - 1) / kTile;
@@ -63,7 +77,7 @@ __device__ void Finish<kBy>::add_norms() {
     }
     __syncthreads();
     if (s_.is_last == 0) continue;
-    const double2 sums = add_two<1>(a_.tile_norms + g * kTile, a_.sent_norms + g * kTile, size, s_);
+    const double2 sums = add_two(a_.tile_norms + g * kTile, a_.sent_norms + g * kTile, size, s_);
     if (threadIdx.x == 0) {
       a_.group_counts[g] = 0;
       __stcg(a_.group_norms + g, sums.x);
@@ -79,9 +93,20 @@ __device__ void Finish<kBy>::add_norms() {
 
 template <By kBy>
 __device__ double2 Finish<kBy>::add_up_groups(std::size_t groups) {
-  if (groups > 32) return add_two<1>(a_.group_norms, a_.sent_group_norms, groups, s_);
+  if (groups > 32) return add_two(a_.group_norms, a_.sent_group_norms, groups, s_);
   if (threadIdx.x >= 32) return {0, 0};
   return {add_few(a_.group_norms, groups), add_few(a_.sent_group_norms, groups)};
+}
+
+template <By kBy>
+__device__ double2 Finish<kBy>::add_few_groups() {
+  const bool has_slice = threadIdx.x < kMostSlices && threadIdx.x * kSlice < a_.tiles_count;
+  const double accumulated = has_slice ? __ldcg(a_.control->slice_norms + threadIdx.x) : 0;
+  const double sent = add_slice(a_.sent_norms, threadIdx.x / 32, static_cast<std::uint32_t>(a_.tiles_count));
+  if (threadIdx.x % 32 == 0) s_.slices[threadIdx.x / 32] = sent;
+  __syncthreads();
+  if (threadIdx.x >= 32) return {0, 0};
+  return {add_groups_of_slices(accumulated), add_groups_of_slices(has_slice ? s_.slices[threadIdx.x] : 0)};
 }
 
 // By the last block; thread 0 has the sums. Others may still write entries, but read nothing any more: the host only

@@ -76,6 +76,7 @@ __device__ void Finish<kBy>::clear() {
 template <By kBy>
 template <class Begin, class Of>
 __device__ __forceinline__ void Finish<kBy>::write(Begin begin, Of verdict, std::uint32_t quota) {
+  add_accumulated();  // unless it was done while waiting
   candidates_.for_each_part([&](const Part& part) {
     begin(part);
     const std::uint32_t before = above_ + min(ties_, quota);

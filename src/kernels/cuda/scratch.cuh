@@ -76,6 +76,9 @@ struct alignas(16) TwoNumbers {
 inline constexpr std::uint32_t kNear = 32;
 inline constexpr std::uint32_t kAllNear = 4096;  // and of all blocks
 
+// Slices of 512 tiles whose norms one block adds up at once: each of 16 warps adds one.
+inline constexpr unsigned kMostSlices = 16;
+
 struct Control {
   Counter used[kArenas];                     // candidates in each arena; more than its size if some found no room
   alignas(128) std::uint32_t threshold = 0;  // key; 0: there is no guess
@@ -90,6 +93,7 @@ struct Control {
   alignas(128) Failure failure;
   Failure last_failure;                      // of the last step of many units
   std::uint32_t groups_done = 0;             // groups of tiles whose sent norm is there
+  double slice_norms[kMostSlices] = {};      // of the sums; where there are so few
   std::uint32_t bins[kMostRounds][kBins] = {};
   std::uint32_t above[kMostBlocks] = {};  // winners of each block, but ties
   std::uint32_t ties[kMostBlocks] = {};
