@@ -50,6 +50,7 @@ struct BlockShared {
   std::uint32_t warps[kFinishWarps][2];
   std::uint32_t found[3];
   std::uint32_t near[2];  // keys in the bin of the k-th: of this block, and of all
+  std::uint32_t near_inside[kNearInside];
   std::uint32_t near_bins[kFineKeys];
   std::uint32_t is_last;
   StepResult result;

@@ -141,6 +141,24 @@ struct NearChoice {
   bool is_known = false;
 };
 
+// How many keys of a block are in the bin of the k-th, and the first of them, in one number: nearly always these are
+// all, and nobody has to read more.
+struct NearKeys {
+  static constexpr unsigned kCountBits = 32 - kNearInside * kFineShift;
+
+  __device__ static std::uint32_t pack(std::uint32_t count, const std::uint32_t* keys) {
+    std::uint32_t bits = min(count, kNear + 1);  // more are too many
+    for (std::uint32_t i = 0; i < min(count, kNearInside); ++i) bits |= keys[i] << (kCountBits + i * kFineShift);
+    return bits;
+  }
+  __device__ explicit NearKeys(std::uint32_t from) : bits(from) {}
+  __device__ std::uint32_t count() const { return bits % (1U << kCountBits); }
+  __device__ std::uint32_t key(std::uint32_t i) const { return bits >> (kCountBits + i * kFineShift) & (kFineKeys - 1); }
+
+  std::uint32_t bits;
+};
+static_assert(kNear + 1 < 1U << NearKeys::kCountBits);
+
 // All blocks tell each other which keys are in the bin of the k-th, and how many are above it. Those in the bin are
 // few, mostly; if they are not, nothing is known then. meanwhile() is called before the wait for the others.
 template <By kBy, class Meanwhile>
@@ -161,11 +179,17 @@ __device__ inline NearChoice choose_near(const FinishArguments& a, FinishShared<
         continue;
       }
       const std::uint32_t to = atomicAdd(&s.near[0], 1);
-      if (to < kNear) messages.write(my_keys + to, rank - near.low);
+      if (to < kNearInside) {
+        s.near_inside[to] = rank - near.low;
+      } else if (to < kNear) {
+        messages.write(my_keys + to, rank - near.low);
+      }
     }
   });
   above = block_sum(above, 0, s).x;
-  if (threadIdx.x == 0) messages.write(a.control->near_counts + blockIdx.x, {above, s.near[0]});
+  if (threadIdx.x == 0) {
+    messages.write(a.control->near_counts + blockIdx.x, {above, NearKeys::pack(s.near[0], s.near_inside)});
+  }
   meanwhile();
 
   std::uint32_t* const keys = s.near_list[0];
@@ -175,15 +199,17 @@ __device__ inline NearChoice choose_near(const FinishArguments& a, FinishShared<
   for (unsigned b = threadIdx.x; b < gridDim.x; b += kFinishThreads) {
     const uint2 one = messages.read(a.control->near_counts + b);
     if (b < blockIdx.x) above += one.x;
-    if (one.y == 0) continue;
-    const std::uint32_t to = atomicAdd(&s.near[1], one.y);
-    if (one.y > kNear || to + one.y > kAllNear) {
+    const NearKeys its(one.y);
+    const std::uint32_t count = its.count();
+    if (count == 0) continue;
+    const std::uint32_t to = atomicAdd(&s.near[1], count);
+    if (count > kNear || to + count > kAllNear) {
       is_too_many = true;
       continue;
     }
     const auto* const others = reinterpret_cast<const std::uint64_t*>(a.control->near_keys[b]);
-    for (std::uint32_t i = 0; i < one.y; ++i) {
-      const std::uint32_t key = messages.read(others + i);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const std::uint32_t key = i < kNearInside ? its.key(i) : messages.read(others + i);
       keys[to + i] = key;
       blocks[to + i] = b;
       atomicAdd(&s.near_bins[key], 1);

@@ -74,6 +74,7 @@ struct alignas(16) TwoNumbers {
 };
 // Keys of a block that are in the same bin as the k-th.
 inline constexpr std::uint32_t kNear = 32;
+inline constexpr std::uint32_t kNearInside = 3;  // of them, in the message that says how many there are
 inline constexpr std::uint32_t kAllNear = 4096;  // and of all blocks
 
 // Slices of 512 tiles whose norms one block adds up at once: each of 16 warps adds one.
@@ -97,7 +98,7 @@ struct Control {
   std::uint32_t bins[kMostRounds][kBins] = {};
   std::uint32_t above[kMostBlocks] = {};  // winners of each block, but ties
   std::uint32_t ties[kMostBlocks] = {};
-  TwoNumbers near_counts[kMostBlocks] = {};  // candidates of each block above the bin of the k-th, and in it
+  TwoNumbers near_counts[kMostBlocks] = {};  // candidates of each block above the bin of the k-th, and NearKeys
   TwoNumbers near_keys[kMostBlocks][kNear / 2] = {};
   Listed list[kListed] = {};
 };
