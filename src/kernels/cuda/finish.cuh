@@ -32,7 +32,9 @@ class Finish {
 
   // finish_choose.cuh
   __device__ void run_all(std::uint32_t used, std::uint32_t outcome);
-  __device__ Kth find_kth(const FineBins& fine, std::uint32_t in_window, std::uint32_t threshold, bool& is_counted);
+  __device__ std::uint32_t count_all();
+  __device__ __forceinline__ NearKth find_bin_of_kth(const FineBins& fine, std::uint32_t sum, std::uint32_t threshold);
+  __device__ Kth find_kth(const NearKth& near, std::uint32_t threshold, bool& is_counted);
   __device__ bool count_scores(std::uint32_t threshold);
 
   // finish_draw.cuh

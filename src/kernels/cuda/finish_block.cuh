@@ -89,16 +89,26 @@ __device__ inline uint2 block_sum(std::uint32_t a, std::uint32_t b, BlockShared&
   return sum;
 }
 
-// The sum of a number over the threads up to this one.
-__device__ inline std::uint32_t block_scan(std::uint32_t sum, BlockShared& s) {
+// The sum of a number over the threads up to this one, and over all.
+struct Scan {
+  std::uint32_t through;
+  std::uint32_t all;
+};
+__device__ inline Scan block_scan(std::uint32_t number, BlockShared& s) {
+  Scan sum{number, 0};
   for (unsigned step = 1; step < 32; step *= 2) {
-    const std::uint32_t left = __shfl_up_sync(kAllLanes, sum, step);
-    if (threadIdx.x % 32 >= step) sum += left;
+    const std::uint32_t left = __shfl_up_sync(kAllLanes, sum.through, step);
+    if (threadIdx.x % 32 >= step) sum.through += left;
   }
   __syncthreads();
-  if (threadIdx.x % 32 == 31) s.warps[threadIdx.x / 32][0] = sum;
+  if (threadIdx.x % 32 == 31) s.warps[threadIdx.x / 32][0] = sum.through;
   __syncthreads();
-  for (unsigned w = 0; w < threadIdx.x / 32; ++w) sum += s.warps[w][0];
+#pragma unroll
+  for (unsigned w = 0; w < kFinishWarps; ++w) {
+    const std::uint32_t one = s.warps[w][0];
+    sum.through += w < threadIdx.x / 32 ? one : 0;
+    sum.all += one;
+  }
   return sum;
 }
 

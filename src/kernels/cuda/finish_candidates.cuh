@@ -45,34 +45,54 @@ class BlockCandidates {
     return key(s_.value[i]);
   }
 
-  // If all candidates of the block fit, they are gathered once.
-  __device__ __forceinline__ void gather_first() {
-    if (tiles_ == 0) return;
-    all_ = gather(0);
-    has_all_ = all_.end == tiles_;
+  // Gathers the first part, and keeps it if all candidates of the block fit. meanwhile(count) is called while they are on
+  // their way: how many the first kTileRoom tiles have. All threads call it.
+  template <class Meanwhile>
+  __device__ __forceinline__ void gather_first(Meanwhile meanwhile) {
+    if (tiles_ > 0) all_ = load_part(0);
+    Entry first[kFirst];
+#pragma unroll
+    for (unsigned n = 0; n < kFirst; ++n) {
+      const std::uint32_t i = n * kFinishThreads + threadIdx.x;
+      if (i < all_.count) first[n] = entry(all_, i);
+    }
+    meanwhile(tiles_ > 0 ? s_.begin[min(tiles_, kTileRoom)] : 0);
+#pragma unroll
+    for (unsigned n = 0; n < kFirst; ++n) {
+      const std::uint32_t i = n * kFinishThreads + threadIdx.x;
+      if (i < all_.count) put(i, first[n]);
+    }
+    for (std::uint32_t i = kFirst * kFinishThreads + threadIdx.x; i < all_.count; i += kFinishThreads) {
+      put(i, entry(all_, i));
+    }
+    __syncthreads();
+    has_all_ = tiles_ > 0 && all_.end == tiles_;
   }
 
  private:
+  struct Entry {
+    std::uint32_t index;
+    float value;
+  };
+  static constexpr unsigned kFirst = 3;  // entries that a thread reads at once: mostly it has no more
+
   // The part that begins with this tile: as many as there is room for.
   __device__ __forceinline__ Part load_part(std::uint32_t tile) {
     Part part{tile, min(tiles_, tile + kTileRoom), 0};
-    std::uint32_t before = 0;
-    __syncthreads();
     for (std::uint32_t at = tile; at < part.end; at += kFinishThreads) {
       const std::uint32_t i = at + threadIdx.x;
       TileList list;
       if (i < part.end) list = a_.tiles[first_tile_ + i];
-      const std::uint32_t through = before + block_scan(list.count, s_);
+      const Scan counts = block_scan(list.count, s_);  // nobody reads another part any more
       if (i < part.end) {
-        s_.begin[i - tile] = through - list.count;
+        s_.begin[i - tile] = part.count + counts.through - list.count;
         s_.offset[i - tile] = list.offset;
       }
-      if (threadIdx.x == kFinishThreads - 1) s_.found[0] = through;
-      __syncthreads();
-      before = s_.found[0];
+      part.count += counts.all;
     }
-    if (threadIdx.x == 0) s_.begin[part.end - tile] = before;
+    if (threadIdx.x == 0) s_.begin[part.end - tile] = part.count;
     __syncthreads();
+    if (part.count <= kListRoom<kBy>) return part;
     std::uint32_t low = 1;
     std::uint32_t high = part.end - tile + 1;
     while (high - low > 1) {
@@ -84,21 +104,27 @@ class BlockCandidates {
     return part;
   }
 
+  // Candidate number i of a part that is loaded.
+  __device__ __forceinline__ Entry entry(const Part& part, std::uint32_t i) const {
+    std::uint32_t low = 0;  // begin[low] <= i < begin[high]
+    std::uint32_t high = part.end - part.tile;
+    while (high - low > 1) {
+      const std::uint32_t middle = (low + high) / 2;
+      (s_.begin[middle] <= i ? low : high) = middle;
+    }
+    const std::uint32_t from = s_.offset[low] + (i - s_.begin[low]);
+    return {a_.indices[from], a_.values[from]};
+  }
+  __device__ __forceinline__ void put(std::uint32_t i, const Entry& one) {
+    s_.index[i] = one.index;
+    s_.value[i] = one.value;
+    if constexpr (kBy == By::score) s_.score[i] = a_.scores.key_of(one.index, one.value);
+  }
+
   __device__ __forceinline__ Part gather(std::uint32_t tile) {
     if (has_all_) return all_;
     const Part part = load_part(tile);
-    for (std::uint32_t i = threadIdx.x; i < part.count; i += kFinishThreads) {
-      std::uint32_t low = 0;  // begin[low] <= i < begin[high]
-      std::uint32_t high = part.end - tile;
-      while (high - low > 1) {
-        const std::uint32_t middle = (low + high) / 2;
-        (s_.begin[middle] <= i ? low : high) = middle;
-      }
-      const std::uint32_t from = s_.offset[low] + (i - s_.begin[low]);
-      s_.index[i] = a_.indices[from];
-      s_.value[i] = a_.values[from];
-      if constexpr (kBy == By::score) s_.score[i] = a_.scores.key_of(s_.index[i], s_.value[i]);
-    }
+    for (std::uint32_t i = threadIdx.x; i < part.count; i += kFinishThreads) put(i, entry(part, i));
     __syncthreads();
     return part;
   }

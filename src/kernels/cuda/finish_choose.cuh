@@ -13,11 +13,15 @@ __device__ void Finish<kBy>::run() {
   if constexpr (kBy == By::all) {
     run_all(used, outcome);
   } else {
-    FineBins fine(a_);
+    const FineBins fine(a_);
     has_uncounted_ = a_.control->has_uncounted;
-    candidates_.gather_first();
-    const uint2 sums = block_sum(used, fine.sum(), s_);
-    found_ = sums.x;
+    NearKth near;
+    candidates_.gather_first([&](std::uint32_t) {
+      const uint2 sums = block_sum(used, fine.sum(), s_);
+      found_ = sums.x;
+      if constexpr (kBy == By::score) return;  // the bins are not those of scores yet
+      if (found_ > a_.k) near = find_bin_of_kth(fine, sums.y, threshold);
+    });
     if (outcome != kDone) return fail(outcome);
     if (a_.k > found_ && threshold > kLowestKey) return fail(kTooFew);
     kth_ = threshold;
@@ -27,13 +31,13 @@ __device__ void Finish<kBy>::run() {
     bool all_ties_win = true;
     bool is_counted = false;
     if (has_more) {
-      std::uint32_t in_window = sums.y;
       if constexpr (kBy == By::score) {
         if (!count_scores(threshold)) return fail(kTooFew);
-        fine = FineBins(a_);
-        in_window = block_sum(fine.sum(), 0, s_).x;
+        const FineBins scores(a_);
+        const std::uint32_t in_window = block_sum(scores.sum(), 0, s_).x;
+        near = find_bin_of_kth(scores, in_window, threshold);
       }
-      const Kth kth = find_kth(fine, in_window, threshold, is_counted);
+      const Kth kth = find_kth(near, threshold, is_counted);
       kth_ = kth.key;
       quota_ = kth.quota;
       rounds_ = kth.rounds;
@@ -62,31 +66,51 @@ __device__ void Finish<kBy>::run() {
 // Every candidate wins. A block waits only for those before it, which have started before it.
 template <By kBy>
 __device__ void Finish<kBy>::run_all(std::uint32_t used, std::uint32_t outcome) {
-  std::uint32_t mine = 0;
-  for (std::uint32_t t = threadIdx.x; t < candidates_.tiles(); t += kFinishThreads) {
-    mine += a_.tiles[candidates_.first_tile() + t].count;
+  if (outcome != kDone) {
+    found_ = block_sum(used, 0, s_).x;
+    return fail(outcome);
   }
-  const uint2 sums = block_sum(used, mine, s_);
-  found_ = total_ = sums.x;
-  quota_ = kAllWin;
-  if (outcome != kDone) return fail(outcome);
+  if (candidates_.tiles() == 0) return;  // nobody waits for it
   const Messages messages{a_.epoch};
-  if (threadIdx.x == 0) messages.write(&a_.control->near_counts[blockIdx.x].first, sums.y);
-  candidates_.gather_first();
+  candidates_.gather_first([&](std::uint32_t count) {
+    if (candidates_.tiles() > kTileRoom) count = count_all();
+    if (threadIdx.x == 0) messages.write(&a_.control->near_counts[blockIdx.x].first, count);
+  });
   add_accumulated();
   std::uint32_t before = 0;
   for (unsigned b = threadIdx.x; b < blockIdx.x; b += kFinishThreads) {
     before += messages.read(&a_.control->near_counts[b].first);
   }
-  above_ = block_sum(before, 0, s_).x;
+  const uint2 sums = block_sum(before, used, s_);
+  above_ = sums.x;
+  found_ = total_ = sums.y;
+  quota_ = kAllWin;
   write([](const Part&) {}, [](std::uint32_t) { return Verdict::wins; }, 0);
   add_norms();
+}
+
+// How many candidates the block has.
+template <By kBy>
+__device__ std::uint32_t Finish<kBy>::count_all() {
+  std::uint32_t mine = 0;
+  for (std::uint32_t t = threadIdx.x; t < candidates_.tiles(); t += kFinishThreads) {
+    mine += a_.tiles[candidates_.first_tile() + t].count;
+  }
+  return block_sum(mine, 0, s_).x;
+}
+
+// REQUIRES: the sum of the bins.
+template <By kBy>
+__device__ __forceinline__ NearKth Finish<kBy>::find_bin_of_kth(const FineBins& fine, std::uint32_t sum,
+                                                                std::uint32_t threshold) {
+  if (has_uncounted_ != 0) return {};
+  return find_near(fine, sum, threshold, found_ - fell_, static_cast<std::uint32_t>(a_.k), s_);
 }
 
 // The k-th largest key, and how many of the candidates that have it win: those with the lowest indices. is_counted:
 // above_ and ties_ are known, too.
 template <By kBy>
-__device__ Kth Finish<kBy>::find_kth(const FineBins& fine, std::uint32_t in_window, std::uint32_t threshold, bool& is_counted) {
+__device__ Kth Finish<kBy>::find_kth(const NearKth& near, std::uint32_t threshold, bool& is_counted) {
   const auto k = static_cast<std::uint32_t>(a_.k);
   const auto search = [&](std::uint64_t low, std::uint64_t high, std::uint32_t rank, std::uint32_t shift) {
     return search_kth(
@@ -94,7 +118,6 @@ __device__ Kth Finish<kBy>::find_kth(const FineBins& fine, std::uint32_t in_wind
         [&](std::uint32_t i) { return candidates_.rank(i); }, [](std::uint32_t) { return true; });
   };
   if (has_uncounted_ != 0) return search(threshold, kInfinityKey, k, 12);
-  const NearKth near = find_near(fine, in_window, threshold, found_ - fell_, k, s_);
   if (near.rank == 0) return search(threshold + (kFine << kFineShift), kInfinityKey, k, 12);
   const NearChoice choice = choose_near(a_, s_, candidates_, near, [&] {
     if constexpr (kBy == By::magnitude) add_accumulated();  // of others the registers do not suffice

@@ -98,12 +98,10 @@ __device__ void Finish<kBy>::draw() {
     for (std::uint32_t at = 0; at < part.count; at += kFinishThreads) {
       const std::uint32_t i = at + threadIdx.x;
       const Verdict one = i < part.count ? verdict_of(i) : Verdict::loses;
-      const std::uint32_t through = ties + block_scan(one == Verdict::ties ? 1 : 0, s_);
-      if (threadIdx.x == kFinishThreads - 1) s_.found[0] = through;
+      const Scan equal = block_scan(one == Verdict::ties ? 1 : 0, s_);
       if (i < part.count)
-        s_.place[i] = one == Verdict::wins || (one == Verdict::ties && through <= first_quota) ? 1 : 0;
-      __syncthreads();
-      ties = s_.found[0];
+        s_.place[i] = one == Verdict::wins || (one == Verdict::ties && ties + equal.through <= first_quota) ? 1 : 0;
+      ties += equal.all;
     }
     __syncthreads();
   };

@@ -23,7 +23,7 @@ __device__ inline uint3 find_bin_of(const std::uint32_t (&mine)[kEach], std::uin
   std::uint32_t sum = 0;
 #pragma unroll
   for (unsigned i = 0; i < kEach; ++i) sum += mine[i];
-  const std::uint32_t through = block_scan(sum, s);
+  const std::uint32_t through = block_scan(sum, s).through;
   std::uint32_t before = through - sum;
   if (before < rank && rank <= through) {
 #pragma unroll
@@ -141,8 +141,8 @@ struct NearChoice {
   bool is_known = false;
 };
 
-// How many keys of a block are in the bin of the k-th, and the first of them, in one number: nearly always these are
-// all, and nobody has to read more.
+// How many keys of a block are in the bin of the k-th, and some of them, in one number: nearly always these are all,
+// and nobody has to read more.
 struct NearKeys {
   static constexpr unsigned kCountBits = 32 - kNearInside * kFineShift;
 
