@@ -156,13 +156,18 @@ __device__ __forceinline__ double square_very_few(std::uint32_t begin, std::uint
     const std::uint32_t leaf = __brev(one.offset / static_cast<unsigned>(kSlice) | one.offset % 32 << 3U) >> 24U;
     if (one.is_sent) order[i] = leaf << 8U | i;
   }
+  // Batcher's merge sort: two sorted runs of `size` become one.
 #pragma unroll
-  for (unsigned round = 0; round < kVeryFew; ++round) {
+  for (unsigned size = 1; size < kVeryFew; size *= 2) {
 #pragma unroll
-    for (unsigned i = round % 2; i + 1 < kVeryFew; i += 2) {
-      const std::uint32_t lower = min(order[i], order[i + 1]);
-      order[i + 1] = max(order[i], order[i + 1]);
-      order[i] = lower;
+    for (unsigned step = size; step > 0; step /= 2) {
+#pragma unroll
+      for (unsigned i = step % size; i + step < kVeryFew; ++i) {
+        if ((i - step % size) % (2 * step) >= step || i / (2 * size) != (i + step) / (2 * size)) continue;
+        const std::uint32_t lower = min(order[i], order[i + step]);
+        order[i + step] = max(order[i], order[i + step]);
+        order[i] = lower;
+      }
     }
   }
   double sum = 0;
