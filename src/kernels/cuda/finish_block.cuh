@@ -49,7 +49,8 @@ static_assert(kMostSlices == kFinishWarps && kMostSlices == 2 * kSlices);
 struct BlockShared {
   std::uint32_t warps[kFinishWarps][2];
   std::uint32_t found[3];
-  std::uint32_t near[2];  // keys in the bin of the k-th: of this block, and of all
+  std::uint32_t near[2];     // keys in the bin of the k-th: of this block, and of all
+  std::uint32_t near_above;  // keys of this block above it
   std::uint32_t near_inside[kNearInside];
   std::uint32_t near_bins[kFineKeys];
   std::uint32_t is_last;

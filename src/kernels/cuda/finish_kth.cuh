@@ -166,7 +166,7 @@ __device__ inline NearChoice choose_near(const FinishArguments& a, FinishShared<
                                          BlockCandidates<kBy>& candidates, const NearKth& near, Meanwhile meanwhile) {
   const Messages messages{a.epoch};
   auto* const my_keys = reinterpret_cast<std::uint64_t*>(a.control->near_keys[blockIdx.x]);
-  if (threadIdx.x < 2) s.near[threadIdx.x] = 0;
+  if (threadIdx.x == 0) s.near[0] = s.near[1] = s.near_above = 0;
   for (unsigned i = threadIdx.x; i < kFineKeys; i += kFinishThreads) s.near_bins[i] = 0;
   __syncthreads();
   std::uint32_t above = 0;
@@ -186,9 +186,11 @@ __device__ inline NearChoice choose_near(const FinishArguments& a, FinishShared<
       }
     }
   });
-  above = block_sum(above, 0, s).x;
+  above = __reduce_add_sync(kAllLanes, above);
+  if (threadIdx.x % 32 == 0 && above > 0) atomicAdd(&s.near_above, above);
+  __syncthreads();
   if (threadIdx.x == 0) {
-    messages.write(a.control->near_counts + blockIdx.x, {above, NearKeys::pack(s.near[0], s.near_inside)});
+    messages.write(a.control->near_counts + blockIdx.x, {s.near_above, NearKeys::pack(s.near[0], s.near_inside)});
   }
   meanwhile();
 
