@@ -45,18 +45,24 @@ class BlockCandidates {
     return key(s_.value[i]);
   }
 
-  // Gathers the first part, and keeps it if all candidates of the block fit. meanwhile(count) is called while they are on
-  // their way: how many the first kTileRoom tiles have. All threads call it.
+  // Reads where the candidates of the first part are. Returns how many the first kTileRoom tiles have.
+  __device__ __forceinline__ std::uint32_t load_first() {
+    if (tiles_ == 0) return 0;
+    all_ = load_part(0);
+    return s_.begin[min(tiles_, kTileRoom)];
+  }
+
+  // Gathers the first part, and keeps it if all candidates of the block fit. meanwhile() is called while they are on
+  // their way, by all threads. REQUIRES: load_first().
   template <class Meanwhile>
   __device__ __forceinline__ void gather_first(Meanwhile meanwhile) {
-    if (tiles_ > 0) all_ = load_part(0);
     Entry first[kFirst];
 #pragma unroll
     for (unsigned n = 0; n < kFirst; ++n) {
       const std::uint32_t i = n * kFinishThreads + threadIdx.x;
       if (i < all_.count) first[n] = entry(all_, i);
     }
-    meanwhile(tiles_ > 0 ? s_.begin[min(tiles_, kTileRoom)] : 0);
+    meanwhile();
 #pragma unroll
     for (unsigned n = 0; n < kFirst; ++n) {
       const std::uint32_t i = n * kFinishThreads + threadIdx.x;

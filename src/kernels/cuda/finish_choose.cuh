@@ -16,7 +16,8 @@ __device__ void Finish<kBy>::run() {
     const FineBins fine(a_);
     has_uncounted_ = a_.control->has_uncounted;
     NearKth near;
-    candidates_.gather_first([&](std::uint32_t) {
+    candidates_.load_first();
+    candidates_.gather_first([&] {
       const uint2 sums = block_sum(used, fine.sum(), s_);
       found_ = sums.x;
       if constexpr (kBy == By::score) return;  // the bins are not those of scores yet
@@ -72,10 +73,10 @@ __device__ void Finish<kBy>::run_all(std::uint32_t used, std::uint32_t outcome) 
   }
   if (candidates_.tiles() == 0) return;  // nobody waits for it
   const Messages messages{a_.epoch};
-  candidates_.gather_first([&](std::uint32_t count) {
-    if (candidates_.tiles() > kTileRoom) count = count_all();
-    if (threadIdx.x == 0) messages.write(&a_.control->near_counts[blockIdx.x].first, count);
-  });
+  std::uint32_t count = candidates_.load_first();
+  if (candidates_.tiles() > kTileRoom) count = count_all();
+  if (threadIdx.x == 0) messages.write(&a_.control->near_counts[blockIdx.x].first, count);
+  candidates_.gather_first([] {});
   add_accumulated();
   std::uint32_t before = 0;
   for (unsigned b = threadIdx.x; b < blockIdx.x; b += kFinishThreads) {
