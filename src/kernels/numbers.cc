@@ -64,6 +64,58 @@ HWY_INLINE Quotients divide(D d, const std::uint32_t* numbers, std::uint32_t par
 HWY_INLINE std::uint32_t sum_of(D d, V v) { return hn::GetLane(hn::SumOfLanes(d, v)); }
 HWY_INLINE std::uint32_t largest_of(D d, V v) { return hn::GetLane(hn::MaxOfLanes(d, v)); }
 
+// A number for each block of a group.
+struct alignas(16) OfBlocks {
+  std::uint32_t of[kNumberGroup];
+};
+
+#if HWY_TARGET != HWY_SCALAR
+// Combines the lanes of a vector until four are left.
+template <class DV, class Operation>
+HWY_INLINE auto fold_to_four(DV d, hn::Vec<DV> v, const Operation& operation) {
+  if constexpr (hn::MaxLanes(d) == 4) {
+    return v;
+  } else {
+    const hn::Half<DV> half;
+    return fold_to_four(half, operation(hn::LowerHalf(half, v), hn::UpperHalf(half, v)), operation);
+  }
+}
+#endif
+
+// Reduces each of four vectors to one number, by an operation that is commutative and associative.
+template <class Operation>
+HWY_INLINE OfBlocks reduce_four([[maybe_unused]] D d, const V (&v)[kNumberGroup],
+                                [[maybe_unused]] const Operation& operation) {
+  OfBlocks result;
+#if HWY_TARGET == HWY_SCALAR
+  for (std::size_t i = 0; i < kNumberGroup; ++i) result.of[i] = hn::GetLane(v[i]);
+#else
+  const hn::CappedTag<std::uint32_t, 4> d4;
+  const hn::Repartition<std::uint64_t, decltype(d4)> d2;
+  hn::Vec<decltype(d4)> four[kNumberGroup];
+  for (std::size_t i = 0; i < kNumberGroup; ++i) four[i] = fold_to_four(d, v[i], operation);
+  const auto first = operation(hn::InterleaveLower(d4, four[0], four[1]), hn::InterleaveUpper(d4, four[0], four[1]));
+  const auto second = operation(hn::InterleaveLower(d4, four[2], four[3]), hn::InterleaveUpper(d4, four[2], four[3]));
+  const auto low = hn::InterleaveLower(d2, hn::BitCast(d2, first), hn::BitCast(d2, second));
+  const auto high = hn::InterleaveUpper(d2, hn::BitCast(d2, first), hn::BitCast(d2, second));
+  hn::Store(operation(hn::BitCast(d4, low), hn::BitCast(d4, high)), d4, result.of);
+#endif
+  return result;
+}
+
+struct Sum {
+  template <class T>
+  HWY_INLINE T operator()(T a, T b) const {
+    return hn::Add(a, b);
+  }
+};
+struct Largest {
+  template <class T>
+  HWY_INLINE T operator()(T a, T b) const {
+    return hn::Max(a, b);
+  }
+};
+
 // Sums over a block: of the parts of the classes up to `linear`, and of those above, which are also what rests have
 // more than `parameter` bits.
 struct Sums {
@@ -71,16 +123,18 @@ struct Sums {
   std::uint32_t longer;
 };
 
-// With quotients below kExact.
-HWY_INLINE Sums small_sums(const std::uint32_t* block, std::uint32_t parameter, std::uint32_t linear) {
-  static_assert(kMostLinear * kNumberBlock < 1 << 16);  // both sums in one
+// Both sums in one number, in each lane a part. REQUIRES: quotients below kExact.
+HWY_INLINE V small_sums(const std::uint32_t* block, std::uint32_t parameter, std::uint32_t linear) {
+  static_assert(kMostLinear * kNumberBlock < 1 << 16);
   const D d;
   V sum = hn::Zero(d);
   for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
     const Quotients q = divide(d, block + i, parameter, linear);
     sum = hn::Add(sum, hn::Add(q.base, hn::ShiftLeft<16>(exponent(d, q.above))));
   }
-  const std::uint32_t both = sum_of(d, sum);
+  return sum;
+}
+HWY_INLINE Sums split_sums(std::uint32_t both) {
   return {both & 0xFFFF, (both >> 16) - 127 * static_cast<std::uint32_t>(kNumberBlock)};
 }
 
@@ -98,36 +152,26 @@ HWY_NOINLINE Sums large_sums(const std::uint32_t* block, std::uint32_t parameter
 // REQUIRES: `largest` is the largest number of the block.
 HWY_INLINE Sums sums_of(const std::uint32_t* block, std::uint32_t largest, std::uint32_t parameter,
                         std::uint32_t linear) {
-  return largest >> parameter < kExact ? small_sums(block, parameter, linear) : large_sums(block, parameter, linear);
+  return largest >> parameter < kExact ? split_sums(sum_of(D(), small_sums(block, parameter, linear)))
+                                       : large_sums(block, parameter, linear);
 }
 
-// Three parameters, one after the other, and the sums of a block with each.
-constexpr std::size_t kNear = 3;
-struct Near {
-  std::uint32_t lowest;
-  Sums sums[kNear];
-
-  bool has(std::uint32_t parameter) const { return parameter - lowest < kNear; }
-};
-
-// The same where no class is above `linear`: then the three sums fit into one number.
-HWY_INLINE void sum_linear(const std::uint32_t* block, Near& near) {
-  constexpr int kFirst = 11;
-  constexpr int kSecond = 10;
+// The sums of the quotients with three parameters from `lowest` on, in one number, where no class is above `linear`. In
+// each lane a part.
+constexpr int kFirst = 11;
+constexpr int kSecond = 10;
+HWY_INLINE V linear_sums(const std::uint32_t* block, std::uint32_t lowest) {
   static_assert(kMostLinear * kNumberBlock < 1 << kFirst && kMostLinear / 2 * kNumberBlock < 1 << kSecond &&
                 kMostLinear / 4 * kNumberBlock < 1 << (32 - kFirst - kSecond));
   const D d;
   V sum = hn::Zero(d);
   for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
-    const V quotient = hn::ShiftRightSame(hn::LoadU(d, block + i), static_cast<int>(near.lowest));
+    const V quotient = hn::ShiftRightSame(hn::LoadU(d, block + i), static_cast<int>(lowest));
     const V half = hn::ShiftLeft<kFirst>(hn::ShiftRight<1>(quotient));
     const V quarter = hn::ShiftLeft<kFirst + kSecond>(hn::ShiftRight<2>(quotient));
     sum = hn::Add(hn::Add(sum, quotient), hn::Add(half, quarter));
   }
-  const std::uint32_t all = sum_of(d, sum);
-  near.sums[0] = {all & ((1U << kFirst) - 1), 0};
-  near.sums[1] = {all >> kFirst & ((1U << kSecond) - 1), 0};
-  near.sums[2] = {all >> (kFirst + kSecond), 0};
+  return sum;
 }
 
 // The bits that a parameter takes after another one.
@@ -135,6 +179,9 @@ HWY_INLINE std::uint32_t bits_of_change(std::uint32_t from, std::uint32_t to) {
   const auto change = static_cast<std::uint32_t>(std::abs(static_cast<int>(to) - static_cast<int>(from)));
   return 1 + change + std::min(change, 1U);
 }
+
+// Three parameters, one after the other.
+constexpr std::size_t kNear = 3;
 
 // The same for all changes from -kMostParameter on, and for those to parameters that are too large.
 struct BitsOfChange {
@@ -154,13 +201,13 @@ constexpr BitsOfChange kBitsOfChange;
 constexpr std::uint32_t kNever = 1U << 30;
 constexpr std::uint32_t kOrders[4][kNear] = {{0, kNever, kNever}, {1, 0, kNever}, {0, 2, kNever}, {1, 0, 2}};
 
-// The parameter that is about right: the mean of log2(number + 1), which a float has in its bits, nearly. Also finds
-// the largest numbers: one of the lanes of `most` is the largest.
-HWY_INLINE std::uint32_t guess(const std::uint32_t* block, std::uint32_t count, V& most) {
+// For a guess of the parameter: the logarithms of the numbers plus 1, which floats have in their bits, nearly. In each
+// lane a part of their sum, in units of 2^-15, so that it fits. One of the lanes of `most` becomes the largest number.
+HWY_INLINE V sum_logarithms(const std::uint32_t* block, V& most) {
   const D d;
   const hn::RebindToFloat<D> df;
   const hn::RebindToSigned<D> di;
-  V sum = hn::Zero(d);  // in units of 2^-15, so that it fits
+  V sum = hn::Zero(d);
   most = hn::Zero(d);
   for (std::size_t i = 0; i < kNumberBlock; i += hn::Lanes(d)) {
     const V number = hn::LoadU(d, block + i);
@@ -169,10 +216,7 @@ HWY_INLINE std::uint32_t guess(const std::uint32_t* block, std::uint32_t count, 
     const V bits = hn::BitCast(d, hn::ConvertTo(df, hn::BitCast(di, plus_one)));
     sum = hn::Add(sum, hn::ShiftRight<8>(hn::Sub(bits, hn::Set(d, 127U << 23))));
   }
-  constexpr std::uint32_t kShift = (3U << 15) / 10;  // by trial
-  const std::uint32_t all = sum_of(d, sum);
-  const std::uint32_t mean = count == kNumberBlock ? all / kNumberBlock : all / count;
-  return (mean + kShift) >> 15;
+  return sum;
 }
 
 // A parameter for a block.
@@ -186,59 +230,124 @@ struct Choice {
 // A group of blocks, and the parameters that it may take.
 struct Group {
   const std::uint32_t* blocks[kNumberGroup];
-  std::uint32_t counts[kNumberGroup];  // of numbers in each block
-  std::size_t size = 0;                // in blocks
-  Choice changed[kNumberGroup];        // the best for each block
-  Choice steady[kNumberGroup];         // as in the block before the group
-  std::uint32_t changed_bits = 0;      // what the group takes with these
+  OfBlocks counts;        // of numbers in each block; 0: there is no such block, but 32 zeros
+  std::size_t size = 0;   // in blocks
+  OfBlocks largest;       // number of each block
+  OfBlocks middle;        // the parameter that is about right
+  OfBlocks lowest;        // of three that are near it
+  OfBlocks bases[kNear];  // the sums with these
+  OfBlocks longer[kNear];
+  OfBlocks bits[kNear];            // four times what a block takes with them, plus their order
+  Choice changed[kNumberGroup];    // the best for each block
+  Choice steady[kNumberGroup];     // as in the block before the group
+  std::uint32_t changed_bits = 0;  // what the group takes with these
   std::uint32_t steady_bits = 0;
+
+  Choice near(std::size_t i, std::uint32_t j) const { return {lowest.of[i] + j, {bases[j].of[i], longer[j].of[i]}}; }
 };
+
+// The parameters that are about right: the means of log2(number + 1).
+HWY_INLINE void guess(std::uint32_t least, Group& group) {
+  V sums[kNumberGroup];
+  V most[kNumberGroup];
+  for (std::size_t i = 0; i < kNumberGroup; ++i) sums[i] = sum_logarithms(group.blocks[i], most[i]);
+  const OfBlocks all = reduce_four(D(), sums, Sum());
+  group.largest = reduce_four(D(), most, Largest());
+  constexpr std::uint32_t kShift = (3U << 15) / 10;  // by trial
+  for (std::size_t i = 0; i < kNumberGroup; ++i) {
+    group.middle.of[i] = (all.of[i] / std::uint32_t{kNumberBlock} + kShift) >> 15;
+  }
+  const std::size_t last = group.size - 1;
+  if (group.counts.of[last] < kNumberBlock) {
+    group.middle.of[last] = (all.of[last] / group.counts.of[last] + kShift) >> 15;
+  }
+  for (std::size_t i = 0; i < kNumberGroup; ++i) {
+    const std::uint32_t middle = std::clamp<std::uint32_t>(group.middle.of[i], least, kMostParameter);
+    group.middle.of[i] = middle;
+    group.lowest.of[i] = middle - (middle > least ? 1 : 0);
+  }
+}
+
+// The sums of all blocks with the three parameters.
+HWY_INLINE void sum_near(std::uint32_t linear, Group& group) {
+  const D d;
+  std::uint32_t most = 0;  // quotient
+  for (std::size_t i = 0; i < kNumberGroup; ++i) most = std::max(most, group.largest.of[i] >> group.lowest.of[i]);
+  V sums[kNumberGroup];
+  if (most <= linear) {
+    for (std::size_t i = 0; i < kNumberGroup; ++i) sums[i] = linear_sums(group.blocks[i], group.lowest.of[i]);
+    const OfBlocks all = reduce_four(d, sums, Sum());
+    for (std::size_t i = 0; i < kNumberGroup; ++i) {
+      group.bases[0].of[i] = all.of[i] & ((1U << kFirst) - 1);
+      group.bases[1].of[i] = all.of[i] >> kFirst & ((1U << kSecond) - 1);
+      group.bases[2].of[i] = all.of[i] >> (kFirst + kSecond);
+      for (OfBlocks& longer : group.longer) longer.of[i] = 0;
+    }
+    return;
+  }
+  for (std::uint32_t j = 0; j < kNear; ++j) {
+    const auto parameter = [&](std::size_t i) {
+      return std::min<std::uint32_t>(group.lowest.of[i] + j, kMostParameter);
+    };
+    if (most < kExact) {
+      for (std::size_t i = 0; i < kNumberGroup; ++i) sums[i] = small_sums(group.blocks[i], parameter(i), linear);
+      const OfBlocks all = reduce_four(d, sums, Sum());
+      for (std::size_t i = 0; i < kNumberGroup; ++i) {
+        const Sums both = split_sums(all.of[i]);
+        group.bases[j].of[i] = both.bases;
+        group.longer[j].of[i] = both.longer;
+      }
+    } else {
+      for (std::size_t i = 0; i < kNumberGroup; ++i) {
+        const Sums both = sums_of(group.blocks[i], group.largest.of[i], parameter(i), linear);
+        group.bases[j].of[i] = both.bases;
+        group.longer[j].of[i] = both.longer;
+      }
+    }
+  }
+}
+
+// What the blocks take with the three parameters, without the change of the parameter.
+HWY_INLINE void count_bits(std::uint32_t least, Group& group) {
+  for (std::uint32_t j = 0; j < kNear; ++j) {
+    for (std::size_t i = 0; i < kNumberGroup; ++i) {
+      const std::uint32_t order =
+          kOrders[(group.middle.of[i] > least ? 1 : 0) + (group.middle.of[i] < kMostParameter ? 2 : 0)][j];
+      group.bits[j].of[i] = (group.near(i, j).bits(group.counts.of[i]) << 2) + order;
+    }
+  }
+}
 
 // Finds the best parameter of a block after one with the parameter `before`; `steady` is that of the block before the
 // group.
-HWY_INLINE void plan_block(const NumberCode& code, std::size_t i, std::uint32_t before, std::uint32_t steady,
-                           Group& group) {
-  const D d;
+HWY_INLINE void choose(const NumberCode& code, std::size_t i, std::uint32_t before, std::uint32_t steady,
+                       Group& group) {
   const auto linear = static_cast<std::uint32_t>(code.linear);
   const auto least = static_cast<std::uint32_t>(code.least_parameter);
-  const std::uint32_t* const block = group.blocks[i];
-  const std::uint32_t count = group.counts[i];
-  V most;
-  const std::uint32_t middle = std::clamp<std::uint32_t>(guess(block, count, most), least, kMostParameter);
+  const std::uint32_t count = group.counts.of[i];
+  const std::uint32_t middle = group.middle.of[i];
+  const std::uint32_t lowest = group.lowest.of[i];
   const std::uint32_t highest = middle + (middle < kMostParameter ? 1 : 0);
-  Near near{.lowest = middle - (middle > least ? 1 : 0)};
-  const V quotient = hn::ShiftRightSame(most, static_cast<int>(near.lowest));
-  if (hn::AllTrue(d, hn::Eq(hn::Max(quotient, hn::Set(d, linear)), hn::Set(d, linear)))) {
-    sum_linear(block, near);
-  } else {
-    const bool is_small = largest_of(d, most) >> near.lowest < kExact;
-    for (std::uint32_t j = 0; j < kNear; ++j) {
-      const std::uint32_t parameter = std::min<std::uint32_t>(near.lowest + j, kMostParameter);
-      near.sums[j] = is_small ? small_sums(block, parameter, linear) : large_sums(block, parameter, linear);
-    }
-  }
   // The shortest of the three; of equally short ones that in the middle, then the lowest. Without branches, which would
   // be mispredicted half the time: the last two bits are the order.
-  const std::uint32_t* const order = kOrders[(near.lowest < middle ? 1 : 0) + (middle < highest ? 2 : 0)];
-  const std::uint8_t* const change = kBitsOfChange.of.data() + kMostParameter + near.lowest - before;
+  const std::uint8_t* const change = kBitsOfChange.of.data() + kMostParameter + lowest - before;
   std::uint32_t best = ~0U;
   for (std::uint32_t j = 0; j < kNear; ++j) {
-    const std::uint32_t bits = Choice{near.lowest + j, near.sums[j]}.bits(count) + change[j];
-    best = std::min(best, (bits << 2) + order[j]);
+    best = std::min(best, group.bits[j].of[i] + (std::uint32_t{change[j]} << 2));
   }
   const std::uint32_t chosen = middle + (best >> 1 & 1) - (best & 1);
-  group.changed[i] = {chosen, near.sums[chosen - near.lowest]};
+  group.changed[i] = group.near(i, chosen - lowest);
   std::uint32_t best_bits = best >> 2;  // with the change of the parameter
-  if (near.has(steady)) group.steady[i] = {steady, near.sums[steady - near.lowest]};
+  if (steady - lowest < kNear) group.steady[i] = group.near(i, steady - lowest);
   const auto consider = [&](std::uint32_t parameter) HWY_ATTR {
-    const Choice choice{parameter, sums_of(block, largest_of(d, most), parameter, linear)};
+    const Choice choice{parameter, sums_of(group.blocks[i], group.largest.of[i], parameter, linear)};
     if (parameter == steady) group.steady[i] = choice;
     const std::uint32_t bits = choice.bits(count) + bits_of_change(before, parameter);
     if (bits >= best_bits) return;
     group.changed[i] = choice;
     best_bits = bits;
   };
-  const auto is_far = [&](std::uint32_t parameter) { return parameter < near.lowest || parameter > highest; };
+  const auto is_far = [&](std::uint32_t parameter) { return parameter < lowest || parameter > highest; };
   if (before >= least && is_far(before)) consider(before);
   if (steady >= least && steady != before && is_far(steady)) consider(steady);
   group.changed_bits += best_bits;
@@ -247,20 +356,25 @@ HWY_INLINE void plan_block(const NumberCode& code, std::size_t i, std::uint32_t 
 
 HWY_INLINE void plan_group(const NumberCode& code, Group& group, std::uint8_t* parameters, NumberPlan& plan) {
   const auto steady = static_cast<std::uint32_t>(plan.parameter);
+  const auto least = static_cast<std::uint32_t>(code.least_parameter);
+  guess(least, group);
+  sum_near(static_cast<std::uint32_t>(code.linear), group);
+  count_bits(least, group);
   group.changed_bits = 0;
   group.steady_bits = 0;
   std::uint32_t before = steady;
   for (std::size_t i = 0; i < group.size; ++i) {
-    plan_block(code, i, before, steady, group);
+    choose(code, i, before, steady, group);
     before = group.changed[i].parameter;
   }
   const bool is_steady = plan.parameter >= code.least_parameter && group.steady_bits <= group.changed_bits;
   ++plan.parameter_bits;
   for (std::size_t i = 0; i < group.size; ++i) {
     const Choice& choice = is_steady ? group.steady[i] : group.changed[i];
+    const std::uint32_t count = group.counts.of[i];
     if (!is_steady) plan.parameter_bits += bits_of_change(static_cast<std::uint32_t>(plan.parameter), choice.parameter);
-    plan.class_bits += group.counts[i] + choice.sums.bases + choice.sums.longer;
-    plan.rest_bits += group.counts[i] * choice.parameter + choice.sums.longer;
+    plan.class_bits += count + choice.sums.bases + choice.sums.longer;
+    plan.rest_bits += count * choice.parameter + choice.sums.longer;
     plan.parameter = static_cast<int>(choice.parameter);
     parameters[i] = static_cast<std::uint8_t>(choice.parameter);
   }
@@ -269,14 +383,19 @@ HWY_INLINE void plan_group(const NumberCode& code, Group& group, std::uint8_t* p
 void plan_numbers(const NumberCode& code, std::span<const std::uint32_t> numbers, std::uint8_t* parameters,
                   NumberPlan& plan) {
   Group group;
+  static constexpr Block kZeros{};
   Block last;  // where it is not a whole one: filled up with zeros
   for (std::size_t begin = 0; begin < numbers.size();) {
-    for (group.size = 0; group.size < kNumberGroup && begin < numbers.size(); ++group.size) {
+    group.size = 0;
+    for (std::size_t i = 0; i < kNumberGroup; ++i) {
       const std::uint32_t* const block = numbers.data() + begin;
       const std::size_t count = std::min(kNumberBlock, numbers.size() - begin);
-      if (count < kNumberBlock) std::fill(std::copy_n(block, count, last.numbers), last.numbers + kNumberBlock, 0U);
-      group.blocks[group.size] = count < kNumberBlock ? last.numbers : block;
-      group.counts[group.size] = static_cast<std::uint32_t>(count);
+      if (count > 0 && count < kNumberBlock) {
+        std::fill(std::copy_n(block, count, last.numbers), last.numbers + kNumberBlock, 0U);
+      }
+      group.blocks[i] = count == kNumberBlock ? block : count > 0 ? last.numbers : kZeros.numbers;
+      group.counts.of[i] = static_cast<std::uint32_t>(count);
+      group.size += count > 0 ? 1 : 0;
       begin += count;
     }
     plan_group(code, group, parameters, plan);
@@ -284,21 +403,49 @@ void plan_numbers(const NumberCode& code, std::span<const std::uint32_t> numbers
   }
 }
 
-void write_parameter(int parameter, NumberWriter& writer) {
-  const int change = parameter - writer.parameter;
-  writer.parameter = parameter;
-  if (change == 0) return writer.parameters.put(0, 1);
-  const int size = std::abs(change);
-  writer.parameters.put((change < 0 ? 3U : 1U) | std::uint64_t{4} << (size - 1), 2 + size);
+// The code of a change of the parameter.
+struct ChangeCodes {
+  std::array<std::uint64_t, 2 * kMostParameter + 1> bits;
+  std::array<std::uint8_t, 2 * kMostParameter + 1> sizes;
+
+  constexpr ChangeCodes() : bits(), sizes() {
+    for (int change = -kMostParameter; change <= kMostParameter; ++change) {
+      const auto i = static_cast<std::size_t>(change + kMostParameter);
+      const int size = change < 0 ? -change : change;
+      bits[i] = change == 0 ? 0 : (change < 0 ? 3U : 1U) | std::uint64_t{4} << (size - 1);
+      sizes[i] = static_cast<std::uint8_t>(change == 0 ? 1 : 2 + size);
+    }
+  }
+};
+constexpr ChangeCodes kChangeCodes;
+
+HWY_NOINLINE void write_parameters_slowly(std::span<const std::uint8_t> parameters, NumberWriter& writer) {
+  writer.parameters.put(1, 1);
+  for (const std::uint8_t parameter : parameters) {
+    const auto i = static_cast<std::size_t>(parameter - writer.parameter + kMostParameter);
+    writer.parameters.put(kChangeCodes.bits[i], kChangeCodes.sizes[i]);
+    writer.parameter = parameter;
+  }
 }
 
-// The parameters of a group.
+// The parameters of a group. All in one piece where they fit, without branches that would be mispredicted.
 void write_parameters(std::span<const std::uint8_t> parameters, NumberWriter& writer) {
-  const bool is_steady = std::all_of(parameters.begin(), parameters.end(),
-                                     [&](std::uint8_t parameter) { return parameter == writer.parameter; });
-  writer.parameters.put(is_steady ? 0 : 1, 1);
-  if (is_steady) return;
-  for (const std::uint8_t parameter : parameters) write_parameter(parameter, writer);
+  const int before = writer.parameter;
+  int last = before;
+  int differences = 0;
+  std::uint64_t bits = 1;
+  std::uint32_t size = 1;
+  for (const std::uint8_t parameter : parameters) {
+    const auto i = static_cast<std::size_t>(parameter - last + kMostParameter);
+    bits |= kChangeCodes.bits[i] << size % 64;
+    size += kChangeCodes.sizes[i];
+    differences |= parameter ^ before;
+    last = parameter;
+  }
+  if (size > BitWriter::kMost) return write_parameters_slowly(parameters, writer);
+  const bool is_steady = differences == 0;
+  writer.parameters.put(is_steady ? 0 : bits, is_steady ? 1 : static_cast<int>(size));
+  writer.parameter = last;
 }
 
 HWY_INLINE std::uint32_t largest_of(const std::uint32_t* numbers) {
@@ -308,36 +455,70 @@ HWY_INLINE std::uint32_t largest_of(const std::uint32_t* numbers) {
   return largest_of(d, largest);
 }
 
-// The numbers of a block two by two, the first in the low half: 64 bits hold the codes of both.
+// The numbers of a block two by two, the first in the low half.
 constexpr std::size_t kPairs = kNumberBlock / 2;
-struct alignas(64) Pairs {
-  std::uint64_t of[kPairs];
-};
-using DPairs = hn::CappedTag<std::uint64_t, kPairs>;
-using VPairs = hn::Vec<DPairs>;
+constexpr std::size_t kFours = kNumberBlock / 4;
+using DFours = hn::CappedTag<std::uint64_t, kFours>;
+using VFours = hn::Vec<DFours>;
 
-HWY_INLINE VPairs load_pairs(DPairs d, const std::uint32_t* numbers, std::size_t i) {
-  Pairs pairs;
-  std::memcpy(pairs.of, numbers + 2 * i, sizeof(std::uint64_t) * hn::Lanes(d));
-  return hn::Load(d, pairs.of);
-}
-HWY_INLINE VPairs first_of(DPairs d, VPairs pairs) { return hn::And(pairs, hn::Set(d, 0xFFFFFFFF)); }
-
-// Codes of two numbers each, one after the other, and how many bits they take.
-struct Joined {
-  Pairs bits;
-  Pairs sizes;
+// One number in each lane: the first, second, third or fourth of four.
+struct OfFour {
+  VFours of[4];
 };
 
-HWY_INLINE void join_classes(DPairs d, VPairs first, VPairs second, std::size_t i, Joined& joined) {
-  const VPairs both = hn::Add(first, second);
-  hn::Store(hn::Or(hn::Shl(hn::Set(d, 1), first), hn::Shl(hn::Set(d, 2), both)), d, joined.bits.of + i);
-  hn::Store(hn::Add(both, hn::Set(d, 2)), d, joined.sizes.of + i);
+HWY_INLINE OfFour load_fours(DFours d, const std::uint32_t* numbers, std::size_t i) {
+  alignas(64) std::uint64_t pairs[kPairs];
+  std::memcpy(pairs, numbers + 4 * i, 2 * sizeof(std::uint64_t) * hn::Lanes(d));
+  VFours first;
+  VFours second;
+  hn::LoadInterleaved2(d, pairs, first, second);
+  const VFours low = hn::Set(d, 0xFFFFFFFF);
+  return {{hn::And(first, low), hn::ShiftRight<32>(first), hn::And(second, low), hn::ShiftRight<32>(second)}};
 }
 
-// The codes of a block. REQUIRES: quotients below kExact, rests of at most 28 bits.
-HWY_INLINE void make_codes(const std::uint32_t* numbers, std::uint32_t parameter, std::uint32_t linear, Joined& classes,
-                           Joined& rests) {
+// Codes and how many bits they take, in each lane.
+struct Codes {
+  VFours bits;
+  VFours sizes;
+};
+
+// Those of `first`, followed by those of `second`.
+HWY_INLINE Codes join(Codes first, Codes second) {
+  return {hn::Or(first.bits, hn::Shl(second.bits, first.sizes)), hn::Add(first.sizes, second.sizes)};
+}
+
+// The same in memory. A word has the codes of four numbers or of two: 64 bits hold them.
+struct Words {
+  alignas(64) std::uint64_t bits[kPairs];
+  alignas(64) std::uint64_t sizes[kPairs];
+};
+
+HWY_INLINE void store_classes(DFours d, const OfFour& ranks, std::size_t i, Words& classes) {
+  const VFours one = hn::Set(d, 1);
+  const auto code = [&](std::size_t j) HWY_ATTR { return Codes{hn::Shl(one, ranks.of[j]), hn::Add(ranks.of[j], one)}; };
+  const Codes all = join(join(code(0), code(1)), join(code(2), code(3)));
+  hn::Store(all.bits, d, classes.bits + i);
+  hn::Store(all.sizes, d, classes.sizes + i);
+}
+
+HWY_INLINE void store_rests(DFours d, const OfFour& bits, const OfFour& widths, bool are_narrow, std::size_t i,
+                            Words& rests) {
+  const Codes first = join({bits.of[0], widths.of[0]}, {bits.of[1], widths.of[1]});
+  const Codes second = join({bits.of[2], widths.of[2]}, {bits.of[3], widths.of[3]});
+  if (are_narrow) {
+    const Codes all = join(first, second);
+    hn::Store(all.bits, d, rests.bits + i);
+    hn::Store(all.sizes, d, rests.sizes + i);
+  } else {
+    hn::StoreInterleaved2(first.bits, second.bits, d, rests.bits + 2 * i);
+    hn::StoreInterleaved2(first.sizes, second.sizes, d, rests.sizes + 2 * i);
+  }
+}
+
+// The codes of a block: classes in words of four, rests in words of four if they are narrow, else of two. REQUIRES:
+// quotients below kExact.
+HWY_INLINE void make_codes(const std::uint32_t* numbers, std::uint32_t parameter, std::uint32_t linear, bool are_narrow,
+                           Words& classes, Words& rests) {
   const D d;
   Block class_ranks;
   Block rest_bits;
@@ -351,60 +532,38 @@ HWY_INLINE void make_codes(const std::uint32_t* numbers, std::uint32_t parameter
     hn::Store(rest, d, rest_bits.numbers + i);
     hn::Store(hn::Add(longer, hn::Set(d, parameter)), d, rest_widths.numbers + i);
   }
-  const DPairs dp;
-  for (std::size_t i = 0; i < kPairs; i += hn::Lanes(dp)) {
-    const VPairs ranks = load_pairs(dp, class_ranks.numbers, i);
-    join_classes(dp, first_of(dp, ranks), hn::ShiftRight<32>(ranks), i, classes);
-    const VPairs pairs = load_pairs(dp, rest_bits.numbers, i);
-    const VPairs widths = load_pairs(dp, rest_widths.numbers, i);
-    const VPairs width = first_of(dp, widths);
-    const VPairs second = hn::Shl(hn::ShiftRight<32>(pairs), width);
-    hn::Store(hn::Or(first_of(dp, pairs), second), dp, rests.bits.of + i);
-    hn::Store(hn::Add(width, hn::ShiftRight<32>(widths)), dp, rests.sizes.of + i);
+  const DFours df;
+  for (std::size_t i = 0; i < kFours; i += hn::Lanes(df)) {
+    store_classes(df, load_fours(df, class_ranks.numbers, i), i, classes);
+    store_rests(df, load_fours(df, rest_bits.numbers, i), load_fours(df, rest_widths.numbers, i), are_narrow, i, rests);
   }
 }
 
-// The same where all rests have `parameter` bits; the sizes of the rests are left out.
-HWY_INLINE void make_equal_codes(const std::uint32_t* numbers, std::uint32_t parameter, Joined& classes,
-                                 Joined& rests) {
-  const DPairs d;
-  const auto shift = static_cast<int>(parameter);
-  const VPairs mask = hn::Set(d, (std::uint64_t{1} << parameter) - 1);
-  for (std::size_t i = 0; i < kPairs; i += hn::Lanes(d)) {
-    const VPairs pairs = load_pairs(d, numbers, i);
-    const VPairs second = hn::ShiftRight<32>(pairs);
-    join_classes(d, hn::ShiftRightSame(first_of(d, pairs), shift), hn::ShiftRightSame(second, shift), i, classes);
-    const VPairs second_rest = hn::ShiftLeftSame(hn::And(second, mask), shift);
-    hn::Store(hn::Or(hn::And(pairs, mask), second_rest), d, rests.bits.of + i);
-  }
-}
-
-// Writes codes, those of kEach pairs together. size(i) is how many bits a pair has. REQUIRES: that they fit.
-template <std::size_t kEach, class Size>
-HWY_INLINE void put_pairs(const Pairs& pairs, const Size& size, BitWriter& writer) {
-  for (std::size_t i = 0; i < kPairs; i += kEach) {
-    std::uint64_t bits = 0;
-    std::uint64_t used = 0;
-    for (std::size_t j = 0; j < kEach; ++j) {
-      bits |= pairs.of[i + j] << used;
-      used += size(i + j);
+// The same where all rests have `parameter` bits.
+HWY_INLINE void make_equal_codes(const std::uint32_t* numbers, std::uint32_t parameter, bool are_narrow, Words& classes,
+                                 Words& rests) {
+  const DFours d;
+  const VFours width = hn::Set(d, parameter);
+  const VFours mask = hn::Set(d, (std::uint64_t{1} << parameter) - 1);
+  for (std::size_t i = 0; i < kFours; i += hn::Lanes(d)) {
+    OfFour numbers_here = load_fours(d, numbers, i);
+    OfFour ranks;
+    for (std::size_t j = 0; j < 4; ++j) {
+      ranks.of[j] = hn::ShiftRightSame(numbers_here.of[j], static_cast<int>(parameter));
+      numbers_here.of[j] = hn::And(numbers_here.of[j], mask);
     }
-    writer.put(bits, static_cast<int>(used));
+    store_classes(d, ranks, i, classes);
+    store_rests(d, numbers_here, {{width, width, width, width}}, are_narrow, i, rests);
   }
+}
+
+HWY_INLINE void put_words(const Words& words, std::size_t count, BitWriter& writer) {
+  for (std::size_t i = 0; i < count; ++i) writer.put(words.bits[i], static_cast<int>(words.sizes[i]));
 }
 
 // So many bits a code may have, if two or four of them are written together.
 constexpr std::uint32_t kTwo = BitWriter::kMost / 2;
 constexpr std::uint32_t kFour = BitWriter::kMost / 4;
-
-template <class Size>
-HWY_INLINE void put_rests(const Pairs& rests, std::uint32_t widest, const Size& size, BitWriter& writer) {
-  if (widest <= kFour) {
-    put_pairs<2>(rests, size, writer);
-  } else {
-    put_pairs<1>(rests, size, writer);
-  }
-}
 
 void put_slowly(std::span<const std::uint32_t> numbers, std::uint32_t parameter, std::uint32_t linear,
                 BitWriter& classes, BitWriter& rests) {
@@ -424,8 +583,9 @@ void write_numbers(const NumberCode& code, std::span<const std::uint32_t> number
   // Local copies, which the compiler can keep in registers.
   BitWriter classes = writer.classes;
   BitWriter rests = writer.rests;
-  Joined joined_classes;
-  Joined joined_rests;
+  Words class_words;
+  Words rest_words;
+  const bool are_equal = linear + 1 >= kFour;  // larger classes than those of equal size are written slowly
   for (std::size_t begin = 0; begin < numbers.size(); begin += kNumberBlock) {
     if (begin % (kNumberGroup * kNumberBlock) == 0) {
       const std::size_t blocks = (numbers.size() - begin + kNumberBlock - 1) / kNumberBlock;
@@ -440,18 +600,14 @@ void write_numbers(const NumberCode& code, std::span<const std::uint32_t> number
       put_slowly(block, parameter, linear, classes, rests);
       continue;
     }
-    const auto class_size = [&](std::size_t i) { return joined_classes.sizes.of[i]; };
-    if (highest.longer == 0) {
-      make_equal_codes(block.data(), parameter, joined_classes, joined_rests);
-      put_pairs<2>(joined_classes.bits, class_size, classes);
-      put_rests(
-          joined_rests.bits, widest, [&](std::size_t /*i*/) { return std::uint64_t{2} * parameter; }, rests);
+    const bool are_narrow = widest <= kFour;
+    if (are_equal) {
+      make_equal_codes(block.data(), parameter, are_narrow, class_words, rest_words);
     } else {
-      make_codes(block.data(), parameter, linear, joined_classes, joined_rests);
-      put_pairs<2>(joined_classes.bits, class_size, classes);
-      put_rests(
-          joined_rests.bits, widest, [&](std::size_t i) { return joined_rests.sizes.of[i]; }, rests);
+      make_codes(block.data(), parameter, linear, are_narrow, class_words, rest_words);
     }
+    put_words(class_words, kFours, classes);
+    put_words(rest_words, are_narrow ? kFours : kPairs, rests);
   }
   writer.classes = classes;
   writer.rests = rests;
