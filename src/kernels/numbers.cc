@@ -487,18 +487,22 @@ HWY_INLINE Codes join(Codes first, Codes second) {
   return {hn::Or(first.bits, hn::Shl(second.bits, first.sizes)), hn::Add(first.sizes, second.sizes)};
 }
 
-// The same in memory. A word has the codes of four numbers or of two: 64 bits hold them.
+// The same in memory, of some blocks. A word has the codes of four numbers or of two: 64 bits hold them. They are
+// written when there are many: so one loop is about vectors, the other about one word after the other, and the
+// processor works on many blocks at a time.
+constexpr std::size_t kBlocksOfWords = 8;
 struct Words {
-  alignas(64) std::uint64_t bits[kPairs];
-  alignas(64) std::uint64_t sizes[kPairs];
+  alignas(64) std::uint64_t bits[kBlocksOfWords * kPairs];
+  alignas(64) std::uint64_t sizes[kBlocksOfWords * kPairs];
+  std::size_t count = 0;
 };
 
 HWY_INLINE void store_classes(DFours d, const OfFour& ranks, std::size_t i, Words& classes) {
   const VFours one = hn::Set(d, 1);
   const auto code = [&](std::size_t j) HWY_ATTR { return Codes{hn::Shl(one, ranks.of[j]), hn::Add(ranks.of[j], one)}; };
   const Codes all = join(join(code(0), code(1)), join(code(2), code(3)));
-  hn::Store(all.bits, d, classes.bits + i);
-  hn::Store(all.sizes, d, classes.sizes + i);
+  hn::Store(all.bits, d, classes.bits + classes.count + i);
+  hn::Store(all.sizes, d, classes.sizes + classes.count + i);
 }
 
 HWY_INLINE void store_rests(DFours d, const OfFour& bits, const OfFour& widths, bool are_narrow, std::size_t i,
@@ -507,11 +511,11 @@ HWY_INLINE void store_rests(DFours d, const OfFour& bits, const OfFour& widths, 
   const Codes second = join({bits.of[2], widths.of[2]}, {bits.of[3], widths.of[3]});
   if (are_narrow) {
     const Codes all = join(first, second);
-    hn::Store(all.bits, d, rests.bits + i);
-    hn::Store(all.sizes, d, rests.sizes + i);
+    hn::Store(all.bits, d, rests.bits + rests.count + i);
+    hn::Store(all.sizes, d, rests.sizes + rests.count + i);
   } else {
-    hn::StoreInterleaved2(first.bits, second.bits, d, rests.bits + 2 * i);
-    hn::StoreInterleaved2(first.sizes, second.sizes, d, rests.sizes + 2 * i);
+    hn::StoreInterleaved2(first.bits, second.bits, d, rests.bits + rests.count + 2 * i);
+    hn::StoreInterleaved2(first.sizes, second.sizes, d, rests.sizes + rests.count + 2 * i);
   }
 }
 
@@ -557,8 +561,11 @@ HWY_INLINE void make_equal_codes(const std::uint32_t* numbers, std::uint32_t par
   }
 }
 
-HWY_INLINE void put_words(const Words& words, std::size_t count, BitWriter& writer) {
-  for (std::size_t i = 0; i < count; ++i) writer.put(words.bits[i], static_cast<int>(words.sizes[i]));
+HWY_INLINE void put_words(Words& words, BitWriter& writer) {
+  BitWriter in_registers = writer;
+  for (std::size_t i = 0; i < words.count; ++i) in_registers.put(words.bits[i], static_cast<int>(words.sizes[i]));
+  writer = in_registers;
+  words.count = 0;
 }
 
 // So many bits a code may have, if two or four of them are written together.
@@ -585,6 +592,10 @@ void write_numbers(const NumberCode& code, std::span<const std::uint32_t> number
   BitWriter rests = writer.rests;
   Words class_words;
   Words rest_words;
+  const auto put_all = [&] {
+    put_words(class_words, classes);
+    put_words(rest_words, rests);
+  };
   const bool are_equal = linear + 1 >= kFour;  // larger classes than those of equal size are written slowly
   for (std::size_t begin = 0; begin < numbers.size(); begin += kNumberBlock) {
     if (begin % (kNumberGroup * kNumberBlock) == 0) {
@@ -597,6 +608,7 @@ void write_numbers(const NumberCode& code, std::span<const std::uint32_t> number
     const Place highest = place_of(largest, parameter, linear);
     const std::uint32_t widest = parameter + highest.longer;
     if (block.size() < kNumberBlock || largest >> parameter >= kExact || highest.rank >= kFour || widest > kTwo) {
+      put_all();
       put_slowly(block, parameter, linear, classes, rests);
       continue;
     }
@@ -606,9 +618,11 @@ void write_numbers(const NumberCode& code, std::span<const std::uint32_t> number
     } else {
       make_codes(block.data(), parameter, linear, are_narrow, class_words, rest_words);
     }
-    put_words(class_words, kFours, classes);
-    put_words(rest_words, are_narrow ? kFours : kPairs, rests);
+    class_words.count += kFours;
+    rest_words.count += are_narrow ? kFours : kPairs;
+    if (class_words.count == kBlocksOfWords * kFours) put_all();
   }
+  put_all();
   writer.classes = classes;
   writer.rests = rests;
 }
