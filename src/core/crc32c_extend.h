@@ -9,6 +9,8 @@
 namespace sparsewire {
 
 std::uint32_t crc32c_extend(std::uint32_t crc, std::span<const std::byte> bytes) noexcept;
+// The same, as processors do it that cannot multiply long polynomials.
+std::uint32_t crc32c_extend_in_parts(std::uint32_t crc, std::span<const std::byte> bytes) noexcept;
 std::uint32_t crc32c_extend_by_table(std::uint32_t crc, std::span<const std::byte> bytes) noexcept;
 
 }  // namespace sparsewire

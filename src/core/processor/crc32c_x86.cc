@@ -1,6 +1,9 @@
 // The CRC instruction of SSE 4.2 processes 8 bytes per cycle, but has a latency of three cycles. So three parts of a
 // block are processed in parallel and their checksums are combined: 2.8 times as fast as one part after the other.
-#include <nmmintrin.h>
+// Processors with VPCLMULQDQ first make long arrays short, four times as fast as that.
+//
+// Gopal et al., Fast CRC computation for generic polynomials using PCLMULQDQ, 2009.
+#include <immintrin.h>
 
 #include <array>
 #include <cstring>
@@ -74,11 +77,52 @@ __attribute__((target("sse4.2"))) std::uint32_t extend(std::uint32_t start, std:
   return last;
 }
 
+constexpr std::size_t kFold = 256;           // bytes
+constexpr std::size_t kWorthFolding = 1024;  // bytes; at the end kFold bytes are processed by the CRC instruction
+
+// x^exponent modulo the polynomial, as a factor of a carry-less product. Bits are in reverse order, so it is shifted.
+constexpr std::uint64_t factor(int exponent) {
+  std::uint32_t power = std::uint32_t{1} << 31;  // x^0
+  for (int i = 0; i < exponent; ++i) power = power >> 1 ^ ((power & 1) != 0 ? kPolynomial : 0U);
+  return std::uint64_t{power} << 1;
+}
+
+// Replaces many bytes by kFold bytes with the same checksum, and continues with those. The first half of 16 bytes,
+// times x^(8 kFold + 32), and the second half, times x^(8 kFold - 32), have the same remainder kFold bytes later.
+__attribute__((target("avx512f,vpclmulqdq,sse4.2"))) std::uint32_t fold(std::uint32_t crc,
+                                                                        std::span<const std::byte> bytes) noexcept {
+  constexpr std::uint64_t kFirst = factor(8 * kFold + 32);
+  constexpr std::uint64_t kSecond = factor(8 * kFold - 32);
+  const __m512i factors = _mm512_set4_epi64(kSecond, kFirst, kSecond, kFirst);
+  __m512i sums[4];
+  const std::byte* at = bytes.data();
+  for (std::size_t i = 0; i < 4; ++i) sums[i] = _mm512_loadu_si512(at + 64 * i);
+  sums[0] = _mm512_xor_si512(sums[0], _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(crc))));
+  std::size_t left = bytes.size() - kFold;
+  for (at += kFold; left >= kFold; left -= kFold, at += kFold) {
+    for (std::size_t i = 0; i < 4; ++i) {
+      const __m512i first = _mm512_clmulepi64_epi128(sums[i], factors, 0x00);
+      const __m512i second = _mm512_clmulepi64_epi128(sums[i], factors, 0x11);
+      sums[i] = _mm512_xor_si512(_mm512_xor_si512(first, second), _mm512_loadu_si512(at + 64 * i));
+    }
+  }
+  std::array<std::byte, kFold> folded;
+  for (std::size_t i = 0; i < 4; ++i) _mm512_storeu_si512(folded.data() + 64 * i, sums[i]);
+  return extend(extend(0, folded), bytes.last(left));
+}
+
+bool can_fold() noexcept { return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("vpclmulqdq") != 0; }
+
 }  // namespace
 
-std::uint32_t crc32c_extend(std::uint32_t crc, std::span<const std::byte> bytes) noexcept {
+std::uint32_t crc32c_extend_in_parts(std::uint32_t crc, std::span<const std::byte> bytes) noexcept {
   static const bool has_instruction = __builtin_cpu_supports("sse4.2") != 0;
   return has_instruction ? extend(crc, bytes) : crc32c_extend_by_table(crc, bytes);
+}
+
+std::uint32_t crc32c_extend(std::uint32_t crc, std::span<const std::byte> bytes) noexcept {
+  static const bool folds = can_fold();
+  return folds && bytes.size() >= kWorthFolding ? fold(crc, bytes) : crc32c_extend_in_parts(crc, bytes);
 }
 
 }  // namespace sparsewire
