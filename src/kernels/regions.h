@@ -17,6 +17,8 @@ class RegionMap {
   explicit RegionMap(std::uint32_t ranks) noexcept : ranks_(ranks), reciprocal_(~std::uint32_t{0} / ranks) {}
 
   std::uint32_t ranks() const noexcept { return ranks_; }
+  // 2^32 / ranks, rounded down, or 1 less.
+  std::uint32_t reciprocal() const noexcept { return reciprocal_; }
 
   struct Owner {
     std::uint32_t region;
@@ -63,7 +65,7 @@ class RegionMap {
   }
 
   std::uint32_t ranks_;
-  std::uint32_t reciprocal_;  // 2^32 / ranks, rounded down, or 1 less
+  std::uint32_t reciprocal_;
 };
 
 // Finds the owners of indices. REQUIRES: arrays of as many.

@@ -6,6 +6,8 @@
 #include <map>
 #include <numeric>
 
+#include "kernels/regions.h"
+#include "kernels/simd.h"
 #include "merge/merger.h"
 #include "reference/inputs.h"
 #include "unit/bits.h"
@@ -62,6 +64,36 @@ TEST(Regions, ReachTheEndOfTheLargestModel) {
     }
     EXPECT_EQ(sum, kDim) << ranks;
     EXPECT_EQ(last, kDim - 1) << ranks;
+  }
+}
+
+// Of any number of entries, and of those at the end of the largest model.
+TEST(Regions, AreTheSameForOneEntryAndForManyAtEverySimdLevel) {
+  reference::Random random(kSeed);
+  for (const std::uint32_t ranks : {1U, 2U, 3U, 16U, 17U, 1000U, 65535U, 65536U}) {
+    const kernels::RegionMap map(ranks);
+    for (const std::string& level : kernels::simd_levels()) {
+      const AtLevel at(level);
+      for (const std::size_t size : {0U, 1U, 7U, 8U, 15U, 16U, 17U, 33U, 1000U}) {
+        SCOPED_TRACE(::testing::Message() << ranks << " " << level << " " << size);
+        std::vector<std::uint32_t> indices(size);
+        for (std::uint32_t& index : indices) {
+          index = random.below(4) == 0 ? 0xFFFFFFFEU - static_cast<std::uint32_t>(random.below(3))
+                                       : static_cast<std::uint32_t>(random.below(std::uint64_t{1} << 32));
+        }
+        std::vector<std::uint16_t> regions(size + 1, 7777);
+        std::vector<std::uint32_t> locals(size + 1, 7777);
+        kernels::find_owners(map, indices, regions.data(), locals.data());
+        for (std::size_t i = 0; i < size; ++i) {
+          const kernels::RegionMap::Owner owner = map.owner_of(indices[i]);
+          ASSERT_EQ(regions[i], owner.region) << indices[i];
+          ASSERT_EQ(locals[i], owner.local) << indices[i];
+          ASSERT_EQ(map.global(owner.region, owner.local), indices[i]);
+        }
+        ASSERT_EQ(regions[size], 7777);
+        ASSERT_EQ(locals[size], 7777U);
+      }
+    }
   }
 }
 
