@@ -561,11 +561,23 @@ HWY_INLINE void make_equal_codes(const std::uint32_t* numbers, std::uint32_t par
   }
 }
 
-HWY_INLINE void put_words(Words& words, BitWriter& writer) {
-  BitWriter in_registers = writer;
-  for (std::size_t i = 0; i < words.count; ++i) in_registers.put(words.bits[i], static_cast<int>(words.sizes[i]));
-  writer = in_registers;
-  words.count = 0;
+HWY_INLINE void put_word(const Words& words, std::size_t i, BitWriter& writer) {
+  writer.put(words.bits[i], static_cast<int>(words.sizes[i]));
+}
+
+HWY_INLINE void put_words(Words& classes, Words& rests, BitWriter& class_writer, BitWriter& rest_writer) {
+  BitWriter of_classes = class_writer;  // in registers
+  BitWriter of_rests = rest_writer;
+  // Each word waits for the one before it in its stream, so those of both streams are written in turn.
+  std::size_t i = 0;
+  for (; i < classes.count; ++i) {
+    put_word(classes, i, of_classes);
+    put_word(rests, i, of_rests);
+  }
+  for (; i < rests.count; ++i) put_word(rests, i, of_rests);
+  class_writer = of_classes;
+  rest_writer = of_rests;
+  classes.count = rests.count = 0;
 }
 
 // So many bits a code may have, if two or four of them are written together.
@@ -592,10 +604,7 @@ void write_numbers(const NumberCode& code, std::span<const std::uint32_t> number
   BitWriter rests = writer.rests;
   Words class_words;
   Words rest_words;
-  const auto put_all = [&] {
-    put_words(class_words, classes);
-    put_words(rest_words, rests);
-  };
+  const auto put_all = [&] { put_words(class_words, rest_words, classes, rests); };
   const bool are_equal = linear + 1 >= kFour;  // larger classes than those of equal size are written slowly
   for (std::size_t begin = 0; begin < numbers.size(); begin += kNumberBlock) {
     if (begin % (kNumberGroup * kNumberBlock) == 0) {
