@@ -1,4 +1,5 @@
-// Gaps as numbers in blocks, on the device: the same bits as kernels/numbers.cc. docs/wire_format.md defines the code.
+// Gaps as numbers in blocks, on the device: the same bits as kernels/plan_numbers.cc and write_numbers.cc.
+// docs/wire_format.md defines the code.
 //
 // The parameter of a block depends on that of the block before it. So a warp plans a segment from a parameter that it
 // finds by planning the group before it; where that was wrong, the segment is planned again.
@@ -34,7 +35,7 @@ struct NumbersArguments {
 };
 inline constexpr unsigned kPlanThreads = 128;  // a warp for each segment
 
-// The place of a number in the code, as place_of() of kernels/numbers.cc.
+// The place of a number in the code, as place_of() of kernels/number_classes.h.
 struct NumberPlace {
   std::uint32_t base;
   std::uint32_t longer;
@@ -118,7 +119,7 @@ class NumberGroup {
     return {parameter, both & 0xFFFFU, both >> 16U};
   }
 
-  // The parameter that is about right, as guess() of kernels/numbers.cc.
+  // The parameter that is about right, as guess() of kernels/plan_numbers.cc.
   __device__ __forceinline__ std::uint32_t middle_of(unsigned i) const {
     const auto plus_one = static_cast<float>(static_cast<std::int32_t>(min(numbers_[i], 0x7FFFFFFEU) + 1));
     const std::uint32_t sum = __reduce_add_sync(kAllLanes, (__float_as_uint(plus_one) - (127U << 23U)) >> 8U);
