@@ -350,8 +350,15 @@ class Options(Case):
             self.assertEqual(f"--sparsifier {sparsifier} saves no bytes" in done.stderr, is_said, done.stderr)
 
     def test_the_faster_exchange_for_whole_vectors_is_named(self):
-        for exchange, sparsifier, is_said in (("sharded", "dense", True), ("auto", "dense", False), ("dense", "dense", False), ("server", "topk:k=3", False)):
-            done = self.run_train(*SMALL[:2], *THREADS, "--steps", "2", "--exchange", exchange, "--sparsifier", sparsifier)
+        for exchange, sparsifier, codec, is_said in (
+            ("sharded", "dense", "auto", True),
+            ("server", "dense", "golomb:values=bf16", True),
+            ("sharded", "dense", "golomb:values=int8", False),  # which --exchange dense does not take
+            ("auto", "dense", "auto", False),
+            ("dense", "dense", "auto", False),
+            ("server", "topk:k=3", "auto", False),
+        ):
+            done = self.run_train(*SMALL[:2], *THREADS, "--steps", "2", "--exchange", exchange, "--sparsifier", sparsifier, "--codec", codec)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual("--exchange dense is faster" in done.stderr, is_said, done.stderr)
 

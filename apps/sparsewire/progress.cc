@@ -25,6 +25,15 @@ constexpr auto kBetweenEvaluations = std::chrono::seconds(1);
 // "topk" of "topk:ratio=0.01".
 std::string name_of(const std::string& spec) { return spec.substr(0, spec.find(':')); }
 
+// Whether --exchange dense takes the values of a codec.
+bool can_be_added(const std::string& codec) {
+  const std::string key = "values=";
+  const std::size_t at = codec.find(key);
+  if (at == std::string::npos) return true;
+  const std::string values = codec.substr(at + key.size(), codec.find(',', at) - at - key.size());
+  return values == "f32" || values == "bf16";
+}
+
 // "12.5 steps/s", "3,030 steps/s"
 std::string speed(double steps_per_second) {
   if (steps_per_second < 999.5) return fmt::format("{:.3g} steps/s", steps_per_second);
@@ -97,9 +106,11 @@ void Progress::show_config() {
     std::fprintf(stderr, "%s\n", (is_terminal_ ? wrapped(line) : line).c_str());
     const bool is_dense = name_of(config_.sparsifier) == "dense";
     const std::string exchange = name_of(config_.exchange);
-    if (is_dense && exchange != "dense" && exchange != "auto" && config_.downlink.empty()) {
-      complain(fmt::format("--exchange {} is for sparse vectors: with --sparsifier dense, --exchange dense is faster",
-                           config_.exchange));
+    const bool could_be_dense = exchange != "dense" && exchange != "auto" && config_.downlink.empty();
+    if (is_dense && could_be_dense && config_.workers > 1 && can_be_added(config_.codec)) {
+      complain(
+          fmt::format("--exchange {} is made for sparse vectors: for --sparsifier dense, --exchange dense is faster",
+                      config_.exchange));
     }
     if (exchange == "dense" && !is_dense) {
       complain(

@@ -76,7 +76,7 @@ class Sifter {
                  float lr = 1.0F, float unscale = 1.0F);
   // The same as the first for a step that sends all entries, on a device: they stay there. Returns where they are,
   // until the next step; nothing if the sparsifier does not send all entries, the gradient is on the host, or the
-  // feedback is not `ef`: then nothing has happened. For undo(), `sent` is empty.
+  // feedback is not `ef`: then no step is taken, but the last one can no longer be undone. For undo(), `sent` is empty.
   std::optional<Gradient> sift_all(const Gradient& gradient, float lr = 1.0F, float unscale = 1.0F);
   // The same as the first for a sum of sparse vectors. `lr` is what the gradients in the sum were multiplied by: the
   // learning rate if the workers' memories hold lr*gradient, else 1. The sum is not multiplied by it; a threshold is.

@@ -49,8 +49,8 @@ class Transport {
 
   virtual int rank() const noexcept = 0;
   virtual int size() const noexcept = 0;
-  // Whether all ranks are threads of this process, so that each can read the memory of the others, and nothing that is
-  // sent can be damaged.
+  // Whether all ranks are threads of this process, so that each can read the memory of the others, and messages arrive
+  // unaltered.
   virtual bool is_one_process() const noexcept { return false; }
 
   static constexpr std::size_t kUnknownSize = static_cast<std::size_t>(-1);

@@ -29,9 +29,14 @@ class Dense final : public FusedSparsifier {
       throw_bad_gradient("dense", context_, step_, gradient, memory, *bad);
     }
     const double norm2 = memory.accumulated_norm2();
-    const Gradient numbers = memory.take_all();
-    ++step_;
-    return SiftedAll{.norms = {norm2, norm2}, .numbers = numbers};
+    try {
+      const Gradient numbers = memory.take_all();
+      ++step_;
+      return SiftedAll{.norms = {norm2, norm2}, .numbers = numbers};
+    } catch (...) {  // the device has no room for another array
+      memory.restore(&gradient);
+      throw;
+    }
   }
 
   void undo(const kernels::ScaledGradient* gradient, ErrorMemory& memory, const SparseVector& sent) override {

@@ -66,7 +66,8 @@ struct Worker::Parts {
   std::vector<float> received;  // the values of `sent` as the other ranks decoded them; empty: the same
   bool has_swapped = false;     // `received` and the values of `sent` have changed places
   SparseVector total;
-  DeviceSum* sum = nullptr;             // where the update is, if it is on a device; `total` may be empty then
+  DeviceSum* sum = nullptr;  // where the update is, if it is on a device; `total` may be empty then
+  Device sum_device;
   std::vector<float> at_sent;           // the update at the entries of `sent`
   std::vector<std::uint8_t> came_back;  // whether they are in it; empty: all are
   StepStats stats;
@@ -101,7 +102,7 @@ struct Worker::Parts {
 
   // update.cc
   DeviceArrays& arrays_of(Device device);
-  bool has_update_on(Device device) const noexcept { return sum != nullptr && gradient.device == device; }
+  bool has_update_on(Device device) const noexcept { return sum != nullptr && sum_device == device; }
   void bring_update();
 
   // adopt.cc

@@ -32,6 +32,7 @@ void Worker::retune(const WorkerConfig& config) {
     if (next->weights != p.weights) refuse("the weight of every worker");
     next->sifter.continue_from(p.sifter);
     if (Sifter* const server = next->exchange->server()) server->continue_from(*p.exchange->server());
+    p.bring_update();
   } catch (const UsageError&) {  // all ranks throw it
     throw;
   } catch (const std::exception& error) {  // out of memory: the others wait, or have changed their options
@@ -42,7 +43,6 @@ void Worker::retune(const WorkerConfig& config) {
   next->step_number = p.step_number;
   next->stats = p.stats;
   next->checksum = p.checksum;
-  p.bring_update();
   next->total = std::move(p.total);
   parts_ = std::move(next);
 }

@@ -51,7 +51,12 @@ DeviceArrays& Worker::Parts::arrays_of(Device device) {
 void Worker::Parts::bring_update() {
   if (sum == nullptr || total.is_full()) return;
   total.values.resize(layout.dim());
-  sum->read(total.values);
+  try {
+    sum->read(total.values);
+  } catch (...) {
+    total.clear(layout.dim());
+    throw;
+  }
 }
 
 void Worker::write_update(WritableNumbers numbers, float factor) const {

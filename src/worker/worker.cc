@@ -186,8 +186,10 @@ void Worker::Parts::sift() {
 void Worker::Parts::exchange_all() {
   usable = false;
   outcome = {};
+  sum = nullptr;
   outcome = active_exchange().run(sent, trailer, received, total);
   sum = active_exchange().sum_on_device();
+  sum_device = gradient.device;
   if (!options.update_on_device) bring_update();
 }
 

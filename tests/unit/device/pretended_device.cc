@@ -7,6 +7,8 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <stdexcept>
+#include <utility>
 
 #include "codec/rounding.h"
 #include "codec/support.h"
@@ -25,6 +27,11 @@ namespace sparsewire {
 namespace {
 
 thread_local std::size_t made_tables = 0;
+thread_local bool fails_next = false;
+
+void fail_if_asked_to() {
+  if (std::exchange(fails_next, false)) throw std::runtime_error("out of memory");
+}
 
 // An address that no program can have becomes one that it has, and the other way round.
 template <class T>
@@ -132,6 +139,7 @@ class PretendedMemory final : public DeviceMemory {
     numbers_.swap(all_);
   }
   Gradient take_all() override {
+    fail_if_asked_to();
     all_.assign(numbers_.size(), 0.0F);
     numbers_.swap(all_);
     return there(all_);
@@ -390,7 +398,10 @@ class PretendedSum final : public DeviceSum {
   std::uint32_t extend_checksum(std::uint32_t checksum) override {
     return crc32c_extend_by_table(checksum, std::as_bytes(std::span(sum_)));
   }
-  void read(std::span<float> to) override { std::copy(sum_.begin(), sum_.end(), to.begin()); }
+  void read(std::span<float> to) override {
+    fail_if_asked_to();
+    std::copy(sum_.begin(), sum_.end(), to.begin());
+  }
   void write(float factor, const WritableNumbers& to) override { arrays_.write(all(), factor, to); }
   void subtract(float factor, const WritableNumbers& from) override { arrays_.subtract(all(), factor, from); }
 
@@ -427,6 +438,7 @@ std::unique_ptr<train::ReplicaArrays> train::make_replica_arrays(Device /*device
 namespace device_test {
 
 std::size_t tables_made() { return made_tables; }
+void fail_next_call() { fails_next = true; }
 
 std::string why_none() { return {}; }
 bool is_fast() { return false; }
