@@ -33,7 +33,8 @@ class AllReduceExchange final : public Exchange {
 
   void sift(Sifter& sifter, const Gradient& gradient, float lr, float unscale, SparseVector& sent) override {
     taken_.reset();
-    if (transport_.is_one_process() && !bf16_) {
+    const bool is_on_device = gradient.device.kind != Device::host;
+    if (is_on_device && transport_.is_one_process() && !bf16_) {  // else `sent` keeps its size: nothing has to fill it
       sent.clear(dim_);
       taken_ = sifter.sift_all(gradient, lr, unscale);
     }

@@ -108,7 +108,7 @@ __device__ inline std::uint32_t checksum_of_block(const std::uint32_t* words, st
       __syncthreads();
     }
     if (threadIdx.x == 0) {
-      // So many bytes follow; for the last one, fewer than none: it has zeros behind the frame.
+      // So many bytes follow; for the last one, fewer than none: it has zeros behind the bytes.
       const std::uint64_t end = begin + kChecksumBlock;
       const std::uint64_t shift =
           end <= size ? (size - end) * 8 % kPowerPeriod : kPowerPeriod - (end - size) * 8 % kPowerPeriod;
