@@ -159,12 +159,7 @@ TrainOutcome run_rank(const TrainConfig& config, train::Problem& problem, Transp
     run.log = [&](const std::string& message) { progress->log(message); };
   }
   TrainOutcome outcome;
-  try {
-    outcome.result = train::train(run);
-  } catch (const train::SharedError& error) {
-    if (transport.rank() == 0) page.write_diverged(error);
-    throw;
-  }
+  outcome.result = train::train(run);
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return outcome;
 }
@@ -179,9 +174,12 @@ void train_on_threads(TrainConfig config, const std::optional<std::string>& conf
     const TrainOutcome mine = run_rank(config, *problem, transport, page);
     if (transport.rank() == 0) outcome = mine;
   };
-  {
+  try {
     const train::StopSignals signals;
     run_on_threads(static_cast<int>(config.workers), body, deadline_of(config));
+  } catch (const train::SharedError& error) {  // of any rank: rank 0 may have seen only that another one had ended
+    page.write_diverged(error);
+    throw;
   }
   conclude(config, outcome, problem->layout(), page);
 }
@@ -214,9 +212,12 @@ void train_on_mpi(TrainConfig config, const std::optional<std::string>& config_f
   });
   TrainingPage page(config);
   TrainOutcome outcome;
-  {
+  try {
     const train::StopSignals signals;
     outcome = run_rank(config, *problem, transport, page);
+  } catch (const train::SharedError& error) {
+    if (transport.rank() == 0) page.write_diverged(error);
+    throw;
   }
   if (transport.rank() == 0) conclude(config, outcome, problem->layout(), page);
   if (transport.rank() != 0 && !outcome.result.finished) throw SilentFailure(kFailed);  // rank 0 prints it
