@@ -139,6 +139,8 @@ class Transport {
   std::unique_ptr<Buffers> buffers_;
 };
 
+class RankClock;
+
 // N workers in this process, each on a thread that the caller provides.
 class ThreadGroup {
  public:
@@ -155,6 +157,12 @@ class ThreadGroup {
 
  private:
   struct Shared;
+  friend void run_on_threads(int, const std::function<void(Transport&)>&, std::chrono::milliseconds);
+  friend void run_on_threads(int, const std::function<void(Transport&)>&, std::chrono::milliseconds, RankClock&);
+
+  ThreadGroup(int size, std::chrono::milliseconds deadline, RankClock* clock);
+  void run(const std::function<void(Transport&)>& body);
+
   std::unique_ptr<Shared> shared_;
 };
 

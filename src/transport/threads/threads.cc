@@ -15,6 +15,7 @@
 #include "transport/deadline.h"
 #include "transport/progress.h"
 #include "transport/sum.h"
+#include "transport/threads/rank_clock.h"
 
 namespace sparsewire {
 namespace {
@@ -24,6 +25,10 @@ using Clock = Progress::Clock;
 // A rank that copies or sums says after each so many that it makes progress.
 constexpr std::size_t kCopiedBytes = std::size_t{64} << 20;
 constexpr std::size_t kSummedNumbers = std::size_t{4} << 20;
+// A rank blames another one only after so many looks without progress. On a busy machine it may have got no processor
+// for as long as the deadline: then it has not looked, and the other rank may have had none either. Otherwise it looks
+// that often before the deadline passes.
+constexpr int kLateLooks = 8;
 
 // A message from one rank to another.
 struct Slot {
@@ -32,16 +37,36 @@ struct Slot {
   std::span<const std::byte> bytes;
 };
 
+class SteadyClock final : public RankClock {
+ public:
+  explicit SteadyClock(int ranks) : woken_(static_cast<std::size_t>(ranks)) {}
+
+  Time now() override { return Clock::now(); }
+  void wait_until(std::unique_lock<std::mutex>& lock, int rank, Time until) override {
+    if (until == Time::max()) return at(rank).wait(lock);
+    at(rank).wait_until(lock, until);
+  }
+  void wake(int rank) override { at(rank).notify_one(); }
+  void leave(int /*rank*/) override {}
+
+ private:
+  std::condition_variable& at(int rank) { return woken_[static_cast<std::size_t>(rank)]; }
+
+  std::vector<std::condition_variable> woken_;  // one for each rank
+};
+
 }  // namespace
 
 struct ThreadGroup::Shared {
   class Rank;
 
-  Shared(int count, std::chrono::milliseconds limit)
+  Shared(int count, std::chrono::milliseconds limit, RankClock* tests_clock)
       : size(count),
         deadline(limit),
+        steady(count),
+        clock(tests_clock == nullptr ? steady : *tests_clock),
+        mutex(clock.mutex),
         slots(static_cast<std::size_t>(count * count)),
-        changed(static_cast<std::size_t>(count)),
         reduced(static_cast<std::size_t>(count)),
         calls(static_cast<std::size_t>(count)),
         progress(count),
@@ -49,9 +74,10 @@ struct ThreadGroup::Shared {
 
   const int size;
   const std::chrono::milliseconds deadline;
-  std::mutex mutex;
-  std::vector<Slot> slots;                       // [from * size + to]
-  std::vector<std::condition_variable> changed;  // one for each rank: one of its slots changed
+  SteadyClock steady;
+  RankClock& clock;
+  std::mutex& mutex;
+  std::vector<Slot> slots;  // [from * size + to]
   std::vector<std::unique_ptr<Transport>> ranks;
   std::vector<void*> reduced;  // what each rank passed to all_reduce_sum
   int readers = 0;             // ranks that read from it
@@ -74,7 +100,6 @@ struct ThreadGroup::Shared {
   std::string why;
 
   Slot& slot(int from, int to) { return slots[static_cast<std::size_t>(from * size + to)]; }
-  std::condition_variable& changed_for(int rank) { return changed[static_cast<std::size_t>(rank)]; }
 
   Call& call(int rank) { return calls[static_cast<std::size_t>(rank)]; }
 
@@ -107,7 +132,11 @@ struct ThreadGroup::Shared {
     if (lost) return;
     lost = rank;
     why = std::move(reason);
-    for (int r = 0; r < size; ++r) changed_for(r).notify_all();
+    wake_all();
+  }
+
+  void wake_all() {
+    for (int r = 0; r < size; ++r) clock.wake(r);
   }
 };
 
@@ -132,7 +161,7 @@ class ThreadGroup::Shared::Rank final : public Transport {
   void do_send_receive(std::span<const Outgoing> out, std::span<const Incoming> in) override {
     std::unique_lock lock(shared_.mutex);
     shared_.throw_if_lost();
-    const Clock::time_point now = Clock::now();
+    const Clock::time_point now = shared_.clock.now();
     last_look_ = now;
     shared_.progress.note(rank_, now);
     shared_.call(rank_) = {true, out, in};
@@ -142,7 +171,7 @@ class ThreadGroup::Shared::Rank final : public Transport {
       slot.state = Slot::State::full;
       // It may wait for the message of another rank first, but something has arrived.
       if (shared_.call(message.rank).is_open) shared_.progress.note(message.rank, now);
-      shared_.changed_for(message.rank).notify_one();
+      shared_.clock.wake(message.rank);
     }
     try {
       // Not in order of arrival, because an error names the lowest rank that is missing.
@@ -170,18 +199,23 @@ class ThreadGroup::Shared::Rank final : public Transport {
   template <class Condition>
   void wait(std::unique_lock<std::mutex>& lock, int other, Condition condition) {
     Clock::time_point end = Clock::time_point::min();
+    Clock::time_point last = end;
+    int looks = 0;  // since there was progress
     while (!condition()) {
       shared_.throw_if_lost();
       if (shared_.ended[static_cast<std::size_t>(other)]) {
         shared_.fail(other, fmt::format("rank {} has ended; rank {} was waiting for it", other, rank_));
         continue;
       }
-      const Clock::time_point now = Clock::now();
+      const Clock::time_point now = shared_.clock.now();
       if (was_suspended(last_look_, now, shared_.deadline)) shared_.leave_out(last_look_, now);
       last_look_ = now;
-      end = std::max(end, shared_.progress.last(rank_) + shared_.deadline);
-      if (now >= end) end = end_of_silence(now);
-      shared_.changed_for(rank_).wait_until(lock, std::min(end, now + look_every(shared_.deadline)));
+      looks = last == shared_.progress.last(rank_) ? looks + 1 : 0;
+      last = shared_.progress.last(rank_);
+      end = std::max(end, last + shared_.deadline);
+      if (now >= end && looks >= kLateLooks) end = end_of_silence(now);
+      const Clock::time_point next_look = now + look_every(shared_.deadline);
+      shared_.clock.wait_until(lock, rank_, now < end ? std::min(end, next_look) : next_look);
     }
   }
 
@@ -212,10 +246,10 @@ class ThreadGroup::Shared::Rank final : public Transport {
     lock.lock();
     slot.state = Slot::State::empty;
     ++shared_.call(rank_).received;
-    const Clock::time_point now = Clock::now();
+    const Clock::time_point now = shared_.clock.now();
     shared_.progress.note(rank_, now);
     shared_.progress.note(message.rank, now);
-    shared_.changed_for(message.rank).notify_one();
+    shared_.clock.wake(message.rank);
     if (failure) std::rethrow_exception(failure);
   }
 
@@ -232,14 +266,14 @@ class ThreadGroup::Shared::Rank final : public Transport {
 
   void note_progress() {
     const std::lock_guard lock(shared_.mutex);
-    shared_.progress.note(rank_, Clock::now());
+    shared_.progress.note(rank_, shared_.clock.now());
   }
 
   // After a failure: the caller may free the bytes, so no rank may read them.
   void withdraw(std::unique_lock<std::mutex>& lock, std::span<const Outgoing> out) {
     for (const Outgoing& message : out) {
       Slot& slot = shared_.slot(rank_, message.rank);
-      shared_.changed_for(rank_).wait(lock, [&] { return slot.state != Slot::State::being_read; });
+      while (slot.state == Slot::State::being_read) shared_.clock.wait_until(lock, rank_, Clock::time_point::max());
       slot.state = Slot::State::empty;
     }
   }
@@ -316,10 +350,12 @@ int checked_rank(int rank, int size) {
   return rank;
 }
 
-ThreadGroup::ThreadGroup(int size, std::chrono::milliseconds deadline) {
+ThreadGroup::ThreadGroup(int size, std::chrono::milliseconds deadline) : ThreadGroup(size, deadline, nullptr) {}
+
+ThreadGroup::ThreadGroup(int size, std::chrono::milliseconds deadline, RankClock* clock) {
   if (size < 1 || size > 1024) throw UsageError(fmt::format("[threads] {} workers are not in [1, 1024]", size));
   check_deadline(deadline);
-  shared_ = std::make_unique<Shared>(size, deadline);
+  shared_ = std::make_unique<Shared>(size, deadline, clock);
   for (int r = 0; r < size; ++r) shared_->ranks.push_back(std::make_unique<Shared::Rank>(*shared_, r));
 }
 
@@ -334,11 +370,10 @@ void ThreadGroup::mark_lost(int rank, const char* reason) { at(rank).fail(reason
 void ThreadGroup::mark_done(int rank) {
   const std::lock_guard lock(shared_->mutex);
   shared_->ended[static_cast<std::size_t>(checked_rank(rank, shared_->size))] = true;
-  for (std::condition_variable& changed : shared_->changed) changed.notify_all();
+  shared_->wake_all();
 }
 
-void run_on_threads(int size, const std::function<void(Transport&)>& body, std::chrono::milliseconds deadline) {
-  ThreadGroup group(size, deadline);
+void ThreadGroup::run(const std::function<void(Transport&)>& body) {
   std::mutex mutex;
   std::exception_ptr first;
   const auto failed = [&](int rank, const char* reason) {
@@ -346,29 +381,42 @@ void run_on_threads(int size, const std::function<void(Transport&)>& body, std::
       const std::lock_guard lock(mutex);
       if (!first) first = std::current_exception();
     }
-    group.mark_lost(rank, reason);
+    mark_lost(rank, reason);
   };
   const auto run = [&](int rank) {
     try {
-      body(group.at(rank));
-      group.mark_done(rank);
+      body(at(rank));
+      mark_done(rank);
     } catch (const std::exception& error) {
       failed(rank, error.what());
     } catch (...) {
       failed(rank, "it threw something that is no std::exception");
     }
+    const std::lock_guard lock(shared_->mutex);
+    shared_->clock.leave(rank);
   };
   {
     std::vector<std::jthread> threads;
     int rank = 1;
     try {
-      for (; rank < size; ++rank) threads.emplace_back(run, rank);
+      for (; rank < shared_->size; ++rank) threads.emplace_back(run, rank);
     } catch (const std::exception& error) {
       failed(rank, error.what());  // the system has no more threads
+      const std::lock_guard lock(shared_->mutex);
+      for (; rank < shared_->size; ++rank) shared_->clock.leave(rank);
     }
     run(0);
   }
   if (first) std::rethrow_exception(first);
+}
+
+void run_on_threads(int size, const std::function<void(Transport&)>& body, std::chrono::milliseconds deadline) {
+  ThreadGroup(size, deadline).run(body);
+}
+
+void run_on_threads(int size, const std::function<void(Transport&)>& body, std::chrono::milliseconds deadline,
+                    RankClock& clock) {
+  ThreadGroup(size, deadline, &clock).run(body);
 }
 
 }  // namespace sparsewire

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <barrier>
 
 #include "exchange/tampering.h"
+#include "meeting.h"
 #include "unit/exchange_cases.h"
 
 namespace sparsewire::exchange_failure_test {
@@ -285,8 +285,8 @@ TEST(AWorkerWhoseTransportFailed, IsNotUsedAgainWhicheverCallFailed) {
       int calls = 1;  // in a step
       for (int failing = 0; failing < calls; ++failing) {
         SCOPED_TRACE(plan.name() + ", call " + std::to_string(failing));
-        std::barrier all(3);
-        run_on_threads(3, [&](Transport& transport) {
+        Meeting all(3);
+        run_on_threads(3, all.watched([&](Transport& transport) {
           FailingTransport link(transport);
           Runner run(plan, link);
           run.step(0);
@@ -303,7 +303,7 @@ TEST(AWorkerWhoseTransportFailed, IsNotUsedAgainWhicheverCallFailed) {
           EXPECT_THROW(run.step(1), TransportError);
           EXPECT_THROW(run.worker.save(), UsageError);
           EXPECT_THROW(run.step(2), UsageError);
-        });
+        }));
       }
       const bool votes = std::string(sparsifier).starts_with("threshold");
       const bool server_votes = votes && setup.downlink && setup.exchange == "sharded";

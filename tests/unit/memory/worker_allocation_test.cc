@@ -2,14 +2,15 @@
 // votes and comparisons of replicas included. This program counts every call of operator new, of all ranks.
 #include <gtest/gtest.h>
 
-#include <barrier>
 #include <mutex>
 #include <new>
 #include <utility>
 
 #include "effort.h"
 #include "exchange/bodies.h"
+#include "meeting.h"
 #include "sparsewire/errors.h"
+#include "transport/virtual_time.h"
 #include "unit/exchange_cases.h"
 #include "unit/memory/counted_memory.h"
 
@@ -28,8 +29,8 @@ constexpr std::uint64_t kMeasured = 20;
 long allocations_of(const Plan& plan) {
   long before = 0;
   long after = 0;
-  std::barrier meet(kRanks);
-  run_on_threads(kRanks, [&](Transport& transport) {
+  Meeting meet(kRanks);
+  run_on_threads(kRanks, meet.watched([&](Transport& transport) {
     Runner run(plan, transport);
     for (std::uint64_t t = 0; t < kWarmUp; ++t) run.step(t);
     meet.arrive_and_wait();
@@ -39,7 +40,7 @@ long allocations_of(const Plan& plan) {
     meet.arrive_and_wait();
     if (transport.rank() == 0) after = counted_memory.allocations.load();
     meet.arrive_and_wait();
-  });
+  }));
   return after - before;
 }
 
@@ -85,7 +86,6 @@ template <class Call>
 Ending run_out_of_memory(const Plan& plan, int odd, long number, std::uint64_t steps, bool goes_on, Call call) {
   Ending ending;
   std::mutex mutex;
-  std::barrier meet(kRanks);
   const auto body = [&](Transport& transport) {
     Runner run(plan, transport);
     for (std::uint64_t t = 0; t < steps; ++t) run.step(t);
@@ -93,7 +93,7 @@ Ending run_out_of_memory(const Plan& plan, int odd, long number, std::uint64_t s
     plan.fill(run.gradient, plan.seed, transport.rank(), 99);
     bool has_thrown = false;
     bool is_lost = false;
-    meet.arrive_and_wait();  // so that no rank is still in the calls above
+    VirtualRank::own().meet();  // so that no rank is still in the calls above
     try {
       if (transport.rank() == odd) left_until_failure_here = number;
       call(run);
@@ -122,13 +122,13 @@ Ending run_out_of_memory(const Plan& plan, int odd, long number, std::uint64_t s
     if (has_thrown && !is_lost) {
       EXPECT_EQ(before, after);
     }
-    meet.arrive_and_wait();  // a rank that has ended would be noticed even if it had not told the others
+    VirtualRank::own().meet();  // a rank that has ended would be noticed even if it had not told the others
     const std::lock_guard lock(mutex);
     if (is_lost) ++ending.gave_up;
     if (has_thrown && !is_lost) ++ending.took_back;
     ending.sums[static_cast<std::size_t>(transport.rank())] = run.sum;
   };
-  run_on_threads(kRanks, body, std::chrono::seconds(20));
+  run_on_virtual_time(kRanks, body, kDefaultDeadline);
   return ending;
 }
 

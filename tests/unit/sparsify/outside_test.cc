@@ -2,11 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <barrier>
 #include <cmath>
 #include <thread>
 #include <vector>
 
+#include "meeting.h"
 #include "reference/inputs.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/sifter.h"
@@ -130,7 +130,7 @@ TEST(OutsideSparsifier, IsRegisteredAndUsedFromManyThreads) {
 TEST(OutsideSparsifier, GetsItsNameOnceAlsoFromTwoThreads) {
   for (int i = 0; i < 300; ++i) {
     std::atomic<int> registered = 0;
-    std::barrier together(2);
+    Meeting together(2);
     std::vector<std::thread> threads;
     for (int t = 0; t < 2; ++t) {
       threads.emplace_back([&] {

@@ -6,37 +6,41 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <barrier>
 #include <memory>
 #include <stdexcept>
 
 #include "core/half.h"
 #include "effort.h"
+#include "meeting.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/testing/transport_conformance.h"
 #include "transport/ended.h"
 #include "transport/gather_and_broadcast.h"
 #include "transport/least.h"
 #include "transport/star.h"
+#include "transport/virtual_time.h"
 
 namespace sparsewire::transport_test {
 namespace {
 
 using std::chrono::milliseconds;
 
-// Long enough for a busy machine, short enough to wait for it.
-constexpr milliseconds kShort(500);
-
+// With a deadline they are on virtual time, so that it may be long.
 conformance::Engine threads(int ranks) {
-  const auto met = std::make_shared<std::barrier<>>(ranks);
+  const auto met = std::make_shared<Meeting>(ranks);
   return {.name = "On" + std::to_string(ranks),
           .ranks = ranks,
-          .run = [=](const conformance::Body& body) { run_on_threads(ranks, body); },
+          .run = [=](const conformance::Body& body) { run_on_threads(ranks, met->watched(body)); },
           .run_with_deadline = [=](const conformance::Body& body,
-                                   milliseconds deadline) { run_on_threads(ranks, body, deadline); },
-          .meet = [=] { met->arrive_and_wait(); },
+                                   milliseconds deadline) { run_on_virtual_time(ranks, body, deadline); },
+          .meet =
+              [=] {
+                const VirtualRank own = VirtualRank::own();
+                own.time == nullptr ? met->arrive_and_wait() : own.meet();
+              },
           .fail_reaches_all = true,
-          .short_deadline = kShort};
+          .short_deadline = std::chrono::minutes(5),
+          .pause = [](milliseconds time) { VirtualRank::own().sleep(time); }};
 }
 
 conformance::Engine least(int ranks) {
@@ -196,6 +200,109 @@ TEST(ThreadTransportFailures, AllRanksFailInTheirNextCall) {
 
 TEST(ThreadTransportFailures, WaitingForARankThatHasEndedIsAnError) {
   run_on_threads(4, waiting_for_a_rank_that_has_ended);
+}
+
+// ---- Time ----
+
+constexpr milliseconds kDeadline = std::chrono::minutes(5);
+
+// In real time: rank 1 makes no call before rank 0 has failed, however long that takes.
+TEST(DeadlinesOfThreads, PassInRealTimeToo) {
+  Meeting meeting(2);
+  run_on_threads(2, meeting.watched([&](Transport& transport) {
+    if (transport.rank() == 1) meeting.arrive_and_wait();
+    EXPECT_NE(error_that_names(1, [&] { transport.barrier(); }), "");
+    if (transport.rank() == 0) meeting.arrive_and_wait();
+  }),
+                 milliseconds(50));
+}
+
+TEST(DeadlinesOfThreads, PassAtTheDeadlineAndNotBefore) {
+  for (const milliseconds late : {kDeadline - milliseconds(1), kDeadline + milliseconds(1)}) {
+    SCOPED_TRACE(late.count());
+    run_on_virtual_time(
+        2,
+        [&](Transport& transport) {
+          VirtualTime& time = *VirtualRank::own().time;
+          transport.barrier();
+          if (transport.rank() == 1) time.sleep(1, late);
+          EXPECT_EQ(error_that_names(1, [&] { transport.barrier(); }).empty(), late < kDeadline);
+        },
+        kDeadline);
+  }
+}
+
+// All ranks were suspended while rank 0 waited: before the deadline, and for many times as long.
+TEST(DeadlinesOfThreads, DoNotCountTheTimeInWhichTheProcessWasSuspended) {
+  run_on_virtual_time(
+      3,
+      [&](Transport& transport) {
+        VirtualTime& time = *VirtualRank::own().time;
+        transport.barrier();
+        if (transport.rank() == 1) {
+          for (int i = 0; i < 3; ++i) {
+            time.sleep(1, kDeadline / 4);  // the others wait
+            time.suspend(3 * kDeadline);
+          }
+        }
+        transport.barrier();
+      },
+      kDeadline);
+}
+
+// What was waited before and after counts.
+TEST(DeadlinesOfThreads, FindALateRankAlsoAfterASuspension) {
+  run_on_virtual_time(
+      2,
+      [&](Transport& transport) {
+        VirtualTime& time = *VirtualRank::own().time;
+        transport.barrier();
+        if (transport.rank() == 1) {
+          time.sleep(1, kDeadline / 2);
+          time.suspend(3 * kDeadline);
+          time.sleep(1, kDeadline);
+        }
+        EXPECT_NE(error_that_names(1, [&] { transport.barrier(); }), "");
+      },
+      kDeadline);
+}
+
+// The clock goes on by less than a suspension, again and again, while nobody looks: rank 0 got no processor. When it
+// gets one it looks some times more, and meanwhile rank 1 comes.
+TEST(DeadlinesOfThreads, AreLookedAtSomeTimesBeforeARankIsBlamed) {
+  constexpr milliseconds kShort(800);
+  run_on_virtual_time(
+      2,
+      [&](Transport& transport) {
+        VirtualTime& time = *VirtualRank::own().time;
+        transport.barrier();
+        if (transport.rank() == 1) {
+          time.sleep(1, kShort / 4);
+          time.suspend(std::chrono::milliseconds(1000));  // too short to be taken for a suspension
+          time.sleep(1, kShort / 4);
+        }
+        EXPECT_EQ(error_that_names(1, [&] { transport.barrier(); }), "");
+      },
+      kShort);
+}
+
+TEST(VirtualTimeOfTests, FailsWhenAllRanksWaitForEver) {
+  EXPECT_THROW(run_on_virtual_time(
+                   2,
+                   [](Transport& transport) {
+                     if (transport.rank() == 0) VirtualRank::own().meet();
+                   },
+                   kDeadline),
+               std::logic_error);
+}
+
+TEST(MeetingsOfTests, EndWhenARankFailedBefore) {
+  Meeting meeting(2);
+  EXPECT_THROW(run_on_threads(2, meeting.watched([&](Transport& transport) {
+                 if (transport.rank() == 1) throw std::out_of_range("my own fault");
+                 EXPECT_THROW(meeting.arrive_and_wait(), std::runtime_error);
+               })),
+               std::out_of_range);
 }
 
 TEST(ThreadTransportFailures, RefusesASizeOutOfRange) {
