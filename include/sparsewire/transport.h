@@ -17,6 +17,9 @@
 
 namespace sparsewire {
 
+class AllReduce;
+class TransportError;
+
 inline constexpr std::chrono::milliseconds kDefaultDeadline = std::chrono::seconds(300);
 
 // All calls but fail() are collective: every rank makes the same calls in the same order. Messages may have any length,
@@ -130,10 +133,8 @@ class Transport {
   template <class Call>
   void run(Call call);
   void check_sizes(std::span<const Incoming> in);
-  template <class Number>
-  void reduce(std::span<Number> numbers);
-  template <class Number>
-  void reduce_block(std::span<Number> numbers);
+  void tell(const TransportError& error);
+  AllReduce& all_reduce();
 
   std::unique_ptr<Failure> failure_;
   std::unique_ptr<Buffers> buffers_;

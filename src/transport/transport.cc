@@ -3,29 +3,17 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <array>
 #include <atomic>
-#include <cstdint>
-#include <cstring>
 #include <exception>
 #include <mutex>
 #include <optional>
 #include <string>
 
 #include "sparsewire/errors.h"
+#include "transport/all_reduce.h"
 #include "transport/arguments.h"
-#include "transport/sum.h"
 
 namespace sparsewire {
-namespace {
-
-// all_reduce_sum sums so many bytes at a time: enough to make the cost of two rounds of messages negligible, few enough
-// to keep the copies small.
-constexpr std::size_t kReducedBytes = std::size_t{16} << 20;
-
-}  // namespace
-
 // The first failure; every later call throws it again. fail() may come from another thread.
 struct Transport::Failure {
   std::atomic<bool> is_set = false;
@@ -49,14 +37,13 @@ struct Transport::Failure {
 struct Transport::Buffers {
   std::vector<Outgoing> out;
   std::vector<Incoming> in;
-  std::vector<std::vector<std::byte>> empty;     // of barrier
-  std::vector<std::vector<std::byte>> counts;    // of the entries that each rank gave to all_reduce_sum
-  std::vector<std::vector<std::byte>> received;  // from each rank in all_reduce_sum
+  std::vector<std::vector<std::byte>> empty;  // of barrier
+  std::optional<AllReduce> all_reduce;
 
   // Adds a message to and one from the rank.
-  void add(int rank, std::span<const std::byte> sent, std::vector<std::byte>& bytes, std::size_t size = kUnknownSize) {
+  void add(int rank, std::span<const std::byte> sent, std::vector<std::byte>& bytes) {
     out.push_back({rank, sent});
-    in.push_back({rank, &bytes, size});
+    in.push_back({rank, &bytes});
   }
   void clear() {
     out.clear();
@@ -74,6 +61,9 @@ void Transport::run(Call call) {
   throw_if_failed();
   try {
     call();
+  } catch (const DamagedMessage& error) {
+    tell(error);
+    throw;
   } catch (const TransportError& error) {
     failure_->set(error);
     throw;
@@ -135,10 +125,15 @@ void Transport::check_sizes(std::span<const Incoming> in) {
     const TransportError error(fmt::format("rank {} sent {} bytes, but rank {} expects {}: they made different calls",
                                            message.rank, message.bytes->size(), rank(), message.size),
                                message.rank);
-    failure_->set(error);
-    fail(error.what());
+    tell(error);
     throw TransportError(error);
   }
+}
+
+// The others do not see it.
+void Transport::tell(const TransportError& error) {
+  failure_->set(error);
+  fail(error.what());
 }
 
 void Transport::do_all_gather(std::span<const std::byte> mine, std::vector<std::vector<std::byte>>& all) {
@@ -177,68 +172,12 @@ void Transport::do_broadcast(int root, std::vector<std::byte>& bytes) {
 
 void Transport::do_barrier() { all_gather({}, buffers_->empty); }
 
-// Every rank receives a slice of a block from all others, sums it in rank order, and sends the sum to all. No algorithm
-// needs fewer bytes, and the messages show which rank is missing.
-void Transport::do_all_reduce_sum(WritableNumbers numbers) {
-  check_same_numbers(numbers);
-  if (numbers.type == NumberType::bf16) {
-    reduce(std::span(static_cast<std::uint16_t*>(numbers.data), numbers.size));
-  } else {
-    reduce(std::span(static_cast<float*>(numbers.data), numbers.size));
-  }
-}
+void Transport::do_all_reduce_sum(WritableNumbers numbers) { all_reduce().sum(numbers); }
+void Transport::check_same_numbers(const WritableNumbers& numbers) { all_reduce().check_same(numbers); }
 
-// Collective, before any numbers are sent: all ranks see a difference, and throw the same error.
-void Transport::check_same_numbers(const WritableNumbers& numbers) {
-  const std::array<std::uint64_t, 2> mine = {numbers.size, static_cast<std::uint64_t>(numbers.type)};
-  auto& all = buffers_->counts;
-  all_gather(std::as_bytes(std::span(mine)), all);
-  for (std::size_t r = 1; r < all.size(); ++r) {
-    if (all[r] == all[0]) continue;
-    throw TransportError(
-        fmt::format("rank {} called all_reduce_sum with another number of entries, or another type, than rank 0", r),
-        static_cast<int>(r));
-  }
-}
-
-template <class Number>
-void Transport::reduce(std::span<Number> numbers) {
-  while (!numbers.empty()) {
-    const std::size_t count = std::min(kReducedBytes / sizeof(Number), numbers.size());
-    reduce_block(numbers.first(count));
-    numbers = numbers.subspan(count);
-  }
-}
-
-template <class Number>
-void Transport::reduce_block(std::span<Number> numbers) {
-  const auto ranks = static_cast<std::size_t>(size());
-  const auto slice = [&](std::size_t r) {
-    const std::size_t begin = numbers.size() * r / ranks;
-    return numbers.subspan(begin, numbers.size() * (r + 1) / ranks - begin);
-  };
-  const std::span<Number> own = slice(static_cast<std::size_t>(rank()));
-  auto& received = buffers_->received;
-  received.resize(ranks);
-  const auto numbers_of = [&](std::size_t r) { return reinterpret_cast<const Number*>(received[r].data()); };
-
-  buffers_->clear();
-  for (std::size_t r = 0; r < ranks; ++r) {
-    buffers_->add(static_cast<int>(r), std::as_bytes(slice(r)), received[r], own.size_bytes());
-  }
-  send_receive(buffers_->out, buffers_->in);
-  sum_in_rank_order(
-      size(), [&](int r) { return numbers_of(static_cast<std::size_t>(r)); }, own.size(), own.data());
-
-  buffers_->clear();
-  for (std::size_t r = 0; r < ranks; ++r) {
-    if (static_cast<int>(r) == rank()) continue;
-    buffers_->add(static_cast<int>(r), std::as_bytes(own), received[r], slice(r).size_bytes());
-  }
-  send_receive(buffers_->out, buffers_->in);
-  for (std::size_t r = 0; r < ranks; ++r) {
-    if (static_cast<int>(r) != rank()) std::copy_n(numbers_of(r), slice(r).size(), slice(r).data());
-  }
+AllReduce& Transport::all_reduce() {
+  if (!buffers_->all_reduce) buffers_->all_reduce.emplace(*this);
+  return *buffers_->all_reduce;
 }
 
 }  // namespace sparsewire

@@ -123,6 +123,8 @@ class DamagingTransport final : public WrappedTransport {
     }
     ++calls_;
   }
+  // Of messages, as between processes.
+  void do_all_reduce_sum(WritableNumbers numbers) override { Transport::do_all_reduce_sum(numbers); }
 
  private:
   void change(bodies::Bytes& message) const {
