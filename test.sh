@@ -8,9 +8,10 @@
 #                        under sanitizers, the wheel of the Python package in an environment of its own, and longer runs of
 #                        many tests
 #
-# Stops at the first failure. The last line adds up all test cases: "N passed, N failed, N skipped".
-set -euo pipefail
-cd "$(dirname "$(readlink -f "$0")")"
+# A failure does not stop the rest. The end names what failed and where its output is; the last line adds up all test cases:
+# "N passed, N failed, N skipped". Returns 1 if anything failed.
+set -uo pipefail
+cd "$(dirname "$(readlink -f "$0")")" || exit 1
 
 presets=(release dev tsan)
 all=false
@@ -24,6 +25,9 @@ for argument in "$@"; do
 done
 
 passed=0 failed=0 skipped=0 finished=false building=
+mkdir -p build
+failures=build/failures.txt  # a line for each step that failed: a file, because some run in the background
+: > "$failures"
 
 # step PRESET WHAT COMMAND...    runs the command; its output is shown only when it fails
 step() {
@@ -35,6 +39,7 @@ step() {
   fi
   grep -vE '^ +Start +[0-9]+:| Passed +[0-9.]+ sec$' "$log" | tail -n 200
   echo "FAILED: $preset: $what (all of it in $log)"
+  echo "$preset: $what (all of it in $log)" >> "$failures"
   return 1
 }
 
@@ -44,20 +49,29 @@ count() {
   numbers=$(python3 tools/count_tests.py "build/$1-test.log" "build/$1/Testing/Temporary/LastTest.log") || numbers="0 1 0"
   read -r good bad left_out <<< "$numbers"
   passed=$((passed + good)) failed=$((failed + bad)) skipped=$((skipped + left_out))
+  # The names, from the list at the end of ctest's output.
+  sed -nE 's/^[[:space:]]+[0-9]+ - (.+ \(.+\)).*$/    \1/p' "build/$1-test.log" | grep -vF '(Skipped)' >> "$failures"
 }
 
 sum_up() {
-  if [[ $building ]]; then kill -- "-$building" 2> /dev/null || true; fi
-  # What did not build, or was interrupted, did not pass.
-  if ! $finished && ((failed == 0)); then failed=1; fi
+  if [[ $building ]]; then kill -- "-$building" 2> /dev/null; fi
+  $finished || echo "it did not come to its end" >> "$failures"
+  if [[ -s $failures ]]; then
+    echo "FAILED:"
+    sed 's/^/  /' "$failures"
+    ((failed)) || failed=1  # what did not build did not pass
+  fi
   echo "$passed passed, $failed failed, $skipped skipped"
 }
 trap sum_up EXIT
+trap 'exit 130' INT TERM
 
 source tools/packages.sh
-need_packages "${build_packages[@]}" "${test_packages[@]}"
-if $all; then export SPARSEWIRE_LONG_TESTS=1; fi
-if $all; then need_packages "${all_packages[@]}"; fi
+need_packages "${build_packages[@]}" "${test_packages[@]}" || exit 1
+if $all; then
+  export SPARSEWIRE_LONG_TESTS=1
+  need_packages "${all_packages[@]}" || exit 1
+fi
 
 build() {
   local options=()
@@ -67,50 +81,60 @@ build() {
   step "$1" configure cmake --preset "$1" "${options[@]}" && step "$1" build cmake --build --preset "$1"
 }
 
+build_python() {
+  # libtorch is the one inside PyTorch.
+  local torch
+  torch=$(build/venv/bin/python -c 'import torch; print(torch.utils.cmake_prefix_path)') &&
+    step release configure-python cmake --preset release -DSPARSEWIRE_PYTHON=ON "-DPython_EXECUTABLE=$PWD/build/venv/bin/python" \
+      -DSPARSEWIRE_TORCH=ON "-DTorch_DIR=$torch/Torch" &&
+    step release build-python cmake --build --preset release
+}
+
+# run_tests PRESET
+run_tests() {
+  local command=(ctest --preset "$1")
+  if $all && [[ $1 == release ]]; then command=(ctest --preset release-all); fi
+  # The thread sanitizer cannot place its shadow memory where a new kernel randomises addresses widely.
+  if [[ $1 == tsan* ]] && setarch -R true 2> /dev/null; then command=(setarch -R "${command[@]}"); fi
+  step "$1" test "${command[@]}"
+  count "$1"
+}
+
 # The environment of the Python tests is made while the first preset is built.
-mkdir -p build
 step source layout tools/check_layout.sh
 (step python environment tools/python_environment.sh) > build/python.log 2>&1 &
 environment=$!
-build "${presets[0]}"
-if wait "$environment"; then
-  # libtorch is the one inside PyTorch.
-  torch=$(build/venv/bin/python -c 'import torch; print(torch.utils.cmake_prefix_path)')
-  step release configure-python cmake --preset release -DSPARSEWIRE_PYTHON=ON "-DPython_EXECUTABLE=$PWD/build/venv/bin/python" \
-    -DSPARSEWIRE_TORCH=ON "-DTorch_DIR=$torch/Torch"
-  step release build-python cmake --build --preset release
-else
-  echo "-- python: the tests of the package and of deep networks are skipped, because the environment cannot be made:"
+build "${presets[0]}" && is_built=true || is_built=false
+without_python=
+if ! wait "$environment"; then
+  sed -i '/^python: environment/d' "$failures"
+  without_python="the tests of the package and of deep networks were skipped, because the environment cannot be made"
+  echo "-- python: $without_python:"
   tail -n 5 build/python-environment.log
   skipped=$((skipped + 1))
+elif $is_built; then
+  build_python
 fi
 for ((i = 0; i < ${#presets[@]}; ++i)); do
-  preset=${presets[i]} next=${presets[i + 1]-}
-  run_tests=(ctest --preset "$preset")
-  if $all && [[ $preset == release ]]; then run_tests=(ctest --preset release-all); fi
-  # The thread sanitizer cannot place its shadow memory where a new kernel randomises addresses widely.
-  if [[ $preset == tsan* ]] && setarch -R true 2> /dev/null; then
-    run_tests=(setarch -R "${run_tests[@]}")
-  fi
+  next=${presets[i + 1]-}
   # Some tests mostly wait, so the next preset is built meanwhile, by what the tests leave of the processors.
   if [[ $next ]]; then
     set -m  # a process group of its own, which sum_up can end
-    (renice -n 19 "$BASHPID" > /dev/null && build "$next") &
+    (renice -n 19 "$BASHPID" > /dev/null; build "$next") &
     building=$!
     set +m
   fi
-  tests_ok=true
-  step "$preset" test "${run_tests[@]}" || tests_ok=false
-  count "$preset"
-  $tests_ok
+  if $is_built; then run_tests "${presets[i]}"; fi
   if [[ $next ]]; then
-    wait "$building"
+    wait "$building" && is_built=true || is_built=false
     building=
   fi
 done
 if $all; then
   step release benches cmake --build --preset release --target benches
   step source names tools/check_names.sh build/clang
-  if cmp -s tests/python/requirements.txt build/venv/requirements.txt; then step python package tools/check_package.sh; fi
+  if [[ ! $without_python ]]; then step python package tools/check_package.sh; fi
 fi
 finished=true
+if [[ $without_python ]]; then echo "-- python: $without_python"; fi
+[[ ! -s $failures ]]
