@@ -137,6 +137,15 @@ class Answers(case.Case):
             self.assertIn(words, said)
         self.assertNotIn("The pilot", said)  # the pilot of another method than the one that is recommended
 
+    def test_every_setting_at_an_edge_has_a_sentence_with_the_name(self):
+        methods = [Method("dense", FIVE, [1000] * 5, [500] * 5),
+                   Method("momentum", shifted(-0.001), [100] * 5, [50] * 5, 0.01, at_edge={"lr": "high", "m": "low"})]
+        made = made_up.summary(methods)
+        made["methods"][1]["chosen"]["own"] = {"m": 0.5}
+        self.show(made_up.report(made))
+        for words in ["The learning rate of momentum (ratio 0.01), 0.3, is the largest", "The m of momentum (ratio 0.01), 0.5, is the smallest"]:
+            self.assertIn(words, self.text("#answer .cautions"))
+
     def test_the_page_says_why_it_has_no_answer(self):
         self.show(made_up.report(made_up.summary([Method("dense", [0.3], [1000], [500]), Method("topk", [0.2], [10], [5], 0.01)])))
         self.assertIn("One seed does not tell", self.text("#answer"))

@@ -143,8 +143,9 @@ const EDGE_EFFECTS = {
 
 // A setting at the edge of its grid; `role` is what the method is in the answer.
 function edge_cautions(group, role) {
-  const label = named(label_in(group)), chosen = group.chosen || {}, own = chosen.own || {};
+  const chosen = group.chosen || {}, own = chosen.own || {};
   const caution = ([key, side]) => {
+    const label = named(label_in(group));  // one for each sentence: a node has one place
     const words = key === 'lr' ? 'learning rate' : key, value = number_text(key === 'lr' ? chosen.lr : own[key]);
     if (side === 'only') {
       if (key !== 'lr' || role === 'worse') return null;
