@@ -60,15 +60,13 @@ bool begins_with_doctype(std::string_view html) {
 
 }  // namespace
 
-std::string filled(std::string_view html, std::string_view style, std::string_view script, std::string_view title,
-                   std::string_view data) {
+std::string filled(std::string_view html, std::string_view title, std::string_view data) {
   struct Place {
     std::string_view name;
     std::string_view piece;
     std::size_t at;
   };
-  std::array places{Place{"/*STYLE*/", style, 0}, Place{"/*SCRIPT*/", script, 0}, Place{"{{TITLE}}", title, 0},
-                    Place{"{{DATA}}", data, 0}};
+  std::array places{Place{"{{TITLE}}", title, 0}, Place{"{{DATA}}", data, 0}};
   for (Place& place : places) {
     place.at = html.find(place.name);
     if (place.at == std::string_view::npos || html.find(place.name, place.at + 1) != std::string_view::npos) {
@@ -88,8 +86,7 @@ std::string filled(std::string_view html, std::string_view style, std::string_vi
 }
 
 std::string page_text(const Document& document) {
-  const std::string script = fmt::format("(function () {{\n{}}})();\n", kPageScript);
-  std::string page = filled(kPageHtml, kPageStyle, script, escaped(valid(document.title)), to_text(document));
+  std::string page = filled(kPageHtml, escaped(valid(document.title)), to_text(document));
   if (!begins_with_doctype(page)) throw std::logic_error("page.html does not begin with <!doctype html>");
   page.insert(kDoctype.size(), kMarker);  // by which a later report knows that it may write over it
   return page;

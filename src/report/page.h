@@ -9,18 +9,15 @@
 
 namespace sparsewire::report {
 
-// The parts, as they are in the program (cmake/embed.cmake).
+// All of it but the title and the data, as it is in the program (cmake/embed.cmake).
 extern const std::string_view kPageHtml;
-extern const std::string_view kPageStyle;
-extern const std::string_view kPageScript;
 
 // A whole page.
 std::string page_text(const Document& document);
 
 // Puts the pieces into their places in one pass, so that a place's name in a piece stays as it is. Throws
 // std::logic_error if a place is not there exactly once.
-std::string filled(std::string_view html, std::string_view style, std::string_view script, std::string_view title,
-                   std::string_view data);
+std::string filled(std::string_view html, std::string_view title, std::string_view data);
 
 // Throws UsageError if there is something that is not a report of ours, and so is not to be written over.
 void check_output(const std::string& path);

@@ -1,5 +1,7 @@
 """Pages of reports, filled from data that a test made up: the files of src/report/page and the form that docs/report.md gives."""
 
+import base64
+import hashlib
 import html
 import json
 import re
@@ -16,9 +18,15 @@ def scripts():
 
 def filled(data):
     text = json.dumps(data, allow_nan=False).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    pieces = {"/*STYLE*/": (FOLDER / "page.css").read_text(), "/*SCRIPT*/": "\n".join(scripts().values()),
+    script = '(function () {\n"use strict";\n' + "\n".join(scripts().values()) + "})();\n"
+    pieces = {"{{STYLE}}": (FOLDER / "page.css").read_text(), "{{SCRIPT}}": script, "{{HASH}}": hash_of(script),
               "{{DATA}}": text, "{{TITLE}}": html.escape(data["title"])}
     return re.sub("|".join(map(re.escape, pieces)), lambda found: pieces[found.group()], (FOLDER / "page.html").read_text())
+
+
+def hash_of(script):
+    """As a content policy has it."""
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
 def empty(kind="metrics", title="made up", **more):

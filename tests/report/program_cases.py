@@ -4,11 +4,13 @@ import csv
 import io
 import json
 import random
+import re
 import subprocess
 import tempfile
 from pathlib import Path
 
 import case
+import page_files
 import rule
 
 METHODS = ["--methods", "dense", "topk", "topk | downlink=topk name=both_ways"]
@@ -146,3 +148,19 @@ class Program(case.Case):
         self.assertEqual(self.count("img, main script"), 0)
         self.assertGreater(self.count("#notices li"), 0)
         self.assertEqual(self.count("#progress .legend button"), 2)
+
+    def test_runs_its_own_script_and_no_other(self):
+        (self.folder / "run.jsonl").write_text('{"step": 1, "loss": 1.0}\n{"step": 2, "loss": 0.5}\n')
+        self.open_report("run.jsonl")
+        page = (self.folder / "page.html").read_text()
+        (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+        (policy,) = re.findall(r'"Content-Security-Policy" content="([^"]*)"', page)
+        self.assertEqual(re.findall(r"script-src ([^;]*)", policy), [f"'sha256-{page_files.hash_of(script)}'"])
+        injected = "<script>document.title = 'injected'</script><img src='x' onerror='document.title = 1'><a href='javascript:document.title = 2'>x</a>"
+        (self.folder / "page.html").write_text(page.replace("<body>", "<body>" + injected))
+        self.browser.open(self.folder / "page.html")
+        self.browser.click("a")
+        self.assertEqual(self.count("#progress .line"), 1)
+        self.assertNotIn(self.browser.run("return document.title"), ["injected", "1", "2"])
+        complaints = self.browser.complaints()
+        self.assertEqual([any(words in one for one in complaints) for words in ("inline script", "event handler", "JavaScript URL")], [True] * 3, complaints)
