@@ -109,6 +109,7 @@ class Report(Case):
             (["rubbish"], "'rubbish' has no line of metrics"),
             (["empty"], "'empty' has no line of metrics"),
             (["nothing"], "'nothing' has nothing to report"),
+            (["/dev/zero"], "'/dev/zero' has 256 MiB or more and is not a regular file"),
             (["parts"], "nor metrics (*.jsonl); there are studies in it: 'parts/one'"),
             (["a.jsonl", "nothing"], "'nothing' is a folder"),
             (["-"], "an input cannot be -"),

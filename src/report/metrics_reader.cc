@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -12,6 +13,7 @@
 
 #include "files/input.h"
 #include "report/json_line.h"
+#include "sparsewire/errors.h"
 
 namespace sparsewire::report {
 namespace {
@@ -22,6 +24,7 @@ constexpr std::size_t kMostNamed = 20;      // changes and unknown fields that a
 constexpr std::size_t kLongestName = 100;   // of a column
 constexpr std::size_t kLongestQuote = 300;  // of what is repeated in a notice
 constexpr std::uint64_t kPiece = 1 << 20;
+constexpr std::uint64_t kMostPieces = 256;  // of a pipe or a device, which may never end
 
 // docs/train.md has those of `train`, docs/pytorch.md those of the hook for PyTorch.
 constexpr std::array<std::string_view, 64> kKnown = {"step",
@@ -294,11 +297,13 @@ Metrics MetricsReader::finish() {
 Metrics read_metrics(const std::string& path, std::string name, std::size_t most) {
   files::Input input(path);
   MetricsReader reader(std::move(name), most);
-  while (true) {
+  const bool ends = std::filesystem::is_regular_file(path);
+  for (std::uint64_t pieces = 0; ends || pieces < kMostPieces; ++pieces) {
     const files::Bytes bytes = input.read(kPiece);
     reader.add(bytes.text());
     if (bytes.size < kPiece) return reader.finish();
   }
+  throw UsageError(fmt::format("'{}' has 256 MiB or more and is not a regular file: save what it gives to a file", path));
 }
 
 }  // namespace sparsewire::report

@@ -63,7 +63,7 @@ class MetricsReader {
   std::vector<std::string> unknown_;
 };
 
-// Reads a file whole. Throws UsageError if it cannot be opened or read.
+// Reads a file whole, or less than 256 MiB of a pipe. Throws UsageError if it cannot be opened or read, or is longer.
 Metrics read_metrics(const std::string& path, std::string name, std::size_t most);
 
 // Whether this version knows what the column is.
