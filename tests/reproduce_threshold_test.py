@@ -4,9 +4,11 @@
     reproduce_threshold_test.py PROGRAM [SUITE]...     PROGRAM: the sparsewire to test; SUITE: some of the classes below
 """
 
+import math
 import random
 import unittest
 
+import check_study
 from reproduce_case import Case
 
 
@@ -31,6 +33,12 @@ class ThresholdTotalError(Case):
 
 
 class ThresholdLogreg(Case):
+    def factor(self, mine, others):
+        """Of numbers by seed: the mean of the logarithms, and its interval, as quotients; and in the words of the report."""
+        logs = [math.log(mine[seed] / others[seed]) for seed in mine]
+        numbers = [math.exp(one) for one in (check_study.mean(logs), *check_study.interval(logs))]
+        return numbers, "{:.3g} times ({:.3g} to {:.3g})".format(*numbers)
+
     def test_holds_partly_on_synthetic_data(self):
         """Fewer bits than Top-k, but then a larger memory; or a smaller memory with less of a gain."""
         report = self.report("threshold-logreg", "--quick")
@@ -47,19 +55,44 @@ class ThresholdLogreg(Case):
             self.assertEqual((one["workers"], one["gap"], one["problem"]), (20, 5e-3, "synthetic"))
 
         # What is judged was best on the tuning seeds.
-        def bits(rows, method):
-            return {(one.get("k"), one.get("lambda")): one["value"] for one in rows
-                    if one["method"] == method and one["metric"] == "bits_per_worker" and one["value"] is not None}
+        def by_seed(rows, method, metric="bits_per_worker"):
+            found = {}
+            for one in rows:
+                if (one["method"], one["metric"]) == (method, metric):
+                    found.setdefault((one.get("k"), one.get("lambda")), {})[one["seed"]] = one["value"]
+            return {setting: values for setting, values in found.items() if None not in values.values()}
 
-        best = {method: min(bits(tuned, method), key=bits(tuned, method).get) for method in ("topk", "threshold")}
-        of_topk, of_threshold = bits(judged, "topk")[best["topk"]], bits(judged, "threshold")[best["threshold"]]
-        self.assertGreater(of_topk / of_threshold, 1.5)
-        self.assertIn(f"needs {of_topk / of_threshold:.2f} times the bits", report["reason"])
-        self.assertEqual(bits(tuned, "rare_top1"), {})  # Top-1 in every second round never arrives here
+        def best(method):
+            means = {setting: check_study.mean(list(values.values())) for setting, values in by_seed(tuned, method).items()}
+            return min(means, key=means.get)
+
+        topk, threshold = best("topk"), best("threshold")
+        (more, low, _), in_words = self.factor(by_seed(judged, "topk")[topk], by_seed(judged, "threshold")[threshold])
+        self.assertGreater(more, 1.5)
+        self.assertGreater(low, 1)
+        self.assertIn(f"Top-k in every round needs {in_words} the bits", report["reason"])
+        self.assertEqual(by_seed(tuned, "rare_top1"), {})  # Top-1 in every second round never arrives here
         self.assertIn("Top-1 in every n-th does not arrive", report["reason"])
-        peaks = {one.get("lambda"): one["value"] for one in judged if one["metric"] == "peak_memory_norm2"}
-        self.assertGreater(peaks[best["threshold"][1]], peaks[None])  # None: Top-k, the last without a lambda
+        peak = "peak_memory_norm2"
+        (_, _, high), in_words = self.factor(by_seed(judged, "threshold", peak)[threshold], by_seed(judged, "topk", peak)[topk])
+        self.assertGreater(high, 1)  # so its memory is not shown to be smaller
+        self.assertIn(f"memory is {in_words} that of Top-k", report["reason"])
         self.assertEqual(len(report["conditions"]), 2)
+        rounds = by_seed(judged, "topk", "rounds")[topk].values()
+        self.assertIn(f"{min(rounds):.0f} to {max(rounds):.0f}", report["table"])
+
+    def test_is_not_judged_where_dense_training_does_not_arrive(self):
+        """Then the gap is below what single samples let training reach, and who gets there is luck."""
+        report = self.report("threshold-logreg", "--quick", "--data", self.libsvm(("-1", "+1")), "--gap", "0.001")
+        arrived = {one["method"] for one in report["measured"] if one["metric"] == "rounds" and one["stage"] == "tuning" and one["value"]}
+        self.assertEqual(arrived, {"topk", "rare_top1", "threshold"})
+        self.assertEqual(report["verdict"], "not judged")
+        self.assertEqual(report["reason"], "dense training does not reach the gap with every seed in 1000 rounds")
+
+    def test_is_not_judged_by_one_seed(self):
+        report = self.report("threshold-logreg", "--quick", "--seeds", "1")
+        self.assertEqual(report["verdict"], "not judged")
+        self.assertEqual(report["reason"], "one seed has no interval: give more with --seeds")
 
     def libsvm(self, labels):
         """Two kinds of samples that a line nearly parts."""
@@ -88,7 +121,7 @@ class ThresholdLogreg(Case):
     def test_says_null_where_the_gap_is_never_reached(self):
         report = self.report("threshold-logreg", "--quick", "--rounds", "3")
         self.assertEqual(report["verdict"], "not judged")
-        self.assertEqual(report["reason"], "too short to judge: the gap is not reached by either in 3 rounds")
+        self.assertEqual(report["reason"], "too short to judge: --rounds 3 is less than the 1000 of --quick")
         bits = [one["value"] for one in report["measured"] if one["metric"] == "bits_per_worker"]
         self.assertEqual(bits, [None] * 10)  # no setting can be chosen, so none is judged
 
