@@ -303,7 +303,8 @@ Metrics read_metrics(const std::string& path, std::string name, std::size_t most
     reader.add(bytes.text());
     if (bytes.size < kPiece) return reader.finish();
   }
-  throw UsageError(fmt::format("'{}' has 256 MiB or more and is not a regular file: save what it gives to a file", path));
+  throw UsageError(
+      fmt::format("'{}' has 256 MiB or more and is not a regular file: save what it gives to a file", path));
 }
 
 }  // namespace sparsewire::report
