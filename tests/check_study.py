@@ -291,10 +291,7 @@ class Check:
                 self.same(where + " k", one["k"], run.result["k"])
                 self.same(where + " grown", one["grown"], run.result["grown"])
             self.cells_of.setdefault(cell[:2], []).append(cell)
-        given = {cell: one["grown"] == 0 for one, cell in zip(grid, cells)}
-        numbers = {sum(given[cell] for cell in members) for members in self.cells_of.values()}
-        if len(numbers) != 1:
-            self.problems.append(f"grid: methods have different numbers of cells to choose from: {numbers}")
+        self.check_learning_rates([cell for one, cell in zip(grid, cells) if one["grown"] == 0])
         for group, members in self.cells_of.items():
             possible = [cell for cell in members if means[cell] is not None]
             modest = [cell for cell in possible if sent.get(cell, 0) <= MOST_OF_ASKED]
@@ -306,6 +303,20 @@ class Check:
                 self.chosen[group] = members[0]
         for one, cell in zip(grid, cells):
             self.same(f"grid {cell} chosen", one["chosen"], self.chosen[cell[:2]] == cell)
+
+    def check_learning_rates(self, given):
+        """Each combination of a method's parameters has all of its learning rates: those of the plan, or a note says so."""
+        rates = {}
+        for spec, ratio, lr, parameters in given:
+            rates.setdefault(spec, {}).setdefault((ratio, parameters), set()).add(lr)
+        for spec, combinations in rates.items():
+            if len(set(map(frozenset, combinations.values()))) > 1:
+                self.problems.append(f"grid: the settings of {spec} have different learning rates")
+            if " lr=" not in spec and set(self.plan["lr"]) not in combinations.values():
+                self.problems.append(f"grid: {spec} has other learning rates than the plan")
+        differ = len({frozenset(lrs) for one in rates.values() for lrs in one.values()}) > 1
+        words = "methods had different learning rates to choose from"
+        self.same("notes: " + words, any(note.startswith(words) for note in self.summary["notes"]), differ)
 
     def judging(self, group):
         cell = self.chosen[group]

@@ -264,8 +264,23 @@ class Plans(Case):
         self.assertEqual(self.study("--out", "s", "--max-hours", "0").returncode, 1)
         self.refuses("--out", "s", "--max-hours", "0", "--data", "./train.txt", says="stopped after --max-hours", code=1)
 
-    def test_unequal_numbers_of_combinations_are_refused(self):
-        self.refuses("--methods", "dense", "regtopk:mu=1/4", says="every method needs equally many")
+    def test_a_parameter_takes_no_learning_rates_away(self):
+        """A method with fewer of them looked worse than it is, with a p of .008."""
+        done = self.study("--methods", "dense", "regtopk:mu=1/4", "--out", "s")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(check_study.check(str(self.folder / "s")), [])
+        self.assertNotIn("different learning rates", done.stdout)
+        self.assertIn("chosen from 2 to 4 by", " ".join(done.stdout.split()))
+        self.assertIn("regtopk:mu=1/4, ratio 0.1: it had 4 settings to choose from.", " ".join(done.stdout.split()))
+        self.assertNotIn("dense: it had", done.stdout)
+
+    def test_other_learning_rates_of_a_method_are_said(self):
+        done = self.study("--methods", "dense", "topk | lr=0.01/0.03 name=topk", "--out", "s")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(check_study.check(str(self.folder / "s")), [])
+        words = "methods had different learning rates to choose from (dense: 0.1 1; topk: 0.01 0.03)"
+        for text in (done.stdout, done.stderr, (self.folder / "s/summary.md").read_text()):
+            self.assertIn(words, " ".join(text.split()))
 
     def test_plain_names_may_have_commas_between_them(self):
         done = self.study("--methods", "dense,topk", "rtopk:r=4,ratio=0.2", "--dry-run")

@@ -268,6 +268,10 @@ Result run_parts(std::vector<Part> parts, const Options& options,
   result.reason = "the parts that were run do not decide";
   judge(outcomes, result);
   for (const auto& outcome : outcomes) {
+    const std::string words = study::unequal_lrs(outcome->plan);
+    if (!words.empty()) result.conditions.push_back(fmt::format("{}: {}", outcome->part.name, words));
+  }
+  for (const auto& outcome : outcomes) {
     if (outcome->part.images == 0) continue;
     result.verdict = Verdict::not_judged;
     result.reason = "--quick trains a small network on few images: it shows that everything runs";

@@ -90,26 +90,19 @@ std::vector<double> distinct(std::vector<double> numbers) {
   return numbers;
 }
 
-// Every method with a ratio gets equally many cells: more to choose from is an advantage.
-void check_numbers_of_cells(const Plan& plan) {
-  const auto count = [&](const Method& method) {
-    return method.combinations().size() * (method.lrs().empty() ? plan.lrs : method.lrs()).size();
-  };
-  const auto most = std::max_element(plan.methods.begin(), plan.methods.end(),
-                                     [&](const Method& a, const Method& b) { return count(a) < count(b); });
+const std::vector<double>& lrs_of(const Plan& plan, const Method& method) {
+  return method.lrs().empty() ? plan.lrs : method.lrs();
+}
+
+void check_choices(const Plan& plan) {
+  if (!plan.tune_seeds.empty()) return;
   for (const Method& method : plan.methods) {
-    if (count(method) == count(*most)) continue;
-    throw UsageError(
-        fmt::format("'{}' has {} combinations of settings and '{}' has {}: every method needs equally many. Give a "
-                    "method learning rates of its own: '{}{} lr=0.1/0.2/...'",
-                    most->spec(), count(*most), method.spec(), count(method), method.spec(),
-                    method.spec().find('|') == std::string::npos ? " |" : ""));
-  }
-  if (plan.tune_seeds.empty() && count(*most) > 1) {
-    throw UsageError(
-        fmt::format("with --tune-seeds 0 nothing can be chosen, but there are {} combinations of settings for "
-                    "each method: give one --lr",
-                    count(*most)));
+    const std::size_t count = method.combinations().size() * lrs_of(plan, method).size();
+    if (count <= 1) continue;
+    throw UsageError(fmt::format(
+        "with --tune-seeds 0 nothing can be chosen, but '{}' has {} combinations of settings: give one --lr "
+        "and one value of each parameter",
+        method.spec(), count));
   }
 }
 
@@ -123,7 +116,7 @@ void add_cells(Plan& plan, const Layout& layout) {
       for (const auto& own : method.combinations()) {
         Cell cell{.method = method.spec(), .method_index = i, .ratio = ratio, .lr = 0, .own = own};
         bool is_checked = false;
-        for (const double lr : method.lrs().empty() ? plan.lrs : method.lrs()) {
+        for (const double lr : lrs_of(plan, method)) {
           cell.lr = lr;
           const train::TrainConfig config = method.config(plan.config, cell);
           try {
@@ -213,6 +206,29 @@ bool is_higher_better(const Plan& plan, std::string_view measure) noexcept {
   return (measure == kMetric || measure == kValMetric) && plan.metric == "accuracy";  // not a distance, nor bits
 }
 
+std::string unequal_lrs(const Plan& plan) {
+  std::vector<std::pair<std::vector<double>, std::string>> lists;  // and the names of the methods that have them
+  for (const Method& method : plan.methods) {
+    const std::vector<double>& lrs = lrs_of(plan, method);
+    const auto same = std::find_if(lists.begin(), lists.end(), [&](const auto& one) { return one.first == lrs; });
+    if (same == lists.end()) {
+      lists.emplace_back(lrs, method.name());
+    } else {
+      same->second += ", " + method.name();
+    }
+  }
+  if (lists.size() == 1) return "";
+  std::string text;
+  for (const auto& [lrs, names] : lists) {
+    text += (text.empty() ? "" : "; ") + names + ":";
+    for (const double lr : lrs) text += fmt::format(" {:.6g}", lr);
+  }
+  return fmt::format(
+      "methods had different learning rates to choose from ({}): what looks like a difference between "
+      "methods may be one between learning rates",
+      text);
+}
+
 Plan make_plan(const Request& request, const train::Problem& problem) {
   Plan plan;
   plan.config = request.config;
@@ -256,7 +272,8 @@ Plan make_plan(const Request& request, const train::Problem& problem) {
   }
   plan.grow = request.grow;
   if (plan.grow && plan.tune_seeds.empty()) throw UsageError("--grow needs --tune-seeds: it follows what they show");
-  check_numbers_of_cells(plan);
+  check_choices(plan);
+  if (const std::string words = unequal_lrs(plan); !words.empty()) plan.notes.push_back(words);
   add_cells(plan, problem.layout());
   return plan;
 }

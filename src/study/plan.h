@@ -66,7 +66,7 @@ struct Plan {
   std::string data;           // Problem::data_fingerprint(), test_fingerprint()
   std::string test_data;
   std::vector<Cell> cells;         // by method, ratio, own parameters, learning rate. --grow appends
-  std::vector<std::string> notes;  // for the user: ratios that were merged, and why
+  std::vector<std::string> notes;  // for the user: ratios that were merged, different learning rates
   // How messages call what plan.json has: "steps" is --steps, and --rounds in a reproduction.
   std::string (*option_name)(std::string_view key) = train::long_name;
 };
@@ -85,7 +85,11 @@ inline bool is_of(const Cell& cell, const Group& group) {
 
 bool is_higher_better(const Plan& plan, std::string_view measure) noexcept;
 
-// Throws UsageError: methods that are given twice, groups with different numbers of cells, ...
+// Which learning rates each method was given, in words, if they are not the same for all; otherwise empty. A method
+// that had worse ones looks like a worse method.
+std::string unequal_lrs(const Plan& plan);
+
+// Throws UsageError: methods that are given twice, a ratio that is missing, ...
 // `problem` is made from request.config.
 Plan make_plan(const Request& request, const train::Problem& problem);
 

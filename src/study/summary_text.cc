@@ -213,7 +213,7 @@ std::string setting_text(const Cell& cell) {
 }
 
 // What does not fit into the tables, of one group.
-void add_notes(const Plan& plan, const Judged& one, std::vector<std::string>& notes) {
+void add_notes(const Plan& plan, const Judged& one, std::size_t fewest_tried, std::vector<std::string>& notes) {
   const Choice& choice = one.choice;
   const std::string label = label_of(plan, choice.group);
   if (!choice.cell) {
@@ -227,6 +227,9 @@ void add_notes(const Plan& plan, const Judged& one, std::vector<std::string>& no
     own += fmt::format("{}{}={}{}", own.empty() ? "" : ", ", name, value, is_at_edge ? "*" : "");
   }
   if (!own.empty()) notes.push_back(fmt::format("{}: {} was chosen.", label, own));
+  if (choice.cells_tried > fewest_tried) {
+    notes.push_back(fmt::format("{}: it had {} settings to choose from.", label, choice.cells_tried));
+  }
   if (choice.too_much && choice.too_much->cell == *choice.cell) {
     notes.push_back(
         fmt::format("{}: every setting sent more than {:g} times as many entries as its ratio asks for; the one that "
@@ -281,11 +284,16 @@ Page page_of(const Results& results) {
     page.heading = fmt::format("{}, {} a run", page.heading, bytes_text(static_cast<double>(*plan.budget_bytes)));
   }
   std::size_t most = 0;
-  for (const Judged& one : judgement.groups) most = std::max(most, one.choice.cells_tried);
+  std::size_t fewest = plan.cells.size();
+  for (const Judged& one : judgement.groups) {
+    most = std::max(most, one.choice.cells_tried);
+    fewest = std::min(fewest, one.choice.cells_tried);
+  }
   if (most <= 1) {
     page.notes.emplace_back("Nothing was tuned: every method had one setting, which was given.");
   } else {
-    page.notes.push_back(fmt::format("The settings of a method were chosen from {} by the mean {} on {}.", most,
+    page.notes.push_back(fmt::format("The settings of a method were chosen from {} by the mean {} on {}.",
+                                     fewest == most ? fmt::format("{}", most) : fmt::format("{} to {}", fewest, most),
                                      words_for(plan, plan.tuned_by), counted(plan.tune_seeds.size(), "other seed")));
   }
   const bool has_edge = std::any_of(judgement.groups.begin(), judgement.groups.end(), [](const Judged& one) {
@@ -294,7 +302,7 @@ Page page_of(const Results& results) {
   if (has_edge)
     page.notes.emplace_back("* The best learning rate may be beyond the grid: give more of them, or --grow.");
   for (const std::string& note : plan.notes) page.notes.push_back(note);
-  for (const Judged& one : judgement.groups) add_notes(plan, one, page.notes);
+  for (const Judged& one : judgement.groups) add_notes(plan, one, fewest, page.notes);
   return page;
 }
 

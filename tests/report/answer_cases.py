@@ -146,6 +146,21 @@ class Answers(case.Case):
         for words in ["The learning rate of momentum (ratio 0.01), 0.3, is the largest", "The m of momentum (ratio 0.01), 0.5, is the smallest"]:
             self.assertIn(words, self.text("#answer .cautions"))
 
+    def test_the_page_says_who_had_other_learning_rates_and_more_settings(self):
+        methods = [Method("dense", FIVE, [572e6] * 5, [68e6] * 5), Method("topk", FIVE, [9e6] * 5, [1e6] * 5, 0.01)]
+        made = made_up.summary(methods)
+        grown = {**made["grid"][-1], "lr": 9, "grown": 1}
+        self.show(made_up.report({**made, "grid": [*made["grid"], grown]}))
+        self.assertNotIn("different learning rates", self.text("#answer"))
+        self.assertIn("chosen from equally many", self.text("#rule"))
+        fewer = [one for one in made["grid"] if (one["spec"], one["lr"]) != ("topk", 3)]
+        self.show(made_up.report({**made, "grid": fewer}))
+        self.assertIn("Methods had different learning rates to choose from (dense: 0.1, 0.3, 3; topk: 0.1, 0.3): what looks like a difference",
+                      self.text("#answer .cautions"))
+        made["methods"][1]["cells_tried"] = 6
+        self.show(made_up.report(made))
+        self.assertIn("The settings of a method were chosen from 3 to 6 (most: topk (ratio 0.01)) by the mean", self.text("#rule"))
+
     def test_the_page_says_why_it_has_no_answer(self):
         self.show(made_up.report(made_up.summary([Method("dense", [0.3], [1000], [500]), Method("topk", [0.2], [10], [5], 0.01)])))
         self.assertIn("One seed does not tell", self.text("#answer"))

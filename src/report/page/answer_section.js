@@ -32,8 +32,12 @@ function answer_part(answer, summary, is_one_of_several) {
 
 function answer_section(summary) {
   const {plan} = summary, answers = answers_of(summary), count = String((plan.tune_seeds || []).length);
+  const tried = summary.methods.map((group) => group.cells_tried), most = Math.max(...tried);
+  const with_most = summary.methods.filter((group) => group.cells_tried === most);
+  const choices = Math.min(...tried) === most ? ['equally many'] :
+                                                [Math.min(...tried), ' to ', most, ' (most: ', listed(with_most), ')'];
   const tuned = [
-    'The settings of every method were chosen from equally many by the mean ', tuning_words(plan), ' on ', count,
+    'The settings of a method were chosen from ', choices, ' by the mean ', tuning_words(plan), ' on ', count,
     count === '1' ? ' other seed' : ' other seeds', '. Not adjusted for: choosing the ',
     'cheapest of several methods on the same seeds that judge them.'
   ];

@@ -159,6 +159,28 @@ function edge_cautions(group, role) {
   return Object.entries(group.at_edge || {}).map(caution).filter(Boolean);
 }
 
+// Where methods were given different learning rates: who had which. (Those that --grow adds follow from one rule.)
+function rates_caution({grid}) {
+  const given = new Map();
+  for (const {spec, ratio, lr, grown} of grid || []) {
+    if (grown) continue;
+    const key = JSON.stringify([spec, ratio]);
+    given.set(key, (given.get(key) || new Set()).add(lr));
+  }
+  const methods = new Map();
+  for (const [key, rates] of given) {
+    const text = [...rates].sort((a, b) => a - b).map((lr) => number_text(lr)).join(', ');
+    methods.set(text, (methods.get(text) || new Set()).add(JSON.parse(key)[0]));
+  }
+  if (methods.size < 2) return null;
+  const lists = [...methods].map(([text, specs], i) => [i ? '; ' : '', named([...specs].join(', ')), ': ', text]);
+  return [
+    'Methods had different learning rates to choose from (', lists,
+    '): what looks like a difference between methods ' +
+        'may be one between learning rates.'
+  ];
+}
+
 // Methods that were not chosen although something speaks for them, or whose pilot made them dearer.
 function passed_over({candidates, use, baseline, measure, standing: of_use}, plan) {
   return candidates.filter(({group}) => group !== use && group !== baseline).map(({group, cost}) => {
@@ -201,6 +223,7 @@ function cautions_of(answer, summary) {
   const left_out = (groups, why) => (groups && groups.length ? ['Left out: ', listed(groups), ' (', why, ').'] : null);
   const wild = (diverged || []).filter((group) => is_use || group !== baseline);
   return [
+    rates_caution(summary),
     ...(is_use ? cautions_on_use(answer, summary) : []),
     use !== baseline && left_out(worse, measure_words(summary.plan) + ' worse than the baseline’s, by its interval'),
     left_out(wild, 'diverged on a seed or with every setting'),

@@ -87,16 +87,30 @@ TEST(Plan, SaysWhatTheRequestCannotGive) {
                           "no run can reach a target: that needs 5 evaluations, and there are 3; choose more --steps"));
 }
 
-TEST(Plan, GivesEveryMethodEquallyManyCells) {
+TEST(Plan, GivesEveryMethodTheSameLearningRates) {
   Request request = small_request();
   request.methods = {"dense", "regtopk:mu=1/4"};
-  EXPECT_THAT(
-      [&] { plan_of(request); },
-      ThrowsMessage<UsageError>(HasSubstr("'regtopk:mu=1/4' has 4 combinations of settings and 'dense' has 2")));
-  request.methods = {"dense | lr=0.05/0.1/0.2/0.4", "regtopk:mu=1/4"};
   const Plan plan = plan_of(request);
-  EXPECT_EQ(plan.cells.size(), 4U + 2U * 4U);
-  EXPECT_EQ(plan.cells[0].lr, 0.05);
+  EXPECT_EQ(plan.cells.size(), 2U + 2U * 4U);
+  for (const char* const mu : {"1", "4"}) {
+    std::vector<double> lrs;
+    for (const Cell& cell : plan.cells) {
+      if (cell.ratio == "0.5" && cell.own.at("mu") == mu) lrs.push_back(cell.lr);
+    }
+    EXPECT_THAT(lrs, ElementsAre(0.1, 0.3)) << mu;
+  }
+  EXPECT_THAT(plan.notes, IsEmpty());
+}
+
+TEST(Plan, SaysWhoHasOtherLearningRates) {
+  Request request = small_request();
+  request.methods = {"dense", "regtopk | lr=0.3/0.05 name=reg", "topk", "rtopk:r=4 | lr=0.1/0.3"};
+  const Plan plan = plan_of(request);
+  EXPECT_EQ(plan.cells[2].lr, 0.05);
+  EXPECT_THAT(plan.notes,
+              ElementsAre("methods had different learning rates to choose from (dense, topk, rtopk:r=4 | lr=0.1/0.3: "
+                          "0.1 0.3; reg: 0.05 0.3): what looks like a difference between methods may be one between "
+                          "learning rates"));
 }
 
 TEST(Plan, EvaluatesOnTrainingDataWhereThatIsNeededAtEveryEvaluation) {
@@ -200,6 +214,9 @@ TEST(Plan, RefusesSettingsThatCannotBeChosenFrom) {
   request.tune_seeds = 0;
   EXPECT_THAT([&] { plan_of(request); }, ThrowsMessage<UsageError>(HasSubstr("with --tune-seeds 0")));
   request.lrs = {0.1};
+  request.methods.emplace_back("rtopk:r=2/4");
+  EXPECT_THAT([&] { plan_of(request); }, ThrowsMessage<UsageError>(HasSubstr("'rtopk:r=2/4' has 2 combinations")));
+  request.methods.pop_back();
   EXPECT_THAT(plan_of(request).tune_seeds, IsEmpty());
   request.grow = true;
   EXPECT_THAT([&] { plan_of(request); }, ThrowsMessage<UsageError>(HasSubstr("--grow needs --tune-seeds")));
