@@ -8,6 +8,7 @@ import json
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import time
@@ -128,6 +129,32 @@ class Killed(Case):
 
     def test_under_mpirun(self):
         self.kill_often(3)
+
+
+class Full(Case):
+    """A disk that is full in the middle of a line of the metrics, again and again."""
+
+    def test_loses_no_line_of_the_metrics(self):
+        steps = [*SMALL, *THREADS, "--steps", "60", "--metrics", "m.jsonl", "--metrics-every-step"]
+        self.train(*steps)
+        expected = self.metrics()
+        for every in ("0", "3"):  # the checkpoint is of the step whose line is missing, or of the next one
+            (self.folder / "m.jsonl").unlink()
+            resumed = [*steps, "--checkpoint-dir", f"c{every}", "--checkpoint-every", every, "--resume"]
+            fulls = 0
+            for limit in range(9000, 1000000, 1500):
+                done = self.run_train(*resumed, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+                if done.returncode == 0:
+                    break
+                self.assertIn("sparsewire: cannot write 'm.jsonl': File too large", done.stderr)
+                fulls += 1
+            self.assertGreater(fulls, 5)
+            lines = self.metrics()
+            for line in lines:
+                line["flags"] = 0  # of the step in which all ranks heard of it
+            self.assertEqual(without_times(lines), without_times(expected))
+            seconds = [line["seconds"] for line in lines]
+            self.assertEqual(seconds, sorted(seconds))
 
 
 class Stopped(Case):

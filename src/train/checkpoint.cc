@@ -32,7 +32,7 @@ Checkpoints::Checkpoints(const TrainConfig& config, const Problem& problem, Json
 
 std::string Checkpoints::last_path() const { return checkpoint_path(config_.checkpoint_dir, last_.value()); }
 
-void Checkpoints::write(RankState& mine) {
+void Checkpoints::write(RankState& mine, const Json& missing_metrics) {
   const std::uint64_t step = mine.step;
   const std::string path = checkpoint_path(config_.checkpoint_dir, step);
   const bool is_root = transport_.rank() == 0;
@@ -58,7 +58,8 @@ void Checkpoints::write(RankState& mine) {
                       .data = std::string(problem_.data_fingerprint()),
                       .test_data = std::string(problem_.test_fingerprint()),
                       .files = Json::object(),
-                      .changes = changes_};
+                      .changes = changes_,
+                      .missing_metrics = missing_metrics};
     for (const auto& one : all) {
       manifest.files.update(parse_json({reinterpret_cast<const char*>(one.data()), one.size()}));
     }

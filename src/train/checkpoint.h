@@ -38,7 +38,8 @@ class Checkpoints {
               std::optional<std::uint64_t> last);
 
   // Collective. Throws SharedError on all ranks if one cannot write; older checkpoints are unchanged then.
-  void write(RankState& mine);
+  // `missing_metrics`, on rank 0: Manifest::missing_metrics.
+  void write(RankState& mine, const Json& missing_metrics);
 
   // The step of the newest checkpoint, and its folder.
   std::optional<std::uint64_t> last() const noexcept { return last_; }
@@ -66,6 +67,8 @@ struct Manifest {
   // Every change of options in mid-training, after which step and what: [{"step": 100, "changed": {"lr": {"from": 0.1,
   // "to": 0.01}}}, ...].
   Json changes = Json::array();
+  // Lines of metrics up to this step that could not be written, as on a full disk; since 0.7.1.
+  Json missing_metrics = Json::array();
 };
 
 // The newest checkpoint whose files are all undamaged; damaged ones are reported to `log`. Nothing if the folder has no

@@ -128,13 +128,16 @@ Manifest parse_manifest(const std::string& path, Json json) {
                     .data = json.at("data").get<std::string>(),
                     .test_data = json.value("test_data", std::string()),  // since 0.4.0
                     .files = json.at("files"),
-                    .changes = json.value("changes", Json::array())};  // since 0.4.0
+                    .changes = json.value("changes", Json::array()),  // since 0.4.0
+                    .missing_metrics = json.value("missing_metrics", Json::array())};
   // One file for each rank and one for the model: a number of workers that agrees can be believed.
   if (manifest.workers == 0 || manifest.workers != manifest.files.size() - 1) {
     throw UsageError(fmt::format("it has {} files of {} workers", manifest.files.size(), manifest.workers));
   }
-  if (!manifest.changes.is_array()) throw UsageError("its changes are not a list");
-  for (const Json& change : manifest.changes) unsigned_at(change, "step");
+  for (const Json* const list : {&manifest.changes, &manifest.missing_metrics}) {
+    if (!list->is_array()) throw UsageError("its changes or its missing metrics are not a list");
+    for (const Json& one : *list) unsigned_at(one, "step");
+  }
   for (const Json& file : manifest.files) {
     unsigned_at(file, "bytes");
     file.at("crc32c").get<std::string>();
@@ -220,7 +223,8 @@ void write_manifest(const Manifest& manifest) {
   Json json{{"format", kFormat},           {"step", manifest.step},
             {"workers", manifest.workers}, {"config", to_json(manifest.config)},
             {"data", manifest.data},       {"test_data", manifest.test_data},
-            {"changes", manifest.changes}, {"files", manifest.files}};
+            {"changes", manifest.changes}, {"missing_metrics", manifest.missing_metrics},
+            {"files", manifest.files}};
   json["crc32c"] = checksum(shown(json));  // of everything before it, in one line
   // A path need not be UTF-8, and JSON must be.
   const std::string bytes = json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';

@@ -139,12 +139,13 @@ void Training::report() {
                           .compression = compression_,
                           .seconds = seconds(),
                           .steps = config_.steps};
+  const bool is_wanted = metrics_ && (is_due || compression_ || config_.metrics_every_step);
   try {
-    const bool is_wanted = is_due || compression_ || config_.metrics_every_step;
-    if (metrics_ && is_wanted && pending_error_.empty()) metrics_->write(report);
+    if (is_wanted && pending_error_.empty()) metrics_->write(report);
   } catch (const std::exception& error) {
     pending_error_ = error.what();  // the other ranks learn of it with the next step
   }
+  if (is_wanted && !pending_error_.empty()) missing_metrics_.push_back(step_json(report));
   run_.on_step(report);
 }
 

@@ -81,17 +81,22 @@ std::optional<std::uint64_t> kept_from(std::string_view text) {
   }
 }
 
+// REQUIRES: `lines` are whole, and at least one.
+Json last_line(std::string_view lines) {
+  lines.remove_suffix(1);  // the end of the line
+  return Json::parse(lines.substr(lines.rfind('\n') + 1), nullptr, /*allow_exceptions=*/false);
+}
+
 // `seconds` of the last of these lines that has it. Lines of versions before 0.6 have none.
 double last_seconds(std::string_view lines) {
   while (!lines.empty()) {
-    lines.remove_suffix(1);  // the end of the line
-    const std::size_t begin = lines.rfind('\n') + 1;
-    const Json line = Json::parse(lines.substr(begin), nullptr, /*allow_exceptions=*/false);
+    const Json line = last_line(lines);
     if (line.is_object() && line.contains("seconds") && line.at("seconds").is_number()) {
       return line.at("seconds").get<double>();
     }
     if (line.is_object() && !line.contains("changed")) return 0;
-    lines = lines.substr(0, begin);
+    lines.remove_suffix(1);
+    lines = lines.substr(0, lines.rfind('\n') + 1);
   }
   return 0;
 }
@@ -155,9 +160,19 @@ void MetricsFile::claim_and_cut_back(std::uint64_t keep_until) {
   if (keep_until > 0) {
     const files::Bytes bytes = files::read_file(path_);
     kept = bytes_until(bytes.text(), keep_until);
-    seconds_ = last_seconds(bytes.text().substr(0, kept));
+    const std::string_view lines = bytes.text().substr(0, kept);
+    if (kept > 0) last_step_ = last_line(lines).at("step").get<std::uint64_t>();
+    seconds_ = last_seconds(lines);
   }
   if (::ftruncate(file_, static_cast<off_t>(kept)) != 0) fail(errno);
+}
+
+void MetricsFile::write_missing(const Json& lines) {
+  for (const Json& line : lines) {
+    if (line.at("step").get<std::uint64_t>() <= last_step_) continue;
+    write(line);
+    seconds_ = line.value("seconds", seconds_);
+  }
 }
 
 void MetricsFile::write(const Json& json) {

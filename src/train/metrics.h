@@ -45,8 +45,10 @@ class MetricsFile {
   MetricsFile& operator=(const MetricsFile&) = delete;
 
   void write(const StepReport& report) { write(step_json(report)); }
-  // `seconds` of the last line that was kept; 0 if there is none.
+  // `seconds` of the last line that was kept, or was missing; 0 if there is none.
   double seconds() const noexcept { return seconds_; }
+  // Writes those of these lines that come after the last one that was kept: what an earlier run could not write.
+  void write_missing(const Json& lines);
   // In one line. REQUIRES: it has the key "step"; or, if options changed after that step, "changed" too.
   void write(const Json& json);
 
@@ -56,6 +58,7 @@ class MetricsFile {
 
   std::string path_;
   int file_ = -1;
+  std::uint64_t last_step_ = 0;  // of the lines that were kept
   double seconds_ = 0;
 };
 

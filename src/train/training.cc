@@ -100,6 +100,7 @@ void Training::begin() {
   transport_.broadcast(0, bytes);
   const std::string path(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 
+  Manifest manifest;
   if (path.empty()) {
     run_or_fail_on_all(transport_, [&] {
       std::vector<float> weights(problem_.layout().dim());
@@ -109,13 +110,13 @@ void Training::begin() {
     });
     take_initial_weights();
   } else {
-    Manifest manifest;
     run_or_fail_on_all(transport_, [&] { manifest = read_manifest(path); });
     resume_from(manifest);
   }
   run_or_fail_on_all(transport_, [&] {
     if (!is_root() || config_.metrics.empty()) return;
     metrics_.emplace(config_.metrics, step_);
+    metrics_->write_missing(manifest.missing_metrics);
     seconds_before_ = metrics_->seconds();
     if (!changes_.empty() && changes_.back().at("step") == step_) metrics_->write(changes_.back());
   });
@@ -326,7 +327,7 @@ void Training::write_checkpoint() {
   mine.problem.assign(state.begin(), state.end());
   if (is_root()) mine.weights.assign(replica_->weights().begin(), replica_->weights().end());
   if (is_root() || is_local()) mine.optimiser = replica_->save_optimiser();
-  checkpoints_->write(mine);
+  checkpoints_->write(mine, missing_metrics_);
 }
 
 // Only rank 0 evaluates. Collective.

@@ -84,6 +84,7 @@ class Training {
   std::optional<Checkpoints> checkpoints_;
   Json changes_ = Json::array();                 // Manifest::changes
   std::optional<MetricsFile> metrics_;           // on rank 0
+  Json missing_metrics_ = Json::array();         // on rank 0: Manifest::missing_metrics
   std::optional<CompressionError> compression_;  // of this step
   std::optional<Evaluation> evaluation_;         // on rank 0: of the last step, if it was evaluated
   std::string pending_error_;                    // what failed on this rank; the others learn of it with the next step
