@@ -5,14 +5,18 @@ A session, not a process group: mpirun gives every rank a group of its own, but 
 
 import fcntl
 import os
+import queue
 import signal
 import struct
 import subprocess
 import termios
 import threading
+import time
 from pathlib import Path
 
-LIMIT = 240  # seconds: far more than any child needs, and less than ctest waits for a test
+from patience import patient
+
+LIMIT = patient(240)  # seconds: far more than any child needs, and less than ctest waits for a test
 
 
 def in_session(session):
@@ -69,22 +73,39 @@ def kill_session(session):
 
 
 def start(test, command, limit=LIMIT, **more):
-    """A Popen that is killed, with everything it started, when the test ends or the limit has passed."""
+    """A Popen that is killed, with everything it started, when the test ends or the limit has passed. So whatever waits for
+    it waits no longer than that, and the test fails."""
     process = subprocess.Popen(command, start_new_session=True, **more)
-    timer = threading.Timer(limit, kill_session, [process.pid])
+    late = []
+
+    def stop():
+        late.append(process.pid)
+        kill_session(process.pid)
+
+    timer = threading.Timer(limit, stop)
     timer.daemon = True
     timer.start()
 
     def end():
         timer.cancel()
         kill_session(process.pid)
-        process.wait()
+        process.wait(LIMIT)
         for stream in (process.stdin, process.stdout, process.stderr):
             if stream:
                 stream.close()
+        test.assertFalse(late, f"{command} was killed after {limit} s")
 
     test.addCleanup(end)
     return process
+
+
+def narrow_pipe(room):
+    """Both ends of a pipe that takes so many bytes before somebody reads: who writes more is held there, for as long as a test
+    likes."""
+    reader, writer = os.pipe()
+    size = fcntl.fcntl(writer, 1031, 4096)  # F_SETPIPE_SZ, which Python knows since 3.10
+    os.write(writer, bytes(size - room))
+    return reader, writer
 
 
 def run(command, limit=LIMIT, stdin=None, **more):
@@ -95,9 +116,38 @@ def run(command, limit=LIMIT, stdin=None, **more):
         out, err = process.communicate(stdin, timeout=limit)
     except BaseException:  # the time is up, or Ctrl-C
         kill_session(process.pid)
-        process.communicate()
+        process.communicate(timeout=LIMIT)
         raise
     return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def end_all(started):
+    for process in started:
+        kill_session(process.pid)
+
+
+def finish(started, limit=LIMIT):
+    """What these Popens with a session each print, which work together. The first one that fails, or the limit, ends all."""
+    said, ended = {}, queue.Queue()
+
+    def follow(process):
+        ended.put((process, process.communicate()[0]))
+
+    for process in started:
+        threading.Thread(target=follow, args=[process], daemon=True).start()
+    until = time.monotonic() + limit
+    try:
+        while len(said) < len(started):
+            process, text = ended.get(timeout=max(0, until - time.monotonic()))
+            said[process] = text
+            if process.returncode != 0:
+                raise AssertionError(f"{process.args} ended with {process.returncode}; all were ended:\n{text[-4000:]}")
+    except queue.Empty:
+        late = [process.args for process in started if process not in said]
+        raise AssertionError(f"not ended in {limit} s: {late}") from None
+    finally:
+        end_all(started)
+    return [said[process] for process in started]
 
 
 def on_terminal(test, command, columns=80, until=None, **more):
@@ -117,5 +167,5 @@ def on_terminal(test, command, columns=80, until=None, **more):
     except OSError:  # Linux's end of a terminal
         pass
     os.close(ours)
-    test.assertEqual(process.wait(), 1 if until else 0, shown)
+    test.assertEqual(process.wait(LIMIT), 1 if until else 0, shown)
     return shown.decode()

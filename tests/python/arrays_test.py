@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import sparsewire
+from processes import LIMIT
 
 FINITE = st.floats(-1e6, 1e6, width=32)
 
@@ -191,5 +192,5 @@ for made in (kind.__new__(kind), Derived.__new__(Derived)):
         continue
     raise AssertionError("transport")
 """
-    done = subprocess.run([sys.executable, "-c", code], timeout=50, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], timeout=LIMIT, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sparsewire
+from processes import LIMIT
 
 CODECS = [choice.name for choice in sparsewire.codecs() if choice.name != "seed"]
 
@@ -93,15 +94,15 @@ def test_the_program_writes_the_same_frame(program, random, tmp_path):
     gradient = random.standard_normal(5000).astype(numpy.float32)
     numpy.save(tmp_path / "gradient.npy", gradient)
     command = [program, "compress", "gradient.npy", "-o", "frame", "--sparsifier", "topk:ratio=0.03", "--codec"]
-    subprocess.run([*command, "golomb:values=bf16"], cwd=tmp_path, check=True, timeout=30, capture_output=True)
+    subprocess.run([*command, "golomb:values=bf16"], cwd=tmp_path, check=True, timeout=LIMIT, capture_output=True)
     sent = sparsewire.Sifter("topk:ratio=0.03", 5000).sift(gradient)
     assert (tmp_path / "frame").read_bytes() == sparsewire.encode(sent, "golomb:values=bf16")
 
 
 def test_the_program_has_the_version_of_the_package(program):
-    output = subprocess.run([program, "--version"], check=True, timeout=30, capture_output=True, text=True).stdout
+    output = subprocess.run([program, "--version"], check=True, timeout=LIMIT, capture_output=True, text=True).stdout
     assert sparsewire.__version__ in output
-    listed = subprocess.run([program, "list", "--json", "-"], timeout=30, capture_output=True, text=True)
+    listed = subprocess.run([program, "list", "--json", "-"], timeout=LIMIT, capture_output=True, text=True)
     if listed.returncode == 0 and listed.stdout.startswith("{"):
         names = [row["name"] for row in json.loads(listed.stdout)["sparsifiers"]]
         assert names == [choice.name for choice in sparsewire.sparsifiers()]

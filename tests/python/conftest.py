@@ -12,6 +12,10 @@ from hypothesis import settings
 
 import sparsewire
 
+sys.path.append(str(Path(__file__).parents[1]))  # behind the others: its folders have names of modules
+
+from patience import patient  # noqa: E402
+
 # Where torch is not installed, the folder of its tests would be taken for it.
 if getattr(importlib.util.find_spec("torch"), "origin", None) is None:
     sys.modules["torch"] = None  # so that importing it fails
@@ -21,9 +25,10 @@ settings.load_profile("fixed")
 
 
 def pytest_collection_modifyitems(items):
+    """More than what a test waits for may take (ranks.LIMIT), which says more when it is passed."""
     for item in items:
-        if item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(60))
+        given = item.get_closest_marker("timeout")
+        item.add_marker(pytest.mark.timeout(patient(given.args[0] if given else 300)), append=False)
 
 
 @pytest.fixture

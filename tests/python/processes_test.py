@@ -3,13 +3,16 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from golden import GOLDEN, RANKS, together
+from patience import patient
 
+import processes
 import sparsewire
 
 # Other libraries do not read these. Root is allowed because a container often has no other user.
@@ -29,36 +32,44 @@ def assert_golden(line):
     assert dict(zip(map(tuple, GOLDEN), found)) == {tuple(row): row[3] for row in GOLDEN}
 
 
-@pytest.mark.timeout(120)
+def start(command, **more):
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    return subprocess.Popen([str(word) for word in command], text=True, start_new_session=True, **pipes, **more)
+
+
 def test_over_tcp():
-    processes = [
-        subprocess.Popen(
-            [sys.executable, SCRIPT, "tcp", str(rank)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        for rank in range(RANKS)
-    ]
+    ranks = [start([sys.executable, SCRIPT, "tcp", rank]) for rank in range(RANKS)]
     try:
-        addresses = [process.stdout.readline().strip() for process in processes]
-        for process in processes:
-            process.stdin.write(json.dumps(addresses) + "\n")
-            process.stdin.flush()
-        assert_golden(processes[0].stdout.readline())
-        assert [process.wait(30) for process in processes] == [0] * RANKS
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-            process.stdin.close()
-            process.stdout.close()
+        addresses = [rank.stdout.readline().strip() for rank in ranks]
+        for rank in ranks:
+            rank.stdin.write(json.dumps(addresses) + "\n")
+            rank.stdin.flush()
+    except BaseException:
+        processes.end_all(ranks)
+        raise
+    assert_golden(processes.finish(ranks)[0])
 
 
-@pytest.mark.timeout(120)
 def test_over_mpi():
     if not sparsewire.has_mpi():
         pytest.skip("this build has no MPI")
     if shutil.which("mpirun") is None:
         pytest.skip("there is no mpirun")
-    command = ["timeout", "-k", "10", "90", "mpirun", "-n", str(RANKS), sys.executable, SCRIPT, "mpi"]
-    done = subprocess.run(command, env={**os.environ, **OPEN_MPI}, capture_output=True, text=True, timeout=110)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert_golden(done.stdout)
+    command = ["mpirun", "-n", RANKS, sys.executable, SCRIPT, "mpi"]
+    assert_golden(processes.finish([start(command, env={**os.environ, **OPEN_MPI})])[0])
+
+
+def test_one_that_fails_ends_the_others_and_says_why():
+    """processes.finish(), with which several of the tests here run their ranks."""
+    waits = "import threading; threading.Event().wait()"
+    started = [start([sys.executable, "-c", code]) for code in (waits, "raise LookupError('not here')", waits)]
+    with pytest.raises(AssertionError, match=r"ended with 1; all were ended:\n(.|\n)*LookupError: not here"):
+        processes.finish(started)
+    assert all(process.wait(processes.LIMIT) != 0 for process in started)
+
+
+def test_what_does_not_end_is_named():
+    started = [start([sys.executable, "-c", code]) for code in ("import threading; threading.Event().wait()", "")]
+    with pytest.raises(AssertionError, match=r"not ended in .* s: .*threading"):
+        processes.finish(started, patient(0.1))
+    assert started[0].wait(processes.LIMIT) == -signal.SIGKILL

@@ -11,6 +11,7 @@ import numpy
 import pytest
 
 import sparsewire
+from processes import LIMIT
 
 
 class Largest(sparsewire.Sparsifier):
@@ -86,7 +87,7 @@ def test_in_a_worker_too(register, random, exchange):
                 updates.append(worker.update().values.tobytes())
             return updates, worker.memory().tobytes()
 
-        return sparsewire.run_on_threads(3, body, deadline=30)
+        return sparsewire.run_on_threads(3, body, deadline=LIMIT)
 
     assert run("largest:ratio=0.04") == run("topk:ratio=0.04")
 
@@ -266,7 +267,7 @@ def test_an_exception_keeps_its_traceback_and_the_other_ranks_are_told(register)
             assert numpy.array_equal(worker.memory(), before)
             return type(error), str(error), "1 // 0" in "".join(traceback.format_exception(error))
 
-    results = sparsewire.run_on_threads(3, body, deadline=30)
+    results = sparsewire.run_on_threads(3, body, deadline=LIMIT)
     assert results[1][0] is ZeroDivisionError
     assert results[1][2]
     for rank in (0, 2):
@@ -367,7 +368,7 @@ def test_two_callers_at_a_time_are_refused(register):
     class Waits(sparsewire.Sparsifier):
         def choose(self, accumulated):
             called.set()
-            go_on.wait(30)
+            go_on.wait(LIMIT)
             return []
 
     register("waits", Waits)
@@ -375,12 +376,12 @@ def test_two_callers_at_a_time_are_refused(register):
     gradient = numpy.ones(4, numpy.float32)
     thread = threading.Thread(target=sifter.sift, args=(gradient,))
     thread.start()
-    called.wait(30)
+    called.wait(LIMIT)
     for call in (lambda: sifter.sift(gradient), sifter.memory, sifter.save):
         with pytest.raises(sparsewire.UsageError, match="one caller at a time"):
             call()
     go_on.set()
-    thread.join()
+    thread.join(LIMIT)
     assert sifter.memory().tolist() == [1] * 4
 
 
@@ -396,5 +397,5 @@ vector = sifter.sift(numpy.ones(3, numpy.float32))
 worker.step(numpy.ones(3, numpy.float32))
 builtins = __import__("builtins"); builtins.kept = (sifter, worker, vector.values)
 """
-    done = subprocess.run([sys.executable, "-c", code], timeout=30, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], timeout=LIMIT, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,5 +1,6 @@
 """Ranks as threads, the GIL, and signals."""
 
+import math
 import os
 import subprocess
 import sys
@@ -9,6 +10,8 @@ import numpy
 import pytest
 
 import sparsewire
+from patience import DEADLINE_THAT_PASSES
+from processes import LIMIT
 
 
 def test_every_collective_moves_bytes():
@@ -28,7 +31,7 @@ def test_every_collective_moves_bytes():
             transport.all_to_all([b""])
         return rank
 
-    assert sparsewire.run_on_threads(3, body, deadline=30) == [0, 1, 2]
+    assert sparsewire.run_on_threads(3, body, deadline=LIMIT) == [0, 1, 2]
 
 
 def test_what_a_body_raises_first_is_raised_and_the_others_do_not_wait():
@@ -44,7 +47,7 @@ def test_what_a_body_raises_first_is_raised_and_the_others_do_not_wait():
             raise
 
     with pytest.raises(LookupError, match="not here"):
-        sparsewire.run_on_threads(3, body, deadline=30)
+        sparsewire.run_on_threads(3, body, deadline=LIMIT)
     assert others == [(1, True)] * 2
 
 
@@ -56,11 +59,11 @@ def test_fail_reaches_the_other_ranks_and_is_a_connection_error():
         with pytest.raises(ConnectionError, match="out of coffee"):
             transport.barrier()
 
-    sparsewire.run_on_threads(2, body, deadline=30)
+    sparsewire.run_on_threads(2, body, deadline=LIMIT)
 
 
 def test_a_silent_rank_is_named_after_the_deadline():
-    group = sparsewire.ThreadGroup(2, deadline=0.05)
+    group = sparsewire.ThreadGroup(2, deadline=DEADLINE_THAT_PASSES)
     with pytest.raises(sparsewire.TransportError) as caught:
         group.at(0).barrier()
     assert caught.value.rank == 1
@@ -81,7 +84,7 @@ def test_a_transport_keeps_its_group_alive():
 
 def test_the_gil_is_released_while_a_worker_waits():
     """A rank that waits in a step must let the thread of the other rank run Python."""
-    group = sparsewire.ThreadGroup(2, deadline=30)
+    group = sparsewire.ThreadGroup(2, deadline=LIMIT)
     order = []
 
     def first():
@@ -94,7 +97,7 @@ def test_the_gil_is_released_while_a_worker_waits():
         pass
     order.append("before")
     group.at(1).barrier()
-    thread.join()
+    thread.join(LIMIT)
     assert order == ["before", "after"]
 
 
@@ -122,16 +125,23 @@ def test_the_gil_is_released_during_a_sift():
         assert ran
     finally:
         sys.setswitchinterval(old)
-        thread.join()
+        thread.join(LIMIT)
 
 
 INTERRUPTED = """
 import os, signal, sys, threading
 import sparsewire
-group = sparsewire.ThreadGroup(2, deadline=600)
+group = sparsewire.ThreadGroup(2, deadline=3600)
 transport = group.at(0)
-threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+door = threading.Lock()
+def interrupt():
+    with door:  # when it is open, this thread goes on where the main thread waits in C++: nowhere else is it interrupted
+        os.kill(os.getpid(), signal.SIGINT)
+door.acquire()
+threading.Thread(target=interrupt).start()
+sys.setswitchinterval(1000)
 try:
+    door.release()
     transport.barrier() if sys.argv[1] == "barrier" else sparsewire.Worker(4, transport=transport)
 except KeyboardInterrupt:
     try:
@@ -144,28 +154,33 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize("call", ["barrier", "worker"])
 def test_ctrl_c_ends_a_call_that_waits(call):
-    done = subprocess.run([sys.executable, "-c", INTERRUPTED, call], timeout=30, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED, call], timeout=LIMIT, capture_output=True, text=True)
     assert (done.stdout, done.stderr, done.returncode) == ("interrupted\n", "", 0)
 
 
 def test_ctrl_c_ends_run_on_threads():
     code = """
-import os, signal, threading, sparsewire
-silent = threading.Event()
+import os, signal, sys, threading, sparsewire
+door, was_told = threading.Lock(), threading.Event()
 def body(transport):
     if transport.rank == 1:
-        silent.wait()     # never comes to the barrier while the signal is not there
-    transport.barrier()
-def interrupt():
-    os.kill(os.getpid(), signal.SIGINT)
-    threading.Timer(0.2, silent.set).start()
-threading.Timer(0.3, interrupt).start()
+        with door:  # as above: rank 0 runs on the main thread
+            os.kill(os.getpid(), signal.SIGINT)
+        was_told.wait()  # it never comes to the barrier
+        return
+    sys.setswitchinterval(1000)
+    door.release()
+    try:
+        transport.barrier()
+    finally:
+        was_told.set()
+door.acquire()
 try:
-    sparsewire.run_on_threads(2, body, deadline=600)
+    sparsewire.run_on_threads(2, body, deadline=3600)
 except KeyboardInterrupt:
     print("interrupted")
 """
-    done = subprocess.run([sys.executable, "-c", code], timeout=30, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], timeout=LIMIT, capture_output=True, text=True)
     assert (done.stdout, done.stderr, done.returncode) == ("interrupted\n", "", 0)
 
 
@@ -176,7 +191,7 @@ alone, shared = sparsewire.Sifter("topk:k=1", 4), sparsewire.Sifter("topk:k=1", 
 worker = sparsewire.Worker(4, sparsifier="topk:k=1", threads=2)
 child = os.fork()
 if child == 0:
-    signal.alarm(20)
+    signal.alarm(int(sys.argv[1]))
     alone.sift(gradient)
     calls = [lambda: shared.sift(gradient), shared.memory, lambda: worker.step(gradient), worker.memory]
     calls += [lambda: worker.retune(threads=1), worker.save]
@@ -197,4 +212,5 @@ sys.exit(status)
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_after_a_fork_what_has_threads_is_refused_and_can_be_freed():
-    assert subprocess.run([sys.executable, "-c", AFTER_A_FORK], timeout=30).returncode == 0
+    limit = str(math.ceil(LIMIT / 2))  # of the child
+    assert subprocess.run([sys.executable, "-c", AFTER_A_FORK, limit], timeout=LIMIT).returncode == 0

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import sparsewire
+from patience import patient
 from sparsewire import _core
 
 HERE = Path(__file__).parent
@@ -27,7 +28,7 @@ def test_mypy_strict_accepts_the_package_and_its_use(tmp_path):
         sources += [str(path) for path in (copy / "torch").glob("*.py")]
     cache = ["--cache-dir", str(tmp_path / "cache")]
     command = [sys.executable, "-m", "mypy", "--strict", *cache, *sources, str(HERE / "typed_usage.py")]
-    done = subprocess.run(command, cwd=tmp_path, timeout=550, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=tmp_path, timeout=patient(550), capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

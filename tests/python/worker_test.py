@@ -8,12 +8,13 @@ import pytest
 from golden import GOLDEN, RANKS, digest, options_of, run, together
 
 import sparsewire
+from processes import LIMIT
 
 
 @pytest.mark.parametrize(("exchange", "sparsifier", "downlink", "expected"), GOLDEN, ids=lambda word: word[:12])
 def test_python_gives_the_bits_of_cpp(exchange, sparsifier, downlink, expected):
     options = options_of(exchange, sparsifier, downlink)
-    ranks = sparsewire.run_on_threads(RANKS, lambda transport: run(transport, options), deadline=30)
+    ranks = sparsewire.run_on_threads(RANKS, lambda transport: run(transport, options), deadline=LIMIT)
     assert ranks[0][:2] == ranks[1][:2] == ranks[2][:2]
     assert together(map(digest, ranks)) == expected
 
@@ -37,7 +38,7 @@ def test_all_ranks_end_with_the_same_bits_on_tensors_of_odd_sizes(size):
             worker.write_update(out)
         return out.tobytes()
 
-    assert len(set(sparsewire.run_on_threads(size, body, deadline=30))) == 1
+    assert len(set(sparsewire.run_on_threads(size, body, deadline=LIMIT))) == 1
 
 
 def test_a_bad_gradient_on_one_rank_is_raised_on_all_and_the_next_step_works():
@@ -52,7 +53,7 @@ def test_a_bad_gradient_on_one_rank_is_raised_on_all_and_the_next_step_works():
         worker.step(gradient)
         return caught.value.rank, caught.value.step, caught.value.index, worker.stats()["step"]
 
-    assert sparsewire.run_on_threads(3, body, deadline=30) == [(1, 0, 2, 1)] * 3
+    assert sparsewire.run_on_threads(3, body, deadline=LIMIT) == [(1, 0, 2, 1)] * 3
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ def test_a_wrong_array_on_one_rank_is_raised_there_and_told_to_the_others(wrong)
             worker.step(right)
             return type(error)
 
-    raised = sparsewire.run_on_threads(3, body, deadline=30)
+    raised = sparsewire.run_on_threads(3, body, deadline=LIMIT)
     assert raised[0] is raised[2] is sparsewire.RankFailed
     assert issubclass(raised[1], (ValueError, TypeError))
 
@@ -83,7 +84,7 @@ def test_a_step_in_halves_and_taken_back():
         worker.begin_step(gradient)
     thread = threading.Thread(target=worker.finish_step)
     thread.start()
-    thread.join()
+    thread.join(LIMIT)
     assert worker.update().indices.tolist() == [6, 7]
     worker.take_back_step()
     assert numpy.array_equal(worker.memory(), before)
@@ -114,7 +115,7 @@ def test_save_and_load_continue_bit_for_bit(random):
         with pytest.raises(sparsewire.UsageError):
             second.load(states[0][:-1])
 
-    sparsewire.run_on_threads(2, body, deadline=30)
+    sparsewire.run_on_threads(2, body, deadline=LIMIT)
 
 
 def test_adopt_moves_memory_by_name():
@@ -151,7 +152,7 @@ def test_what_the_server_owes_is_added():
             worker.add_server_memory(numpy.zeros(10, numpy.float32))
         return owed + worker.memory() / 2
 
-    parts = sparsewire.run_on_threads(2, body, deadline=30)
+    parts = sparsewire.run_on_threads(2, body, deadline=LIMIT)
     sent = numpy.arange(10) - sum(parts)
     assert sorted(sent[sent != 0].tolist()) in ([9.0], [8.0, 9.0])
 

@@ -11,6 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+import processes  # noqa: E402
 from ranks import free_port  # noqa: E402
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -26,27 +27,16 @@ def start(command, folder, **variables):
     environment.pop("SPARSEWIRE_DATA", None)
     return subprocess.Popen(
         [sys.executable, *map(str, command)],
-        cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
     )  # fmt: skip
 
 
-def finish(*processes):
-    """What they printed; all of them have ended when this returns."""
-    try:
-        said = [process.communicate(timeout=150)[0] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert all(process.returncode == 0 for process in processes), "".join(said)[-4000:]
-    return "".join(said)
-
-
 def run(command, folder):
-    return finish(start(command, folder))
+    return "".join(processes.finish([start(command, folder)]))
 
 
-def torchrun(processes, example, *arguments, folder):
-    launcher = ["-m", "torch.distributed.run", "--nproc_per_node", processes, "--master_port", free_port()]
+def torchrun(ranks, example, *arguments, folder):
+    launcher = ["-m", "torch.distributed.run", "--nproc_per_node", ranks, "--master_port", free_port()]
     return run([*launcher, EXAMPLES / example, *arguments], folder)
 
 
@@ -54,7 +44,7 @@ def run_two(script, *arguments, folder):
     """As torchrun starts two processes, without a third one that imports torch."""
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     both = [start([script, *arguments], folder, RANK=rank, LOCAL_RANK=rank, **shared) for rank in "01"]
-    return finish(*both)
+    return "".join(processes.finish(both))
 
 
 def needs(package):
@@ -65,7 +55,6 @@ def needs(package):
 SAID = r"loss [\d.]+, accuracy [\d.]+\n\d+ bytes in {} steps; dense: \d+; factor [\d.]+ with the dense steps at the start, in the last step [\d.]+"
 
 
-@pytest.mark.timeout(180)
 def test_ddp(tmp_path):
     said = run_two(EXAMPLES / "torch_ddp.py", "--batch", 4, "--steps", 8, "--checkpoint", "run-{rank}.pt", folder=tmp_path)
     assert re.search(SAID.format(8), said)
@@ -73,7 +62,7 @@ def test_ddp(tmp_path):
 
 
 @LONG
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_ddp_and_its_checkpoints(tmp_path):
     options = ["--batch", 4, "--checkpoint", "run-{rank}.pt"]
     whole = torchrun(2, "torch_ddp.py", *options, "--steps", 24, folder=tmp_path)
@@ -84,7 +73,6 @@ def test_ddp_and_its_checkpoints(tmp_path):
 
 
 @LONG
-@pytest.mark.timeout(180)
 def test_ddp_without_a_downlink(tmp_path):
     said = torchrun(
         2, "torch_ddp.py", "--sparsifier", "rtopk:ratio=0.02,r=2", "--downlink", "", "--codec", "auto:values=int8",
@@ -94,7 +82,6 @@ def test_ddp_without_a_downlink(tmp_path):
 
 
 @LONG
-@pytest.mark.timeout(180)
 def test_fsdp2(tmp_path):
     fsdp = pytest.importorskip("torch.distributed.fsdp")
     if not hasattr(getattr(fsdp, "FSDPModule", None), "set_all_reduce_hook"):
@@ -106,7 +93,7 @@ def test_fsdp2(tmp_path):
 
 
 @LONG
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_lightning(tmp_path):
     needs("lightning")
     example = [EXAMPLES / "torch_lightning.py", "--checkpoint", "run.ckpt"]
@@ -116,7 +103,6 @@ def test_lightning(tmp_path):
 
 
 @LONG
-@pytest.mark.timeout(180)
 def test_accelerate(tmp_path):
     needs("accelerate")
     said = torchrun(2, "torch_accelerate.py", folder=tmp_path)
@@ -126,7 +112,6 @@ def test_accelerate(tmp_path):
 
 
 @LONG
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("name", ["ddp", "fsdp2", "lightning", "accelerate"])
 def test_help_says_what_every_option_is(name, tmp_path):
     if name in ("lightning", "accelerate"):
@@ -146,7 +131,6 @@ def without_help(options):
             yield line
 
 
-@pytest.mark.timeout(180)
 def test_the_tutorial_is_true(tmp_path):
     """All Python blocks of docs/pytorch.md, one after the other, in two processes."""
     text = (EXAMPLES.parent / "docs" / "pytorch.md").read_text()

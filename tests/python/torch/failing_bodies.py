@@ -2,13 +2,15 @@
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 import threading
-import time
 
 import torch
+import torch.distributed as dist
 from models import Constant, ToFloat, digest, loss_of, network, rank, said_by, small_buckets, train
+from ranks import LIMIT
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel as DDP
 
@@ -59,18 +61,14 @@ def lost(how, bucket, steps, deadline):
         def then_end(got):
             count[0] += 1
             if count[0] == bucket:
-                if how == "kill":
-                    os.kill(os.getpid(), 9)
-                os.kill(os.getpid(), 19)
+                os.kill(os.getpid(), signal.Signals[how])
             return submit(got)
 
         state.submit = then_end
-    began = time.monotonic()
     try:
         train(model, steps, first=3)
     except RuntimeError as error:
-        waited = time.monotonic() - began
-        return [str(error), type(state.error).__name__, getattr(state.error, "rank", None), waited]
+        return [str(error), type(state.error).__name__, getattr(state.error, "rank", None)]
     return "no error"
 
 
@@ -131,7 +129,7 @@ def half_registered(what, failing):
         model.register_comm_hook(None, default_hooks.allreduce_hook)
     try:
         said = said_by(
-            {"register": lambda: sw.register(model, deadline=600, **{"sparsifier": "topk:ratio=0.1", **options})},
+            {"register": lambda: sw.register(model, deadline=10 * LIMIT, **{"sparsifier": "topk:ratio=0.1", **options})},
             (ValueError, RuntimeError, TypeError, OSError),
         )
     finally:
@@ -147,7 +145,7 @@ def leaves():
     """Rank 0, which holds torch's store, cannot register, and its process ends."""
     model = small_buckets(network())
     try:
-        sw.register(model, "topk:ratio=7" if rank() == 0 else "topk:ratio=0.1", deadline=600)
+        sw.register(model, "topk:ratio=7" if rank() == 0 else "topk:ratio=0.1", deadline=10 * LIMIT)
     except (ValueError, RuntimeError, ConnectionError) as error:
         if rank() == 0:
             os._exit(1)
@@ -191,7 +189,7 @@ def unequal(what):
     scaler = torch.amp.GradScaler("cpu") if what == "scaler" and rank() == 1 else None
     try:
         model = small_buckets(net)
-        state = sw.register(model, sparsifier, exclude=exclude, scaler=scaler, deadline=20)
+        state = sw.register(model, sparsifier, exclude=exclude, scaler=scaler, deadline=10 * LIMIT)
         loss_of(model, 0).backward()
     except (RuntimeError, ValueError) as error:
         return str(error)
@@ -203,15 +201,20 @@ def ends_before_its_threads():
     script = """
 import atexit, gc, queue, threading, time
 atexit.register(lambda: print([thread.name for thread in threading.enumerate() if thread.name.startswith("sparsewire")]))
+ends = threading.Event()
+def work():
+    ends.wait()
+    time.sleep(1)  # so that the end of the process has to wait
 import sparsewire.torch as sw
+atexit.register(ends.set)
 state = sw.State(sparsifier="topk:ratio=0.1")
 state._call(lambda: None)  # starts the threads
-state._stages._jobs.put((lambda: time.sleep(1), queue.SimpleQueue()))
+state._stages._jobs.put((work, queue.SimpleQueue()))
 del state
 gc.collect()
 print(sum(thread.name.startswith("sparsewire") for thread in threading.enumerate()))
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=LIMIT)
     return [done.returncode, done.stdout.split("\n"), done.stderr[-300:]]
 
 
@@ -223,10 +226,24 @@ def freed():
         train(model, 2)
         del model
         gc.collect()
-    end = time.monotonic() + 20
-    while time.monotonic() < end and any(thread.name == "sparsewire" for thread in threading.enumerate()):
-        time.sleep(0.05)
-    return sum(thread.name == "sparsewire" for thread in threading.enumerate())
+    threads = [thread for thread in threading.enumerate() if thread.name == "sparsewire"]
+    for thread in threads:
+        thread.join(LIMIT)
+    return sum(thread.is_alive() for thread in threads)
+
+
+def one_fails(how):
+    """Rank 1 fails in one way; the others wait for it."""
+    if rank() == 1:
+        if how == "raises":
+            raise LookupError("not here")
+        if how == "ends":
+            print("it leaves", flush=True)
+            os._exit(0)
+        threading.Event().wait()
+    if how == "ends":  # where the others would notice it, and fail as well
+        threading.Event().wait()
+    dist.barrier()
 
 
 class Exits(sparsewire.Sparsifier):
@@ -240,7 +257,7 @@ def exits():
     """SystemExit on the hook's thread: no rank waits for ever."""
     with sparsewire.register_sparsifier("exits", Exits):
         model = small_buckets(network())
-        sw.register(model, "exits", deadline=10)
+        sw.register(model, "exits", deadline=10 * LIMIT)
         try:
             train(model, 5)
         except RuntimeError as error:

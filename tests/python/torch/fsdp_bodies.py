@@ -5,6 +5,7 @@ import copy
 import torch
 import torch.distributed as dist
 from models import loss_of, network, obey, said_by
+from ranks import LIMIT
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.parallel import DistributedDataParallel
@@ -152,7 +153,7 @@ def half_registered():
     mesh = make_mesh()
     model = sharded(network(), mesh["shard"])
     spec = "topk:ratio=7" if dist.get_rank() == 1 else "topk:ratio=0.1"
-    return said_by({"register": lambda: register(model, mesh, spec, deadline=600)})["register"]
+    return said_by({"register": lambda: register(model, mesh, spec, deadline=10 * LIMIT)})["register"]
 
 
 class Skipping(torch.nn.Module):
@@ -174,7 +175,7 @@ def missing(what):
     for layer in (model.first, model.second):
         fully_shard(layer, mesh=mesh["shard"])
     fully_shard(model, mesh=mesh["shard"])
-    state = register(model, mesh, deadline=20)
+    state = register(model, mesh, deadline=10 * LIMIT)
     train(model, 2)
     if what == "module":
         model.skips = True

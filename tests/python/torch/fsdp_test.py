@@ -17,10 +17,9 @@ BODIES = Path(__file__).parent / "fsdp_bodies.py"
 
 
 def run(body, **arguments):
-    return ranks.run(4, body, bodies=BODIES, seconds=150, **arguments)
+    return ranks.run(4, body, bodies=BODIES, **arguments)
 
 
-@pytest.mark.timeout(180)
 def test_dense_gives_the_weights_of_ddp():
     """It would not if gloo's reduce_scatter summed, as it once did."""
     for difference, largest, moved, steps in run("dense", steps=20):
@@ -29,7 +28,6 @@ def test_dense_gives_the_weights_of_ddp():
         assert steps == 20
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     ("options", "reduce_dtype"),
     [
@@ -45,19 +43,16 @@ def test_replicas_stay_identical(options, reduce_dtype):
         assert density < 0.6
 
 
-@pytest.mark.timeout(180)
 def test_gradients_can_be_accumulated():
     assert run("accumulation") == [[True, 4]] * 4
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("sparsifier", ["topk:ratio=0.1", "regtopk:ratio=0.1"])
 def test_resumes_bit_for_bit(sparsifier):
     for resumed, without_memory in run("resume", steps=10, options={"sparsifier": sparsifier}):
         assert resumed and not without_memory
 
 
-@pytest.mark.timeout(180)
 def test_what_cannot_work_is_refused():
     expected = {
         "two dimensions": "mesh=mesh['shard']",
@@ -70,7 +65,6 @@ def test_what_cannot_work_is_refused():
     ranks.assert_said(run("refusals"), expected)
 
 
-@pytest.mark.timeout(180)
 def test_a_rank_that_cannot_register_is_named():
     """Ranks are numbered within the replicate group."""
     said = run("half_registered")
@@ -79,7 +73,6 @@ def test_a_rank_that_cannot_register_is_named():
     assert said[3].startswith("RankFailed: [torch] rank 0 failed in register(): UsageError: [topk] ratio=7")
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("what", ["module", "parameter"])
 def test_missing_gradients_are_refused(what):
     for message, kind in run("missing", what=what):
@@ -90,12 +83,11 @@ def test_missing_gradients_are_refused(what):
 SPARSE = {"sparsifier": "topk:ratio=0.1", "downlink": "topk:ratio=0.1", "codec": "golomb:values=bf16", "start_step": 1}
 
 
-@pytest.mark.timeout(90)
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
-def test_a_gpu_gives_the_bits_of_the_processor(monkeypatch):
-    # One rank: NCCL cannot connect two that share a GPU.
-    monkeypatch.setenv("SPARSEWIRE_TEST_BACKEND", "cpu:gloo,cuda:nccl")
-    with ranks.Ranks(1, BODIES) as one:
-        for differing, compared, said in one.ask("on_gpu", 60, devices=["cpu", "cuda"], options=SPARSE, steps=5):
+@pytest.mark.parametrize(("size", "backend"), [(1, "nccl"), (2, "gloo")])  # NCCL cannot connect two that share a GPU
+def test_a_gpu_gives_the_bits_of_the_processor(size, backend, monkeypatch):
+    monkeypatch.setenv("SPARSEWIRE_TEST_BACKEND", f"cpu:gloo,cuda:{backend}")
+    with ranks.Ranks(size, BODIES) as own:
+        for differing, compared, said in own.ask("on_gpu", devices=["cpu", "cuda"], options=SPARSE, steps=5):
             assert (differing, compared, said[0]) == ([], 11, "host")
             assert said[1].startswith("cuda:0" if sparsewire.has_cuda() else "host: buckets")

@@ -122,7 +122,8 @@ def become_ranks():
     for rank, (reading, writing) in enumerate(files):
         process = os.fork()
         if process == 0:
-            os.environ["RANK"] = os.environ["LOCAL_RANK"] = str(rank)
+            os.environ["RANK"] = str(rank)
+            os.environ["LOCAL_RANK"] = "0"  # all share one GPU, and init_device_mesh() takes the one of this number
             for here, there in ((reading, 0), (writing, 1), (writing, 2)):
                 os.dup2(here, there)
         else:

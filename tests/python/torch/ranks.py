@@ -17,7 +17,10 @@ import threading
 import time
 from pathlib import Path
 
+import patience
+
 BODIES = Path(__file__).parent / "bodies.py"
+LIMIT = patience.patient(240)
 
 
 def free_port():
@@ -30,17 +33,19 @@ class Ranks:
     """Processes that are all gone at the end, whatever happens."""
 
     def __init__(self, size, bodies=BODIES):
-        self._questions, self._answers, self._printed, files = [], [], [], []
+        self._questions, self._printed, files = [], [], []
+        self._answers = queue.Queue()  # of all ranks, because the first one that fails counts
         for rank in range(size):
             reading, question = os.pipe()
             answer, writing = os.pipe()
             files.append((reading, writing))
             self._questions.append(os.fdopen(question, "w"))
-            self._answers.append(queue.Queue())
             self._printed.append([])
             threading.Thread(target=self._read, args=(rank, os.fdopen(answer)), daemon=True).start()
+        tests = str(Path(patience.__file__).parent)
         environment = {
             **os.environ,
+            "PYTHONPATH": os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), tests]),
             "WORLD_SIZE": str(size),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(free_port()),
@@ -65,10 +70,10 @@ class Ranks:
     def _read(self, rank, file):
         for line in file:
             if line.startswith("ANSWER "):
-                self._answers[rank].put(json.loads(line[7:]))
+                self._answers.put([rank, *json.loads(line[7:])])
             else:
                 self._printed[rank].append(line)
-        self._answers[rank].put(["ended", ""])
+        self._answers.put([rank, "ended", ""])
 
     def _watch(self):
         for line in self._process.stdout:
@@ -80,50 +85,61 @@ class Ranks:
     def __exit__(self, *_):
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        self._process.wait(LIMIT)
 
-    def ask(self, body, seconds, without=(), **arguments):
-        """The results, by rank; None for ranks in `without`, for which nobody waits."""
+    def ask(self, body, limit=LIMIT, without=(), **arguments):
+        """The results, by rank; None for ranks in `without`, for which nobody waits. The first rank that fails, or the limit,
+        ends all of them: others may be waiting for that rank, so they are not waited for."""
         for question in self._questions:
-            question.write(json.dumps([body, arguments]) + "\n")
-            question.flush()
-        end = time.monotonic() + seconds
-        results, bad = [], []
-        for rank in range(len(self._questions)):
-            if rank in without:
-                results.append(None)
-                continue
             try:
-                kind, value = self._answers[rank].get(timeout=max(0.1, end - time.monotonic()))
+                question.write(json.dumps([body, arguments]) + "\n")
+                question.flush()
+            except BrokenPipeError:  # it has ended, as its answer says
+                pass
+        results, end = [None] * len(self._questions), time.monotonic() + limit
+        waiting = set(range(len(results))) - set(without)
+        while waiting:
+            try:
+                rank, kind, value = self._answers.get(timeout=max(0, end - time.monotonic()))
             except queue.Empty:
-                kind, value = "no answer", ""
-            if kind != "result":
-                bad.append(f"--- rank {rank}: {kind}\n{value}\n{''.join(self._printed[rank])[-2000:]}")
-            results.append(value)
-        if bad:
-            raise AssertionError(f"{body}({arguments}) failed\n" + "\n".join(bad))
+                raise self._failure(body, arguments, {one: f"no answer in {limit} s" for one in waiting}) from None
+            if rank in waiting and kind != "result":
+                raise self._failure(body, arguments, {rank: f"{kind}\n{value}"})
+            if rank in waiting:
+                results[rank] = value
+                waiting.remove(rank)
         return results
 
-    def wait(self, seconds, without=()):
+    def _failure(self, body, arguments, what):
+        """Ends all ranks; `what` happened, by rank."""
+        self.__exit__()
+        lines = [f"{body}({arguments}) failed; all ranks were ended"]
+        lines += [f"--- rank {rank}: {said}\n{''.join(self._printed[rank])[-2000:]}" for rank, said in sorted(what.items())]
+        return AssertionError("\n".join(lines))
+
+    def wait(self, limit=LIMIT, without=()):
         """Ends them as a script ends, and returns the exit codes."""
         waiting = [rank for rank in range(len(self._questions)) if rank not in without]
         for rank in waiting:
             self._questions[rank].close()
-        codes, end = {}, time.monotonic() + seconds
-        while not all(rank in codes for rank in waiting):
-            rank, code = self._endings.get(timeout=max(0.1, end - time.monotonic()))
-            codes[rank] = code
+        codes, end = {}, time.monotonic() + limit
+        while late := [rank for rank in waiting if rank not in codes]:
+            try:
+                rank, codes[rank] = self._endings.get(timeout=max(0, end - time.monotonic()))
+            except queue.Empty:
+                self.__exit__()
+                raise AssertionError(f"ranks {late} did not end in {limit} s") from None
         return [codes[rank] for rank in waiting]
 
 
 _kept = {}
 
 
-def run(size, body, seconds=240, bodies=BODIES, **arguments):
+def run(size, body, limit=LIMIT, bodies=BODIES, **arguments):
     key = (size, str(bodies))
     ranks = _kept.pop(key, None) or Ranks(size, bodies)
     try:
-        results = ranks.ask(body, seconds, **arguments)
+        results = ranks.ask(body, limit, **arguments)
     except BaseException:
         ranks.__exit__()
         raise

@@ -11,6 +11,7 @@ import numpy
 import torch
 import torch.distributed as dist
 from models import Branches, Constant, TwoTypes, batch, digest, loss_of, network, rank, small_buckets, train, weights
+from ranks import LIMIT
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 import sparsewire
@@ -387,7 +388,7 @@ def sifts_ahead():
 
     with sparsewire.register_sparsifier("meeting", Meeting):
         model = small_buckets(TwoBuckets())
-        state = sw.register(model, "meeting", deadline=20)
+        state = sw.register(model, "meeting", deadline=LIMIT)
         for _ in range(5):
             model(torch.ones(1)).backward()
             passes += 1
