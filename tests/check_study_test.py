@@ -12,6 +12,7 @@ import tempfile
 import unittest
 
 import check_study
+from patience import patient
 
 PROGRAM = None
 EXPECTED = {
@@ -62,7 +63,7 @@ class MadeUpStudies(unittest.TestCase):
         # In memory where that is possible: every record is brought to disk, and there are a thousand.
         memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         cls.folder = tempfile.TemporaryDirectory(prefix="sparsewire_test_", dir=memory)
-        subprocess.run([PROGRAM, cls.folder.name], check=True, timeout=300)
+        subprocess.run([PROGRAM, cls.folder.name], check=True, timeout=patient(300))
 
     @classmethod
     def tearDownClass(cls):

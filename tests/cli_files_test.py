@@ -239,7 +239,7 @@ class Files(Case):
         os.mkfifo(self.folder / "pipe")
         pipe = os.fdopen(os.open(self.folder / "pipe", os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0)
         process = self.start("compress", "in.npy", "--sparsifier", "dense", "--memory", "mem.npy", "--state", "s", "-o", "pipe")
-        self.assertTrue(select.select([pipe], [], [], 60)[0], "no frame came")
+        self.assertTrue(select.select([pipe], [], [], processes.LIMIT)[0], "no frame came")
         os.set_blocking(pipe.fileno(), True)
         return process, pipe, pipe.read(1)
 
@@ -347,7 +347,7 @@ class Files(Case):
         (self.folder / spoil).mkdir()
         report = os.open(self.folder / "report", os.O_RDONLY | os.O_NONBLOCK)  # now it continues
         self.addCleanup(os.close, report)
-        self.assertEqual(process.communicate(timeout=60)[1].decode(), f"sparsewire: cannot write '{spoil}': Is a directory\n")
+        self.assertEqual(process.communicate()[1].decode(), f"sparsewire: cannot write '{spoil}': Is a directory\n")
         self.assertEqual(process.returncode, 1)
         self.assertEqual(list(self.folder.glob(".sparsewire-*")), [])
 

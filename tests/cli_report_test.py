@@ -13,6 +13,7 @@ import unittest
 from pathlib import Path
 
 import cli_case
+import processes
 from report_data import data_of
 
 
@@ -58,10 +59,11 @@ class Report(Case):
 
     def test_reads_a_pipe(self):
         os.mkfifo(self.folder / "pipe")
-        writer = threading.Thread(target=lambda: (self.folder / "pipe").write_bytes(lines(1, 4)))
+        writer = threading.Thread(target=lambda: (self.folder / "pipe").write_bytes(lines(1, 4)), daemon=True)
         writer.start()
         self.run_ok("report", "pipe")
-        writer.join()
+        writer.join(processes.LIMIT)
+        self.assertFalse(writer.is_alive())
         self.assertEqual(self.data()["runs"][0]["lines"], 4)
 
     def test_reads_hostile_files_as_far_as_they_go(self):

@@ -57,9 +57,18 @@ class Case(unittest.TestCase):
         methods = [] if "--methods" in arguments else METHODS
         return self.run_program("study", *DATA, *STUDY, *methods, *arguments, **more)
 
-    def start(self, *arguments):
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return processes.start(self, [PROGRAM, "study", *DATA, *STUDY, *METHODS, *arguments], cwd=self.folder, text=True, **pipes)
+    def hold(self, name, count):
+        """A study that has done so many runs, and cannot end before somebody reads what it says about further ones."""
+        room = (count - len(self.runs(name)) + 6) * 79  # a line for each new run, and some more
+        reader, writer = processes.narrow_pipe(room)
+        file = open(reader)
+        self.addCleanup(file.close)
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": writer}
+        command = [PROGRAM, "study", *DATA, *STUDY, *METHODS, "--out", name]
+        process = processes.start(self, command, cwd=self.folder, text=True, **pipes)
+        os.close(writer)
+        self.wait_for_runs(process, name, count)
+        return process, file
 
     def runs(self, name):
         """Those that are whole."""
@@ -160,8 +169,7 @@ class Interrupted(Case):
         whole = self.study("--out", "whole")
         self.assertEqual(whole.returncode, 0, whole.stderr)
         for count in (0, 2, 9, 21):
-            process = self.start("--out", "s")
-            self.wait_for_runs(process, "s", count)
+            process, _ = self.hold("s", count)
             process.kill()
             process.wait()
         self.assertLess(len(self.runs("s")), RUNS)
@@ -172,10 +180,10 @@ class Interrupted(Case):
         self.assertEqual(sorted(self.runs("s")), sorted(self.runs("whole")))
 
     def test_a_signal_keeps_what_is_done(self):
-        process = self.start("--out", "s")
-        self.wait_for_runs(process, "s", 5)
+        process, said = self.hold("s", 5)
         process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate()
+        stderr = said.read()
+        process.communicate()
         self.assertEqual(process.returncode, 1, stderr)
         kept = len(self.runs("s"))
         self.assertIn(f"stopped by a signal; {kept} of {RUNS} runs are done and kept in 's': the same command continues", stderr)
@@ -195,12 +203,9 @@ class Interrupted(Case):
         self.assertEqual(self.study("--out", "s", "--max-hours", "1").returncode, 0)
 
     def test_one_study_at_a_time(self):
-        process = self.start("--out", "s")
-        self.wait_for_runs(process, "s", 1)
-        process.send_signal(signal.SIGSTOP)
-        if process.poll() is None:
-            self.refuses("--out", "s", says="'s'")
-        process.send_signal(signal.SIGCONT)
+        process, said = self.hold("s", 1)
+        self.refuses("--out", "s", says="'s'")
+        said.read()
         process.communicate()
         self.assertEqual(process.returncode, 0)
 
