@@ -82,7 +82,7 @@ def main():
     first = 0
     path = (options.checkpoint or "").replace("{rank}", str(rank))
     if options.resume:
-        saved = torch.load(path)
+        saved = torch.load(path, weights_only=True)
         model.load_state_dict(saved["model"])
         optimizer.load_state_dict(saved["optimizer"])
         state.load_state_dict(saved["sparsewire"])

@@ -46,6 +46,25 @@ def _own_address() -> str:
     return sparsewire.local_address_towards(socket.gethostname(), 29500)
 
 
+def damaged(rank: int, words: bytes) -> sparsewire.TransportError:
+    return sparsewire.TransportError(f"[torch] what rank {rank} said is damaged: {words!r:.80}", rank)
+
+
+def parse(rank: int, words: bytes) -> dict[str, Any]:
+    """What a rank said: an object in JSON. Raises TransportError, which names the rank, if it is none."""
+    try:
+        said = json.loads(words)
+    except (ValueError, RecursionError):
+        said = None
+    if not isinstance(said, dict):
+        raise damaged(rank, words)
+    return said
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value.isascii()
+
+
 class _Attempt:
     """One attempt to connect: every rank says in the store where it listens, or why it cannot.
 
@@ -92,7 +111,7 @@ class _Attempt:
         left = timedelta(seconds=max(0.1, end - time.monotonic()))
         try:
             self.store.wait([str(other)], left)
-            answer: dict[str, Any] = json.loads(self.store.get(str(other)))
+            words = self.store.get(str(other))
         except Exception as error:
             if time.monotonic() < end - min(0.5, deadline / 2):  # long before the time was over
                 raise self._store_is_gone(error) from None
@@ -100,9 +119,12 @@ class _Attempt:
                 f"[torch] rank {other} did not come within {deadline:g} s; every rank must register the hook: {error}",
                 other,
             ) from None
-        if "address" in answer:
+        answer = parse(other, words)
+        if _is_text(answer.get("address")) and (other != 0 or _is_text(answer.get("token"))):
             return answer
-        who, cause = int(answer["failed"]), answer["cause"]
+        who, cause = answer.get("failed"), answer.get("cause")
+        if type(who) is not int or not isinstance(cause, str):
+            raise damaged(other, words)
         if cause.startswith("[torch] rank"):  # it was told so itself
             raise sparsewire.RankFailed(cause, who)
         raise sparsewire.RankFailed(f"[torch] rank {who} failed in register(): {cause}", who)

@@ -13,7 +13,7 @@ import torch.distributed as dist
 import sparsewire
 
 from . import _saved
-from ._connect import connect, give_up
+from ._connect import connect, give_up, parse
 from ._device import Streams, can_work_on, describe
 from ._groups import Group, Tensor
 from ._job import Job
@@ -94,7 +94,7 @@ class Passes:
         own["scaler"] = int(self._scaler is not None)
         if self._parameters.is_bound:
             own["exclude"] = zlib.crc32("\n".join(self._parameters.dense_names()).encode())
-        everyones = [json.loads(one) for one in self.transport.all_gather(json.dumps(own).encode())]
+        everyones = [parse(rank, one) for rank, one in enumerate(self.transport.all_gather(json.dumps(own).encode()))]
         for rank, other in enumerate(everyones):
             for name in other.keys() & everyones[0].keys():
                 if other[name] != everyones[0][name]:
@@ -295,9 +295,9 @@ class Passes:
     def load(self, states: dict[str, Any], rank: int) -> None:
         """The memories are made by the next pass: that takes messages."""
         one = next(iter(states.values()))
+        self.totals = Totals.load(json.loads(states.get(f"rank{rank}", one)["totals"]))
         self.loaded = states
         self.steps_done = int(one["step"])
-        self.totals = Totals.load(json.loads(states.get(f"rank{rank}", one)["totals"]))
 
     def make_loaded_groups(self) -> None:
         assert self.loaded is not None

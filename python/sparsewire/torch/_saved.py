@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Mapping, Sequence
+import reprlib
+from typing import Any, Mapping, Sequence, Union
 
 import torch
 
@@ -47,6 +48,32 @@ def worker_of(one: dict[str, Any], group: int) -> bytes:
     return bytes(one[f"group{group}"].cpu().numpy().tobytes())
 
 
+def to_bytes(states: dict[str, Any]) -> bytes:
+    """For another rank: a line of JSON, in which a tensor is the number of its bytes, and then the bytes of all."""
+    tensors: list[bytes] = []
+
+    def put(tensor: torch.Tensor) -> list[int]:
+        tensors.append(tensor.cpu().numpy().tobytes())
+        return [len(tensors[-1])]
+
+    return b"\n".join([json.dumps(states, default=put).encode(), b"".join(tensors)])
+
+
+def from_bytes(words: bytes) -> dict[str, Any]:
+    """What to_bytes() was given. Raises ValueError if it cannot be that."""
+    line = words.partition(b"\n")[0]
+    states, at = _parsed(line), len(line) + 1
+    for key, one in states.items() if isinstance(states, dict) else ():
+        for name, value in one.items() if isinstance(one, dict) else ():
+            if isinstance(value, list):
+                size = value[0] if len(value) == 1 and type(value[0]) is int else 0
+                one[name] = torch.frombuffer(bytearray(words[at : at + size]), dtype=torch.uint8)  # refuses no bytes at all
+                at += size
+    if at != len(words):
+        raise ValueError("its length is wrong")
+    return _ranks_of(states)
+
+
 def choose(state: Any, rank: int, size: int, options: Options) -> dict[str, Any]:
     """The states of those ranks that this one goes on from: its own, or all.
 
@@ -78,11 +105,11 @@ def choose(state: Any, rank: int, size: int, options: Options) -> dict[str, Any]
 def _ranks_of(state: Any) -> dict[str, Any]:
     if not isinstance(state, Mapping) or not state:
         raise sparsewire.UsageError(f"[torch] this is not what State.state_dict() returned, but a {type(state).__name__}")
-    other = [key for key in state if not (isinstance(key, str) and re.fullmatch(r"rank\d+", key))]
+    other = [key for key in state if not (isinstance(key, str) and re.fullmatch(r"rank[0-9]{1,9}", key))]
     if other:
         raise sparsewire.UsageError(
-            f"[torch] this is not what State.state_dict() returned: it has {other[0]!r}. Of a whole checkpoint, give the "
-            "part that state_dict() returned"
+            f"[torch] this is not what State.state_dict() returned: it has {_shown(other[0])}. Of a whole checkpoint, give "
+            "the part that state_dict() returned"
         )
     ranks = dict(state)
     first = next(iter(ranks))
@@ -90,58 +117,87 @@ def _ranks_of(state: Any) -> dict[str, Any]:
         _check_form(key, one)
         for name in ("world_size", "step", "groups"):
             if one[name] != ranks[first][name]:
-                raise sparsewire.UsageError(
-                    f"[torch] the states of {first} and {key} are not of one training: {name} differs; load states that "
-                    "were saved together"
-                )
+                raise _not_together(first, key, name)
+        if one.keys() != ranks[first].keys():
+            raise _not_together(first, key, _shown(min(one.keys() ^ ranks[first].keys())))
     return ranks
+
+
+def _not_together(first: str, key: str, name: str) -> sparsewire.UsageError:
+    return sparsewire.UsageError(
+        f"[torch] the states of {first} and {key} are not of one training: {name} differs; load states that were saved "
+        "together"
+    )
 
 
 def _damaged(key: str, what: str) -> sparsewire.UsageError:
     return sparsewire.UsageError(f"[torch] the state of {key} is damaged: {what}; load another checkpoint")
 
 
+def _shown(value: Any) -> str:
+    """As repr() does, in few words."""
+    try:
+        return reprlib.repr(value)
+    except ValueError:  # a number of thousands of digits
+        return "a large number"
+
+
+def _parsed(text: Union[str, bytes]) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
 def _check_form(key: str, one: Any) -> None:
     if not isinstance(one, dict):
         raise _damaged(key, f"it is a {type(one).__name__}, not a dict")
-    if one.get("format") != _FORMAT:
+    if type(one.get("format")) is not int or one["format"] != _FORMAT:
         raise sparsewire.UsageError(
-            f"[torch] the state of {key} has format {one.get('format')!r}, and this version reads {_FORMAT}: load it with "
-            "the version that saved it"
+            f"[torch] the state of {key} has format {_shown(one.get('format'))}, and this version reads {_FORMAT}: load it "
+            "with the version that saved it"
         )
     for name, kind in _FIELDS.items():
-        if not isinstance(one.get(name), kind):
-            raise _damaged(key, f"{name!r} is {one.get(name, 'missing')!r:.40}")
-    if one["world_size"] < 1 or one["step"] < 0:
-        raise _damaged(key, f"world_size={one['world_size']}, step={one['step']}")
-    for name, kind in (("options", dict), ("groups", list), ("totals", dict)):
-        try:
-            found = json.loads(one[name])
-        except ValueError:
-            found = None
-        if not isinstance(found, kind):
-            raise _damaged(key, f"{name!r} cannot be read")
-    layouts = json.loads(one["groups"])
-    names = [name for layout in layouts if _is_layout(layout) for name, _, _ in layout]
-    if not all(map(_is_layout, layouts)) or len(set(names)) < len(names):
+        if type(one.get(name)) is not kind:
+            raise _damaged(key, f"{name!r} is {_shown(one.get(name, 'missing'))}")
+    if not (1 <= one["world_size"] < 1 << 31 and 0 <= one["step"] < 1 << 63):
+        raise _damaged(key, f"world_size={_shown(one['world_size'])}, step={_shown(one['step'])}")
+    if not isinstance(_parsed(one["options"]), dict):
+        raise _damaged(key, "'options' cannot be read")
+    layouts = _parsed(one["groups"])
+    if not (isinstance(layouts, list) and all(map(_is_layout, layouts))):
         raise _damaged(key, "'groups' cannot be read")
+    names = [name for layout in layouts for name, _, _ in layout]
+    if len(set(names)) < len(names):
+        raise _damaged(key, "'groups' cannot be read")
+    try:
+        Totals.load(_parsed(one["totals"]))
+    except ValueError:
+        raise _damaged(key, "'totals' cannot be read") from None
     for name, value in one.items():
         if name in _FIELDS or name == "format":
             continue
-        if not (isinstance(name, str) and re.fullmatch(r"group\d+", name) and int(name[5:]) < len(layouts)):
-            raise _damaged(key, f"it has {name!r}")
-        if not (isinstance(value, torch.Tensor) and value.dtype == torch.uint8 and value.ndim == 1):
+        is_group = isinstance(name, str) and re.fullmatch(r"group[0-9]{1,9}", name)
+        if not (is_group and int(name[5:]) < len(layouts)):
+            raise _damaged(key, f"it has {_shown(name)}")
+        if not _is_bytes(value):
             raise _damaged(key, f"{name!r} is not a tensor of bytes")
-    try:
-        Totals.load(json.loads(one["totals"])).as_dict()
-    except (TypeError, ValueError):
-        raise _damaged(key, "'totals' cannot be read") from None
+
+
+def _is_bytes(value: Any) -> bool:
+    if not isinstance(value, torch.Tensor) or value.is_meta or value.layout != torch.strided:
+        return False
+    return value.dtype == torch.uint8 and value.ndim == 1
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and not re.search("[\ud800-\udfff]", value)  # which UTF-8 cannot say
 
 
 def _is_layout(layout: Any) -> bool:
     return isinstance(layout, list) and len(layout) > 0 and all(
-        isinstance(row, list) and len(row) == 3 and isinstance(row[0], str) and type(row[1]) is int and row[1] >= 0
-        and isinstance(row[2], bool)
+        isinstance(row, list) and len(row) == 3 and _is_name(row[0])
+        and type(row[1]) is int and 0 <= row[1] < 1 << 32 and isinstance(row[2], bool)
         for row in layout
     )  # fmt: skip
 

@@ -96,8 +96,16 @@ class Totals:
         return {**dataclasses.asdict(self), "last": self.last}
 
     @classmethod
-    def load(cls, saved: dict[str, Any]) -> Totals:
-        known = {field.name for field in dataclasses.fields(cls)}
-        made = cls(**{name: value for name, value in saved.items() if name in known})
+    def load(cls, saved: Any) -> Totals:
+        """Raises ValueError if it is not what save() returned; a number may be missing."""
+        if not isinstance(saved, dict) or not isinstance(saved.get("last", {}), dict):
+            raise ValueError
+        made = cls()
+        for name, default in dataclasses.asdict(made).items():
+            value = saved.get(name, default)
+            is_number = type(value) in (int, float) and 0 <= value < 1 << 63
+            if not (isinstance(value, str) if isinstance(default, str) else is_number):
+                raise ValueError
+            setattr(made, name, value)
         made._last = saved.get("last", {})
         return made

@@ -37,7 +37,7 @@ class DistributedCheckpoint:
                 "DistributedCheckpoint; for another number of ranks save consolidated_state_dict()"
             )
         try:
-            saved = torch.load(io.BytesIO(base64.b64decode(mine, validate=True)))
+            saved = torch.load(io.BytesIO(base64.b64decode(mine, validate=True)), weights_only=True)
         except Exception as error:  # whatever torch.load() makes of damaged bytes
             raise sparsewire.UsageError(
                 f"[torch] the state of {self._key()} cannot be read ({type(error).__name__}); load another checkpoint"
