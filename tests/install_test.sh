@@ -9,6 +9,8 @@ sources=$(realpath "$(dirname "$0")")
 work=$build/install_test
 prefix=$work/prefix
 
+limit=$(awk "BEGIN { print 240 * ${SPARSEWIRE_TEST_PATIENCE:-1} }")  # seconds: see patience.py
+
 fail() {
   echo "install_test: $*"
   exit 1
@@ -33,9 +35,9 @@ nothing lost
 END
 
 echo "== a transport of its own"
-timeout 240 "$work/consumer/transport_test" --gtest_brief=1 || fail "a transport that another project wrote fails its tests: $?"
+timeout "$limit" "$work/consumer/transport_test" --gtest_brief=1 || fail "a transport that another project wrote fails its tests: $?"
 echo "== a sparsifier of its own"
-timeout 240 "$work/consumer/sparsifier_test" --gtest_brief=1 || fail "a sparsifier that another project wrote fails its tests: $?"
+timeout "$limit" "$work/consumer/sparsifier_test" --gtest_brief=1 || fail "a sparsifier that another project wrote fails its tests: $?"
 
 # docs/extending.md shows both whole.
 shown() {  # the block of C++ on that page that has these words

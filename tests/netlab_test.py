@@ -14,11 +14,13 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True  # the source tree stays as it is
 import processes  # noqa: E402
+from patience import DEADLINE_THAT_PASSES, patient  # noqa: E402
 
 SKIPPED = 77
 # Seconds, only against a hang: on a busy machine a lab may take a minute.
-LAB_LIMIT = 240
-TOOL_LIMIT = 60
+LAB_LIMIT = patient(240)
+TOOL_LIMIT = patient(60)
+PASSES = f"{DEADLINE_THAT_PASSES:.0f}"  # of a job that does not end
 
 
 def processes_of(lab):
@@ -144,13 +146,14 @@ def removes_what_a_killed_lab_left():
 
 
 def ends_a_job_that_takes_too_long():
-    status, _, errors = Lab("-n", "2", "--timeout", "1", "sleep", "1000").end()
+    status, _, errors = Lab("-n", "2", "--timeout", PASSES, "sleep", "1000").end()
     assert status == 124, status
-    assert "netlab: the job did not end within 1 s" in errors, errors
+    assert f"netlab: the job did not end within {PASSES} s" in errors, errors
 
 
 def ends_a_job_that_ignores_signals():
-    status, _, _ = Lab("-n", "2", "--timeout", "2", "sh", "-c", "trap '' TERM INT HUP; while :; do sleep 1000; done").end()
+    stubborn = "trap '' TERM INT HUP; while :; do sleep 1000; done"
+    status, _, _ = Lab("-n", "2", "--timeout", PASSES, "sh", "-c", stubborn).end()
     assert status == 124, status
 
 
@@ -177,7 +180,7 @@ if rank == 0:
 else:
     while True:
         try:
-            connection = socket.create_connection(address, timeout=30)
+            connection = socket.create_connection(address, timeout=60)
             break
         except ConnectionRefusedError:  # rank 0 does not listen yet
             pass
@@ -203,9 +206,9 @@ def a_plain_command_that_fails_ends_the_others():
 
 def plain_commands_that_hang_are_ended():
     stubborn = "trap '' TERM INT HUP; while :; do sleep 1000; done"
-    status, _, errors = Lab("-n", "2", "--rate", "none", "--timeout", "2", "--plain", "sh", "-c", stubborn).end()
+    status, _, errors = Lab("-n", "2", "--rate", "none", "--timeout", PASSES, "--plain", "sh", "-c", stubborn).end()
     assert status == 124, status
-    assert "netlab: the job did not end within 2 s" in errors, errors
+    assert f"netlab: the job did not end within {PASSES} s" in errors, errors
     for number, expected in [(signal.SIGINT, 130), (signal.SIGTERM, 143)]:
         lab = Lab("-n", "2", "--rate", "none", "--plain", "sleep", "1000")
         until(lambda: processes_of(lab.name).count(b"sleep 1000 ") == 2, "two ranks run")

@@ -70,7 +70,13 @@ int run(int argc, char** argv) {
     return 0;
   }
   const auto transport = make_mpi_transport();
-  const Sums sums = run_all(*transport);
+  Sums sums;
+  try {
+    sums = run_all(*transport);
+  } catch (const std::exception& error) {
+    transport->fail(error.what());  // ends the others at once
+    throw;
+  }
   bool is_same = true;
   if (transport->rank() == 0) {
     const Sums expected = run_all_on_threads(transport->size());

@@ -2,8 +2,9 @@
 //
 //   mpi_program killed        the last rank is killed while the others wait for it
 //   mpi_program stuck         the last rank stops making calls; the others print an error and return 3
-//   mpi_program exits         the last rank calls exit(5) while the others wait for it; they print an error and return
-//   3 mpi_program busy          the last rank works for longer than the deadline after its last call; all return 0
+//   mpi_program absent        the last rank does not make a transport; the others print errors and return 3
+//   mpi_program exits         the last rank calls exit(5) while the others wait; they print an error and return 3
+//   mpi_program busy          the last rank works for longer than the deadline after its last call; all return 0
 //   mpi_program refuse        every rank returns 4
 //   mpi_program time BYTES    prints the milliseconds in which every rank sent that much to its neighbour
 //   mpi_program reduce BYTES  prints the milliseconds of all_reduce_sum, and of MPI_Allreduce
@@ -15,13 +16,17 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
+#include <thread>
 
+#include "patience.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/transport.h"
 
 namespace {
 
 using sparsewire::Transport;
+
+const std::chrono::milliseconds kDeadline = sparsewire::deadline_that_passes();
 
 void time(Transport& transport, std::size_t size) {
   const int next = (transport.rank() + 1) % transport.size();
@@ -70,7 +75,7 @@ void make_without_the_last_rank() {
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   if (rank == size - 1) pause();
   try {
-    sparsewire::make_mpi_transport(std::chrono::milliseconds(1000));
+    sparsewire::make_mpi_transport(kDeadline);
   } catch (const sparsewire::TransportError& error) {
     std::fprintf(stderr, "TransportError: %s\n", error.what());
   }
@@ -80,8 +85,7 @@ void make_without_the_last_rank() {
 int run(std::string_view what, std::size_t size) {
   if (what == "absent") make_without_the_last_rank();
   const bool has_short_deadline = what == "stuck" || what == "busy";
-  const auto transport = sparsewire::make_mpi_transport(has_short_deadline ? std::chrono::milliseconds(1000)
-                                                                           : sparsewire::kDefaultDeadline);
+  const auto transport = sparsewire::make_mpi_transport(has_short_deadline ? kDeadline : sparsewire::kDefaultDeadline);
   const bool is_last = transport->rank() == transport->size() - 1;
   transport->barrier();
   if (what == "refuse") return 4;
@@ -94,7 +98,7 @@ int run(std::string_view what, std::size_t size) {
     return 0;
   }
   if (what == "busy") {
-    if (is_last) usleep(2'500'000);
+    if (is_last) std::this_thread::sleep_for(kDeadline * 3 / 2);
     return 0;
   }
   if (is_last && what == "exits") std::exit(5);  // NOLINT(concurrency-mt-unsafe): there is one thread

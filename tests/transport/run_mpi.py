@@ -4,6 +4,8 @@
     run_mpi.py SECONDS MPIRUN ARGUMENTS...    returns the exit code of mpirun, 124 when the time was up,
                                               125 when mpirun ended but a process of the job did not
 
+The limit is times the patience (patience.py).
+
 A rank that is stuck would outlive its test: mpirun starts ranks in process groups of their own, and a killed mpirun ends
 none of them. So every process of the job is known by a variable of its environment. Open MPI's session and its shared memory
 are in a folder of their own, so that jobs that run at the same time share nothing, and nothing outlives the test.
@@ -21,10 +23,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import processes  # noqa: E402
+from patience import patient  # noqa: E402
 
 MARK = "SPARSEWIRE_TEST_JOB"
 PR_SET_PDEATHSIG = 1
-GRACE = 10  # seconds for mpirun to end its ranks, and for a killed process to disappear
+GRACE = patient(10)  # seconds for mpirun to end its ranks, and for a killed process to disappear
 
 
 def processes_of(job):
@@ -91,4 +94,4 @@ def main(limit, command):
 
 
 if __name__ == "__main__":
-    sys.exit(main(float(sys.argv[1]), sys.argv[2:]))
+    sys.exit(main(patient(float(sys.argv[1])), sys.argv[2:]))

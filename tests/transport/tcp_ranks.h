@@ -11,7 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "meeting.h"
+#include "patience.h"
 #include "sparsewire/tcp_transport.h"
+#include "sparsewire/testing/transport_conformance.h"
 
 namespace sparsewire {
 
@@ -31,7 +34,7 @@ inline std::vector<std::string> addresses_of(const std::vector<TcpListener>& lis
 
 // As run_on_threads().
 inline void run_over_tcp(int ranks, const std::function<void(Transport&)>& body,
-                         std::chrono::milliseconds deadline = std::chrono::seconds(60),
+                         std::chrono::milliseconds deadline = patient(std::chrono::seconds(60)),
                          const std::string& address = "127.0.0.1") {
   std::vector<TcpListener> all = listeners(ranks, address);
   const std::vector<std::string> addresses = addresses_of(all);
@@ -56,6 +59,28 @@ inline void run_over_tcp(int ranks, const std::function<void(Transport&)>& body,
     for (int r = 0; r < ranks; ++r) threads.emplace_back(run, r);
   }
   if (first) std::rethrow_exception(first);
+}
+
+inline conformance::Engine tcp_engine(int ranks) {
+  const auto met = std::make_shared<Meeting>(ranks);
+  return {.name = "On" + std::to_string(ranks),
+          .ranks = ranks,
+          .run = [=](const conformance::Body& body) { run_over_tcp(ranks, met->watched(body)); },
+          .run_with_deadline = {},
+          .meet = [=] { met->arrive_and_wait(); },
+          .fail_reaches_all = true};
+}
+
+// ... of a group of its own, in which the deadline passes.
+inline conformance::Engine tcp_engine_with_deadline(int ranks) {
+  conformance::Engine engine = tcp_engine(ranks);
+  const auto met = std::make_shared<Meeting>(ranks);
+  engine.run_with_deadline = [=](const conformance::Body& body, std::chrono::milliseconds deadline) {
+    run_over_tcp(ranks, met->watched(body), deadline);
+  };
+  engine.meet = [=] { met->arrive_and_wait(); };
+  engine.short_deadline = deadline_that_passes();
+  return engine;
 }
 
 }  // namespace sparsewire

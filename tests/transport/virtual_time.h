@@ -5,14 +5,10 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstddef>
-#include <cstdio>
-#include <cstdlib>
 #include <optional>
 #include <stdexcept>
-#include <thread>
 #include <vector>
 
-#include "patience.h"
 #include "sparsewire/transport.h"
 #include "transport/threads/rank_clock.h"
 
@@ -50,17 +46,18 @@ class VirtualTime final : public RankClock {
     while (now_ < end) wait_until(lock, rank, end);
   }
 
-  // A barrier beside the transport.
+  // A barrier beside the transport. If a rank fails before it comes there, the others fail, too.
   void meet(int rank) {
     std::unique_lock lock(mutex);
-    if (++met_ == ranks_.size()) {
-      met_ = 0;
-      ++meetings_;
-      wake_all();
-      return;
-    }
     const int mine = meetings_;
+    come();
     while (meetings_ == mine) wait_until(lock, rank, Time::max());
+  }
+
+  // To the barrier, without waiting for the others.
+  void arrive() {
+    const std::lock_guard lock(mutex);
+    come();
   }
 
   // As if the process had been suspended: nobody has looked meanwhile.
@@ -77,6 +74,13 @@ class VirtualTime final : public RankClock {
   };
 
   Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+
+  void come() {
+    if (++met_ < ranks_.size()) return;
+    met_ = 0;
+    ++meetings_;
+    wake_all();
+  }
 
   void wake_all() {
     for (std::size_t r = 0; r < ranks_.size(); ++r) wake(static_cast<int>(r));
@@ -109,36 +113,13 @@ class VirtualTime final : public RankClock {
   bool are_stuck_ = false;
 };
 
-// Ends the program if it still exists when the limit has passed, in real time: a test that hangs says which it is.
-class Watchdog {
- public:
-  Watchdog() : thread_([this] { watch(); }) {}
-  ~Watchdog() {
-    const std::lock_guard lock(mutex_);
-    has_ended_ = true;
-    ended_.notify_all();
-  }
-
- private:
-  void watch() {
-    std::unique_lock lock(mutex_);
-    if (ended_.wait_for(lock, patient(std::chrono::seconds(120)), [&] { return has_ended_; })) return;
-    std::fputs("ranks on virtual time hang\n", stderr);
-    std::abort();
-  }
-
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  bool has_ended_ = false;
-  std::jthread thread_;  // the last member: it is joined first
-};
-
 // What the thread that calls is, if it is a rank on virtual time.
 struct VirtualRank {
   VirtualTime* time = nullptr;
   int rank = 0;
 
   void meet() const { time->meet(rank); }
+  void arrive() const { time->arrive(); }
   void sleep(std::chrono::milliseconds duration) const { time->sleep(rank, duration); }
 
   static VirtualRank& own() {
@@ -149,7 +130,6 @@ struct VirtualRank {
 
 inline void run_on_virtual_time(int ranks, const std::function<void(Transport&)>& body,
                                 std::chrono::milliseconds deadline) {
-  const Watchdog watchdog;
   VirtualTime time(ranks);
   const auto on_virtual_time = [&](Transport& transport) {
     VirtualRank::own() = {&time, transport.rank()};

@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <latch>
 #include <mutex>
 
 #include "exchange/tampering.h"
+#include "transport/virtual_time.h"
 #include "unit/exchange_cases.h"
 
 namespace sparsewire::one_rank_fails_test {
@@ -20,7 +20,6 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr int kRanks = 3;
-constexpr std::chrono::seconds kDeadline(10);  // a rank that waits for it fails the test
 
 // ---- Damaged messages ----
 
@@ -37,7 +36,6 @@ struct Ending {
 Ending run_damaged(const Plan& plan, int victim, int message, Damage how, int last_call) {
   Ending ending;
   std::mutex mutex;
-  std::latch finished(kRanks);
   const auto body = [&](Transport& transport) {
     DamagingTransport damaging(transport);
     Runner run(plan, damaging);
@@ -58,18 +56,20 @@ Ending run_damaged(const Plan& plan, int victim, int message, Damage how, int la
       EXPECT_THROW(run.step(3), UsageError);
       EXPECT_THROW(run.worker.save(), UsageError);
     }
-    finished.count_down();
     if (transport.rank() == victim) {
       const std::lock_guard lock(mutex);
       ending.was_damaged = damaging.has_damaged;
       ending.is_last = damaging.call_of_damage >= last_call;
       // After the last message the others learn of it only because this rank gives up.
-      if (ending.thrown > 0 && ending.is_last) throw std::runtime_error("rank " + std::to_string(victim) + " gives up");
+      if (ending.thrown > 0 && ending.is_last) {
+        VirtualRank::own().arrive();
+        throw std::runtime_error("rank " + std::to_string(victim) + " gives up");
+      }
     }
-    finished.wait();  // before, they must not need that: no rank ends while another one waits for it
+    VirtualRank::own().meet();  // before, they must not need that: no rank ends while another one waits for it
   };
   try {
-    run_on_threads(kRanks, body, kDeadline);
+    run_on_virtual_time(kRanks, body, kDefaultDeadline);
   } catch (const std::runtime_error&) {  // that of the victim
     EXPECT_TRUE(ending.is_last);
   }
@@ -153,7 +153,7 @@ void check_mistake(const Plan& plan, int odd, const Mistake& mistake, const std:
     EXPECT_EQ(run.sum, twin.sum);
     bodies::require_same_everywhere(transport, std::span<const std::uint64_t>(&run.sum, 1), run.at(8));
   };
-  run_on_threads(kRanks, body, kDeadline);
+  run_on_virtual_time(kRanks, body, kDefaultDeadline);
   EXPECT_EQ(failed, kRanks);
 }
 

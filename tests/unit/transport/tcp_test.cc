@@ -3,12 +3,12 @@
 #include <sys/socket.h>
 
 #include <array>
-#include <barrier>
 #include <cstring>
 #include <memory>
 
 #include "effort.h"
 #include "exchange/bodies.h"
+#include "patience.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/tcp_transport.h"
 #include "sparsewire/testing/transport_conformance.h"
@@ -24,39 +24,20 @@ using conformance::error_that_names;
 using conformance::expect_refused;
 using std::chrono::milliseconds;
 
-// Long enough for a busy machine, short enough to wait for it.
-constexpr milliseconds kShort(400);
 // No test waits so long unless it fails.
-constexpr milliseconds kLong(60'000);
-
-conformance::Engine tcp_engine(int ranks, bool with_deadline) {
-  const auto met = std::make_shared<std::barrier<>>(ranks);
-  conformance::Engine engine{.name = "On" + std::to_string(ranks),
-                             .ranks = ranks,
-                             .run = [=](const conformance::Body& body) { run_over_tcp(ranks, body); },
-                             .meet = [=] { met->arrive_and_wait(); },
-                             .fail_reaches_all = true,
-                             .short_deadline = kShort};
-  if (with_deadline) {
-    engine.run_with_deadline = [=](const conformance::Body& body, milliseconds deadline) {
-      run_over_tcp(ranks, body, deadline);
-    };
-  }
-  return engine;
-}
+const milliseconds kLong = patient(std::chrono::seconds(60));
 
 }  // namespace
 }  // namespace sparsewire::tcp_test
 
 namespace sparsewire::conformance {
 
-// The deadline with five ranks only: to wait for it takes most of the time. Under sanitizers not with other numbers.
-INSTANTIATE_TEST_SUITE_P(
-    TcpTransport, TransportConformance,
-    testing::ValuesIn(kSlowBuild ? std::vector{tcp_test::tcp_engine(2, false), tcp_test::tcp_engine(5, true)}
-                                 : std::vector{tcp_test::tcp_engine(1, false), tcp_test::tcp_engine(2, false),
-                                               tcp_test::tcp_engine(3, false), tcp_test::tcp_engine(5, true)}),
-    name_of);
+// Deadlines: in tests/unit/deadlines/. Under sanitizers not with other numbers.
+INSTANTIATE_TEST_SUITE_P(TcpTransport, TransportConformance,
+                         testing::ValuesIn(kSlowBuild ? std::vector{tcp_engine(2), tcp_engine(5)}
+                                                      : std::vector{tcp_engine(1), tcp_engine(2), tcp_engine(3),
+                                                                    tcp_engine(5)}),
+                         name_of);
 
 }  // namespace sparsewire::conformance
 
@@ -147,35 +128,6 @@ TEST(TcpTransport, NeedsNothingForOneRank) {
 
 // ---- Ranks that do not come ----
 
-// What make_tcp_transport throws on each rank that calls it.
-std::vector<std::string> errors_of_setup(std::vector<TcpListener> all, const std::vector<int>& ranks, int named,
-                                         milliseconds deadline) {
-  const std::vector<std::string> addresses = addresses_of(all);
-  std::vector<std::string> errors(ranks.size());
-  {
-    std::vector<std::jthread> threads;
-    for (std::size_t i = 0; i < ranks.size(); ++i) {
-      threads.emplace_back([&, i] {
-        const auto rank = static_cast<std::size_t>(ranks[i]);
-        errors[i] = error_that_names(
-            named, [&] { make_tcp_transport(std::move(all[rank]), ranks[i], addresses, kTcpToken, deadline); });
-      });
-    }
-  }
-  for (const std::string& error : errors) {
-    EXPECT_NE(error.find(addresses[static_cast<std::size_t>(named)]), std::string::npos) << error;
-  }
-  return errors;
-}
-
-TEST(TcpSetup, NamesARankThatDoesNotComeAndItsAddress) {
-  for (const int late : {0, 1, 2}) {
-    std::vector<int> ranks = {0, 1, 2};
-    ranks.erase(ranks.begin() + late);
-    errors_of_setup(listeners(3), ranks, late, milliseconds(200));
-  }
-}
-
 // Before the deadline: rank 2 notices, and tells rank 0.
 TEST(TcpSetup, NamesARankThatHasEndedAtOnce) {
   std::vector<TcpListener> all = listeners(3);
@@ -195,22 +147,6 @@ TEST(TcpSetup, NamesARankThatHasEndedAtOnce) {
   for (const std::string& error : errors) {
     EXPECT_NE(error.find(addresses[1]), std::string::npos) << error;
     EXPECT_NE(error.find("nobody listens there"), std::string::npos) << error;
-  }
-}
-
-TEST(TcpSetup, RefusesARankWithAnotherToken) {
-  for (const std::string& token : {std::string("a secret\0of alL", 15), std::string()}) {
-    std::vector<TcpListener> all = listeners(2);
-    const std::vector<std::string> addresses = addresses_of(all);
-    std::jthread other([&] {
-      const std::string error =
-          error_that_names(0, [&] { make_tcp_transport(std::move(all[1]), 1, addresses, token, kLong); });
-      EXPECT_NE(error.find("another token"), std::string::npos) << error;
-    });
-    const std::string error =
-        error_that_names(1, [&] { make_tcp_transport(std::move(all[0]), 0, addresses, kTcpToken, milliseconds(300)); });
-    EXPECT_NE(error.find(addresses[1]), std::string::npos) << error;
-    EXPECT_NE(error.find("2 connections with another token"), std::string::npos) << error;
   }
 }
 

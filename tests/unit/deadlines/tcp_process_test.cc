@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "effort.h"
+#include "patience.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/testing/transport_conformance.h"
 #include "transport/tcp_ranks.h"
@@ -24,9 +25,10 @@ using conformance::receive;
 using conformance::send;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLong(60'000);
-// A process that takes longer is killed, and the test fails.
-constexpr milliseconds kLimit(20'000);
+const milliseconds kLong = patient(std::chrono::seconds(60));
+const milliseconds kDeadline = deadline_that_passes();
+
+const std::string kDidNotRespond = " did not respond within " + std::to_string(kDeadline.count()) + " ms";
 
 // What a rank does; it returns what the test is told.
 using Body = std::function<std::string(Transport&)>;
@@ -80,13 +82,13 @@ class Processes {
 
   void wait_until_stopped(int rank) { ::waitpid(processes_[static_cast<std::size_t>(rank)].id, nullptr, WUNTRACED); }
 
-  // What the rank's body returned; "" if it was killed, or did not end in time.
+  // What the rank's body returned; "" if it was killed, or did not end in time: then it is killed, and the test fails.
   std::string result(int rank) {
     const int output = processes_[static_cast<std::size_t>(rank)].output;
     std::string result;
     char part[256];
     pollfd polled{output, POLLIN, 0};
-    while (::poll(&polled, 1, static_cast<int>(kLimit.count())) > 0) {
+    while (::poll(&polled, 1, static_cast<int>(2 * kLong.count())) > 0) {
       const ssize_t count = ::read(output, part, sizeof part);
       if (count <= 0) return result;
       result.append(part, static_cast<std::size_t>(count));
@@ -156,19 +158,19 @@ TEST(TcpProcesses, AllNameARankThatWasKilledWhileItSent) {
 }
 
 TEST(TcpProcesses, AllNameARankThatWasStopped) {
-  Processes ranks(4, milliseconds(400), [](Transport& transport) {
+  Processes ranks(4, kDeadline, [](Transport& transport) {
     transport.barrier();
     if (transport.rank() == 2) ::raise(SIGSTOP);
     return error_of([&] { wait_in_a_chain(transport); });
   });
-  for (const int rank : {0, 1, 3}) expect_begins(ranks.result(rank), "2: rank 2 did not respond within 400 ms");
+  for (const int rank : {0, 1, 3}) expect_begins(ranks.result(rank), "2: rank 2" + kDidNotRespond);
   ranks.signal(2, SIGCONT);
-  expect_begins(ranks.result(2), "2: rank 2 did not respond within 400 ms");
+  expect_begins(ranks.result(2), "2: rank 2" + kDidNotRespond);
 }
 
 // It is stopped inside of a call.
 TEST(TcpProcesses, AllNameARankThatWasStoppedWhileItWaited) {
-  Processes ranks(3, milliseconds(400), [](Transport& transport) {
+  Processes ranks(3, kDeadline, [](Transport& transport) {
     transport.barrier();
     std::jthread stopper;
     if (transport.rank() == 1) {
@@ -181,14 +183,13 @@ TEST(TcpProcesses, AllNameARankThatWasStoppedWhileItWaited) {
       while (true) transport.barrier();
     });
   });
-  for (const int rank : {0, 2}) expect_begins(ranks.result(rank), "1: rank 1 did not respond within 400 ms");
+  for (const int rank : {0, 2}) expect_begins(ranks.result(rank), "1: rank 1" + kDidNotRespond);
   ranks.signal(1, SIGCONT);
-  expect_begins(ranks.result(1), "1: rank 1 did not respond within 400 ms");
+  expect_begins(ranks.result(1), "1: rank 1" + kDidNotRespond);
 }
 
 // As all processes of a job are that a scheduler preempts.
 TEST(TcpProcesses, ConnectAlsoIfTheyWereStoppedForLongerThanTheDeadline) {
-  constexpr milliseconds kDeadline(2000);
   Processes ranks(
       2, kDeadline, [](Transport& transport) { return error_of([&] { transport.barrier(); }); },
       [](int rank) {
