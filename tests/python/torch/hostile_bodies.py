@@ -9,6 +9,7 @@ import random
 import torch
 import torch.distributed as dist
 from models import digest, loss_of, network, obey, rank, said_by, small_buckets, train
+from patience import patient
 
 import sparsewire
 import sparsewire.torch as sw
@@ -284,7 +285,7 @@ def damaged_answers(words):
         if rank() == 1:
             _Attempt(None).store.set("1", each)
         else:
-            said.update(said_by({each: lambda: connect(None, 20)}, Exception))
+            said.update(said_by({each: lambda: connect(None, patient(60))}, Exception))
     if rank() == 1:
         kept, Passes._compare_options = Passes._compare_options, lambda self: self.transport.all_gather(b"5")
     try:

@@ -12,10 +12,9 @@ BODIES = Path(__file__).parent / "hostile_bodies.py"
 
 
 def run(body, **arguments):
-    return run_ranks(2, body, bodies=BODIES, seconds=150, **arguments)
+    return run_ranks(2, body, bodies=BODIES, **arguments)
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("kind", range(4))
 def test_a_changed_state_is_refused_or_works(kind):
     for bad, outcomes, goes_on in run("hostile_states", kind=kind, count=150):
@@ -24,7 +23,6 @@ def test_a_changed_state_is_refused_or_works(kind):
         assert goes_on
 
 
-@pytest.mark.timeout(180)
 def test_a_pickle_in_the_place_of_a_state_does_not_run(tmp_path):
     results = run("pickles", path=str(tmp_path))
     for said, ran, runs_elsewhere, is_same in results:
@@ -37,7 +35,6 @@ def test_a_pickle_in_the_place_of_a_state_does_not_run(tmp_path):
         assert said[name].startswith("TransportError: [torch] what rank 1 sent for consolidated_state_dict() is damaged"), name
 
 
-@pytest.mark.timeout(180)
 def test_a_damaged_answer_names_its_rank():
     answers = ["", "null", "[]", "5", '"x"', "{}", '{"addr', "[" * 9999, '{"address": 5}', '{"address": "\\ud800"}']
     answers += ['{"failed": "1", "cause": "x"}', '{"failed": 1}', '{"failed": 1, "cause": null}']
