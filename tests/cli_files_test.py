@@ -255,6 +255,19 @@ class Files(Case):
         self.compress("--memory", "mem.npy", "--state", "s", sparsifier="dense")
         self.assertEqual(self.decompress(), gaussians(100000))
 
+    def test_that_a_kill_left_behind_are_removed_when_they_are_written_again(self):
+        self.put("in.npy", npy(gaussians(8)))
+        os.mkfifo(self.folder / "report")
+        step = ["compress", "in.npy", *TOPK, "--memory", "mem.npy", "-o", "out.swf", "--json"]
+        process = self.start(*step, "report")  # waits for a reader
+        while not list(self.folder.glob(".sparsewire-*.tmp")):
+            self.assertIsNone(process.poll())
+        process.kill()
+        process.communicate()
+        self.assertEqual(len(list(self.folder.glob(".sparsewire-*.tmp"))), 1)
+        self.run_ok(*step, "-")
+        self.assertEqual(sorted(self.snapshot()), ["in.npy", "mem.npy", "out.swf", "report"])
+
     def locks(self):
         return list(self.folder.glob("*.lock")) + list(self.folder.glob(".*.lock"))
 

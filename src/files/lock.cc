@@ -22,33 +22,32 @@ namespace {
 
 constexpr std::size_t kLongestName = 200;  // with what comes before and after it, below the 255 that file systems allow
 
-std::string lock_name(const std::string& path) {
-  const std::filesystem::path target = follow_links(path);
-  std::string name = target.filename().string();
-  if (name.size() > kLongestName) {  // names that begin alike must not share a lock
-    const std::uint32_t whole = crc32c(std::as_bytes(std::span(name)));
-    name = fmt::format("{}-{:08x}", name.substr(0, kLongestName), whole);
-  }
-  return (target.parent_path() / fmt::format(".sparsewire-{}.lock", name)).string();
-}
-
 // NFS locks only what is open for writing; another user's file may be open for reading only.
 int open_lock(const std::string& name) {
   const int file = ::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   return file >= 0 || errno != EACCES ? file : ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
 }
 
-// Whether the file that is open still has this name: its owner may have removed it just before we locked it.
-bool is_still(const std::string& name, int file) {
+}  // namespace
+
+bool lock_open_file(int file) noexcept { return ::flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
+
+bool is_still(const std::string& name, int file) noexcept {
   struct stat opened {};
   struct stat named {};
   return ::fstat(file, &opened) == 0 && ::stat(name.c_str(), &named) == 0 && opened.st_dev == named.st_dev &&
          opened.st_ino == named.st_ino;
 }
 
-}  // namespace
-
-bool lock_open_file(int file) noexcept { return ::flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
+std::string name_beside(const std::string& path, std::string_view ending) {
+  const std::filesystem::path whole_path = path;
+  std::string name = whole_path.filename().string();
+  if (name.size() > kLongestName) {  // names that begin alike must not share a lock
+    const std::uint32_t whole = crc32c(std::as_bytes(std::span(name)));
+    name = fmt::format("{}-{:08x}", name.substr(0, kLongestName), whole);
+  }
+  return (whole_path.parent_path() / fmt::format(".sparsewire-{}{}", name, ending)).string();
+}
 
 FolderLock::FolderLock(const std::string& folder) : file_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
   if (file_ < 0 || lock_open_file(file_)) return;
@@ -62,7 +61,7 @@ FolderLock::~FolderLock() {
 }
 
 // A folder in which no file can be made gives no lock: whoever replaces the file will find that out and say so.
-FileLock::FileLock(const std::string& path) : name_(lock_name(path)) {
+FileLock::FileLock(const std::string& path) : name_(name_beside(follow_links(path), ".lock")) {
   while ((file_ = open_lock(name_)) >= 0) {
     if (::flock(file_, LOCK_EX | LOCK_NB) != 0) {
       is_taken_ = errno == EWOULDBLOCK;

@@ -5,12 +5,19 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace sparsewire::files {
 
 // Locks a file or a folder that is open, until it is closed. False: another program, or another part of this one, has
 // locked it.
 bool lock_open_file(int file) noexcept;
+
+// Whether the file that is open still has this name: its owner may have removed it just before we locked it.
+bool is_still(const std::string& name, int file) noexcept;
+
+// The name of a hidden file of ours beside this one: ".sparsewire-NAME.lock", with `ending` = ".lock".
+std::string name_beside(const std::string& path, std::string_view ending);
 
 // Locks a folder until it is destroyed.
 class FolderLock {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include <utility>
 
 #include "files/folder.h"
+#include "files/lock.h"
 #include "files/unfinished.h"
 
 namespace sparsewire::files {
@@ -23,11 +25,19 @@ namespace {
 constexpr std::size_t kPiece = 65536;      // bytes that are written together
 constexpr std::uint64_t kPageSize = 4096;  // a shorter hole saves no disk space
 constexpr int kMostLinks = 40;             // as many as Linux follows
-constexpr int kMostNames = 10000;          // tried for the temporary file: kills may have left some behind
+constexpr int kMostNames = 10000;          // tried for the temporary file: others may replace the same one
 
 constexpr std::array<std::byte, kPageSize> kZeros{};
 
 bool is_same(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
+
+// Removes a temporary file that a kill left behind: nobody has locked it.
+void remove_leftover(const std::string& name) {
+  const int file = ::open(name.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (file < 0) return;
+  if (::flock(file, LOCK_EX | LOCK_NB) == 0 && is_still(name, file)) ::unlink(name.c_str());
+  ::close(file);
+}
 
 }  // namespace
 
@@ -54,34 +64,41 @@ void Replacement::open_temporary() {
   if (!exists && errno != ENOENT) fail(errno);
   // A rename would not ask whether the old file may be written.
   if (exists && ::access(target_.c_str(), W_OK) != 0) fail(errno);
-  const std::filesystem::path folder = std::filesystem::path(target_).parent_path();
   for (int i = 0; file_ < 0; ++i) {
-    std::string name = (folder / fmt::format(".sparsewire-{}-{}.tmp", ::getpid(), i)).string();
+    std::string name = name_beside(target_, i == 0 ? ".tmp" : fmt::format(".{}.tmp", i));
+    remove_leftover(name);
     // Only the owner may read it until it has the mode of the old file.
     file_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, exists ? 0600 : 0666);
-    if (file_ >= 0) {
-      temporary_ = std::move(name);
-      remember_unfinished(temporary_);
+    if (file_ < 0 && errno == EEXIST && i < kMostNames) continue;
+    if (file_ < 0) fail(errno);
+    if (!lock_open_file(file_) || !is_still(name, file_)) {  // another one took it for left behind
+      ::close(std::exchange(file_, -1));
+      continue;
     }
-    if (file_ < 0 && (errno != EEXIST || i == kMostNames)) fail(errno);
+    temporary_ = std::move(name);
+    remember_unfinished(temporary_);
   }
+  lock_ = ::fcntl(file_, F_DUPFD_CLOEXEC, 0);  // prepare() closes the other one
   if (!exists) return;
   // Only root can change the owner. For other users the new file is theirs.
   if (::fchown(file_, old.st_uid, old.st_gid) != 0) errno = 0;
   if (::fchmod(file_, old.st_mode & 0777U) != 0) {
     const int error = errno;
-    ::close(file_);
-    ::unlink(temporary_.c_str());
-    forget_unfinished(temporary_);
+    remove_temporary();
     fail(error);
   }
 }
 
-Replacement::~Replacement() {
+Replacement::~Replacement() { remove_temporary(); }
+
+// Forgotten before it is removed, and removed before it is unlocked: then the name may be another one's.
+void Replacement::remove_temporary() {
+  if (!temporary_.empty()) {
+    forget_unfinished(temporary_);
+    ::unlink(temporary_.c_str());
+  }
   if (file_ >= 0) ::close(file_);
-  if (temporary_.empty()) return;
-  ::unlink(temporary_.c_str());
-  forget_unfinished(temporary_);
+  if (lock_ >= 0) ::close(lock_);
 }
 
 void Replacement::write(std::span<const std::byte> bytes) {
@@ -132,9 +149,10 @@ void Replacement::prepare() {
 void Replacement::commit() {
   prepare();
   if (temporary_.empty()) return;
+  forget_unfinished(temporary_);  // afterwards the name may be another one's
   if (std::rename(temporary_.c_str(), target_.c_str()) != 0) fail(errno);
-  forget_unfinished(temporary_);
   temporary_.clear();
+  ::close(std::exchange(lock_, -1));
   sync_folder(std::filesystem::path(target_).parent_path().string());  // only then is the rename durable
 }
 

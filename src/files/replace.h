@@ -10,6 +10,9 @@
 //   frame.commit();       // in this order, also after a crash or a power cut
 //   memory.commit();
 //
+// The temporary file is locked as long as its owner lives. One that a kill left behind is removed when the same file is
+// replaced again.
+//
 // A pipe, a device or standard output cannot be renamed: it is written as the bytes come.
 #pragma once
 
@@ -43,6 +46,7 @@ class Replacement {
 
  private:
   void open_temporary();
+  void remove_temporary();
   void flush();
   void write_through(std::span<const std::byte> bytes);
   [[noreturn]] void fail(int error) const;
@@ -52,6 +56,7 @@ class Replacement {
   std::string temporary_;           // empty: the target is written directly, or it is committed
   bool has_hole_at_end_ = false;    // to be made part of the file by its size
   int file_ = -1;                   // -1: prepared
+  int lock_ = -1;                   // the temporary file, which is locked until it is renamed or removed
   std::vector<std::byte> waiting_;  // small pieces, to be written together
 };
 

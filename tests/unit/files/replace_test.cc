@@ -182,6 +182,42 @@ TEST(Replacement, ThatFailsLeavesTheOldFile) {
   EXPECT_THAT(folder.names(), UnorderedElementsAre("a"));
 }
 
+TEST(Replacement, RemovesWhatAKillLeftBehind) {
+  const Folder folder;
+  folder.write(".sparsewire-a.tmp", "half");
+  Replacement(folder / "a").commit();
+  EXPECT_THAT(folder.names(), UnorderedElementsAre("a"));
+  const std::string longest(255, 'n');
+  Replacement(folder / longest).commit();
+  EXPECT_THAT(folder.names(), UnorderedElementsAre("a", longest));
+}
+
+TEST(Replacement, LeavesThatOfALiveOneAlone) {
+  const Folder folder;
+  Replacement first(folder / "a");
+  first.write(bytes_of("first"));
+  Replacement second(folder / "a");
+  second.write(bytes_of("second"));
+  first.prepare();  // closed, and still its own
+  Replacement third(folder / "a");
+  third.write(bytes_of("third"));
+  EXPECT_EQ(folder.names().size(), 3U);
+  for (Replacement* const one : {&third, &first, &second}) one->commit();
+  EXPECT_EQ(folder.read("a"), "second");
+  EXPECT_THAT(folder.names(), UnorderedElementsAre("a"));
+}
+
+TEST(Replacement, LeavesWhatOnlyHasTheNameAlone) {
+  const Folder folder;
+  folder.write("other", "precious");
+  fs::create_symlink("other", folder / ".sparsewire-a.tmp");
+  fs::create_directory(folder / ".sparsewire-a.1.tmp");
+  ASSERT_EQ(::mkfifo((folder / ".sparsewire-a.2.tmp").c_str(), 0600), 0);
+  Replacement(folder / "a").commit();
+  EXPECT_EQ(folder.read("other"), "precious");
+  EXPECT_EQ(folder.names().size(), 5U);
+}
+
 TEST(Replacement, WhoseRenameFailsIsTidiedUp) {
   const Folder folder;
   {
