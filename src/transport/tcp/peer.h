@@ -42,11 +42,13 @@ struct Connections {
   Socket messages;
   ControlConnection control;
 
-  bool is_open(Channel channel) const { return channel == Channel::messages ? messages.is_open() : control.is_open(); }
+  const Socket& socket(Channel channel) const { return channel == Channel::messages ? messages : control.socket(); }
+  // Replaces the connection that was there.
   void open(Channel channel, Socket socket) {
     if (channel == Channel::messages) {
       messages = std::move(socket);
     } else {
+      control = {};
       control.open(std::move(socket));
     }
   }

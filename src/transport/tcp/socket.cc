@@ -4,6 +4,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -38,6 +39,17 @@ Moved result_of(ssize_t count) {
 
 void Socket::close() {
   if (fd_ != -1) ::close(release());
+}
+
+void Socket::abort() {
+  const linger at_once{1, 0};
+  ::setsockopt(fd_, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+  close();
+}
+
+bool has_ended(const Socket& socket) {
+  pollfd polled{socket.fd(), POLLRDHUP, 0};
+  return ::poll(&polled, 1, 0) == 1;
 }
 
 Moved receive(const Socket& socket, std::span<std::byte> to) {

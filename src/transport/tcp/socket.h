@@ -31,6 +31,8 @@ class Socket {
   bool is_open() const { return fd_ != -1; }
   int release() { return std::exchange(fd_, -1); }
   void close();
+  // Without a farewell: what is unsent is dropped, and the system keeps nothing of the connection.
+  void abort();
 
  private:
   int fd_ = -1;
@@ -45,6 +47,9 @@ struct Moved {
 Moved receive(const Socket& socket, std::span<std::byte> to);
 // Both spans in this order, as one packet if they are short.
 Moved send(const Socket& socket, std::span<const std::byte> first, std::span<const std::byte> second = {});
+
+// Whether the other side has closed the connection, or it is broken. What has arrived may not be read yet.
+bool has_ended(const Socket& socket);
 
 struct SocketAddress {
   sockaddr_storage storage{};

@@ -8,6 +8,7 @@ namespace sparsewire::tcp {
 namespace {
 
 constexpr std::uint32_t kHelloMagic = 0x48775053;    // "SPwH"
+constexpr std::uint32_t kRefusalMagic = 0x52775053;  // "SPwR"
 constexpr std::uint32_t kMessageMagic = 0x4D775053;  // "SPwM"
 constexpr std::uint32_t kControlMagic = 0x43775053;  // "SPwC"
 constexpr std::uint32_t kVersion = 1;
@@ -52,6 +53,28 @@ std::optional<Hello> read_hello(ConstHeader header) {
   if (channel >= kChannels || size > kMostRanks || !is_rank(rank, static_cast<int>(size))) return std::nullopt;
   if (token_bytes > kLongestToken) return std::nullopt;
   return Hello{static_cast<Channel>(channel), static_cast<int>(rank), static_cast<int>(size), token_bytes};
+}
+
+void write(Refusal why, Header header) {
+  std::fill(header.begin(), header.end(), std::byte{0});
+  std::byte* next = header.data();
+  put(next, kRefusalMagic);
+  put(next, kVersion);
+  put(next, static_cast<std::uint32_t>(why));
+}
+
+std::optional<Refusal> read_refusal(ConstHeader header) {
+  const std::byte* next = header.data();
+  if (take32(next) != kRefusalMagic) return std::nullopt;
+  const bool is_this_version = take32(next) == kVersion;
+  const std::uint32_t why = take32(next);
+  if (!is_this_version || why > static_cast<std::uint32_t>(Refusal::taken)) return Refusal::version;
+  return static_cast<Refusal>(why);
+}
+
+bool is_hello_of_another_version(ConstHeader header) {
+  const std::byte* next = header.data();
+  return take32(next) == kHelloMagic && take32(next) != kVersion;
 }
 
 std::vector<std::byte> hello_with_token(const Hello& hello, std::string_view token) {

@@ -2,7 +2,8 @@
 // that cannot be right is refused. All numbers are little-endian.
 //
 // Two ranks have two connections: one for messages, and one for control messages, which must get through while a
-// message is not being read. Both begin with a hello of each side.
+// message is not being read. Both begin with a hello of each side: first of the one that connects, whose hello the
+// other side answers with its own, or with a refusal.
 #pragma once
 
 #include <cstddef>
@@ -35,6 +36,12 @@ struct Hello {
 void write(const Hello& hello, Header header);
 std::optional<Hello> read_hello(ConstHeader header);
 std::vector<std::byte> hello_with_token(const Hello& hello, std::string_view token);
+
+// The answer to a hello that is not right: this header, and the connection is closed. Every version reads it.
+enum class Refusal : std::uint8_t { version, token, size, rank, taken };
+void write(Refusal why, Header header);
+std::optional<Refusal> read_refusal(ConstHeader header);
+bool is_hello_of_another_version(ConstHeader header);
 
 // The time does not depend on where they differ.
 bool is_same_token(std::span<const std::byte> presented, std::string_view token);
