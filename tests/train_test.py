@@ -183,7 +183,7 @@ class Options(Case):
     def test_several_may_write_metrics_to_one_pipe(self):
         os.mkfifo(self.folder / "p")
         reader = processes.start(self, ["cat", "p"], cwd=self.folder, stdout=subprocess.PIPE, text=True)
-        with open(self.folder / "p", "w") as pipe:
+        with open(self.folder / "p", "r+b", buffering=0) as pipe:  # r+: opening does not wait for the reader
             fcntl.flock(pipe, fcntl.LOCK_EX)
             self.train(*SMALL, *THREADS, "--steps", "20", "--metrics", "p")
         self.assertEqual([json.loads(line)["step"] for line in reader.communicate()[0].splitlines()], [10, 20])

@@ -12,7 +12,9 @@ from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.remote.remote_connection import RemoteConnection
 
-LIMIT = 60  # seconds, for each thing that is waited for
+from patience import patient
+
+LIMIT = patient(60)  # seconds, for each thing that is waited for
 
 
 class Browser:

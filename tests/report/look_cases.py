@@ -113,11 +113,12 @@ class Look(case.Case):
     def test_a_page_of_a_run_in_progress_loads_itself_again_and_stays_where_it_was(self):
         data = study()
         data["live"] = {"every": 1, "finished": False}
-        path = self.show(data, "#progress.x=step")
+        path = self.show(data, "#progress.x=step&paused=1")  # so that it is not loaded again before it is prepared
         self.assertIn("In progress", self.text(".live"))
         self.browser.run("window.scrollTo(0, 777); window.is_old = true")
         data["title"] = "made up, a second later"
         path.write_text(page_files.filled(data), encoding="utf-8")
+        self.browser.click(".live button")
         self.browser.wait(lambda: self.text("h1") == data["title"] and not self.browser.run("return window.is_old"), "the page is loaded again")
         self.browser.wait(lambda: self.browser.run("return scrollY") == 777, "it is where it was")
         self.browser.wait(lambda: self.browser.run("return location.hash") == "#progress.x=step", "it is set as it was")

@@ -6,6 +6,9 @@
 
 import sys
 import unittest
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 import case
 from answer_cases import Answers  # noqa: F401

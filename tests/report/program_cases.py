@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 import case
+import processes
 import page_files
 import rule
 
@@ -33,7 +34,8 @@ class Program(case.Case):
         self.folder = Path(tempfile.mkdtemp(dir=self.browser.folder))
 
     def run_program(self, *arguments):
-        done = subprocess.run([case.SETTINGS["program"], *arguments], cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240)
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        done = processes.run([case.SETTINGS["program"], *arguments], cwd=self.folder, **pipes)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 
