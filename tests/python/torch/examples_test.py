@@ -138,5 +138,10 @@ def test_the_tutorial_is_true(tmp_path):
     assert len(blocks) >= 8
     script = tmp_path / "tutorial.py"
     end = "dist.barrier()\ndist.destroy_process_group()\nprint('the end')\n"
-    script.write_text("\n".join([*blocks, end]))
-    assert run_two(script, folder=tmp_path).count("the end") == 2
+    seed = "import os, torch\ntorch.manual_seed(int(os.environ['RANK']))\n"
+    script.write_text("\n".join([seed, *blocks, end]))
+    said = run_two(script, folder=tmp_path)
+    assert said.count("the end") == 2
+    says = int(re.search(r"# about (\d+) with two processes", text)[1])
+    printed = [float(line) for line in re.findall(r"^\d+\.\d+$", said, re.MULTILINE)]
+    assert len(printed) == 2 and all(abs(factor - says) < 5 for factor in printed), printed
