@@ -101,7 +101,7 @@ class LogregOnRows final : public Logreg {
 LogregShape read_shape(Spec& spec, const ProblemPlace& place) {
   LogregShape shape;
   if (!place.data.empty()) {
-    for (const char* key : {"dim", "samples", "density", "noise", "mean", "held_back"}) {
+    for (const char* key : {"samples", "density", "noise", "mean", "held_back"}) {
       if (spec.has(key)) spec.fail(fmt::format("{}= is for synthetic data, and these come from '{}'", key, place.data));
     }
   }
@@ -132,13 +132,16 @@ struct LinearProblem {
 
 LinearProblem read_problem(Spec& spec, const ProblemPlace& place) {
   LinearProblem made;
+  const bool has_dim = spec.has("dim");
   const LogregShape shape = read_shape(spec, place);
   made.options.l2 = spec.number("l2", {.min = 0});
   made.options.batch = spec.integer("batch", 0, 1U << 31).value_or(1);
   made.options.split = read_split(spec, place, made.options.batch == 0);
   made.options.intercept = spec.flag("intercept", false);
   spec.finish();  // before the data are read
-  made.sets = place.data.empty() ? draw_samples(shape, place.seed) : read_samples(place.data, place.test_data);
+  made.sets = place.data.empty()
+                  ? draw_samples(shape, place.seed)
+                  : read_samples(place.data, place.test_data, has_dim ? static_cast<std::uint32_t>(shape.dim) : 0);
   hold_back_samples(made.sets, place.validation, place.seed);
   if (made.options.batch > made.sets.train.size()) {
     spec.fail(fmt::format("batch={} is more than the {} training samples: with batch=0 a worker takes all it has",

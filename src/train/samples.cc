@@ -68,6 +68,20 @@ void check_classes(const std::vector<std::string>& labels, const std::string& pa
   }
 }
 
+// The weights are dense, and a line of 24 bytes may have feature 200,000,000. Public data sets have more entries than
+// weights, or not many weights.
+void check_dim(const SampleSets& sets, const std::string& path) {
+  constexpr std::uint64_t kAlwaysAllowed = 1 << 22;
+  constexpr std::uint64_t kWeightsPerEntry = 8;
+  const SparseRows& rows = sets.train.rows;
+  const std::uint64_t weights = std::uint64_t{rows.dim} * (sets.classes > 2 ? sets.classes : 1);
+  if (weights <= std::max<std::uint64_t>(kAlwaysAllowed, kWeightsPerEntry * rows.index.size())) return;
+  throw UsageError(
+      fmt::format("[logreg] '{}' has a feature {}, which needs {} weights, and only {} entries; if that is meant, say "
+                  "it with logreg:dim={}",
+                  path, rows.dim, weights, rows.index.size(), rows.dim));
+}
+
 }  // namespace
 
 SampleSets draw_samples(const LogregShape& shape, std::uint64_t seed) {
@@ -92,7 +106,7 @@ SampleSets draw_samples(const LogregShape& shape, std::uint64_t seed) {
   return sets;
 }
 
-SampleSets read_samples(const std::string& path, const std::string& test_path) {
+SampleSets read_samples(const std::string& path, const std::string& test_path, std::uint32_t dim) {
   LabelledRows data = read_libsvm(path);
   if (data.rows.size() == 0) throw UsageError(fmt::format("[logreg] '{}' holds no data", path));
   if (data.rows.dim == 0) {
@@ -108,6 +122,13 @@ SampleSets read_samples(const std::string& path, const std::string& test_path) {
   sets.fingerprint = std::move(data.fingerprint);
   sets.classes = static_cast<std::uint32_t>(data.labels.size());
   if (sets.classes > 2) check_classes(data.labels, path);
+  if (dim == 0) {
+    check_dim(sets, path);
+  } else if (sets.train.rows.dim > dim) {
+    throw UsageError(fmt::format("[logreg] '{}' has a feature {}, more than dim={}", path, sets.train.rows.dim, dim));
+  } else {
+    sets.train.rows.dim = dim;
+  }
   if (test_path.empty()) return sets;
 
   LabelledRows test = read_libsvm(test_path);

@@ -45,8 +45,10 @@ SampleSets draw_samples(const LogregShape& shape, std::uint64_t seed);
 
 // From LIBSVM files. Labels are numbered in ascending order: numbers before words, words by the alphabet. Test
 // data may have only labels of the training data; features beyond those of the training data are left out, since they
-// have no weights. Throws UsageError, also if the training data have a single label.
-SampleSets read_samples(const std::string& path, const std::string& test_path);
+// have no weights. `dim`: the number of features; 0: as many as the training data have, unless that are so many that
+// the memory for their weights is out of proportion to the data. Throws UsageError, also if the training data have a
+// single label.
+SampleSets read_samples(const std::string& path, const std::string& test_path, std::uint32_t dim);
 
 // Moves a share of the training samples to `validation`, as hold_back() says.
 void hold_back_samples(SampleSets& sets, double share, std::uint64_t seed);

@@ -293,10 +293,41 @@ TEST(Logreg, RefusesDataThatAreNotForIt) {
   EXPECT_EQ(complaint("logreg", "good"), "");
   EXPECT_THROW(make_logreg("logreg", {.data = folder / "classes"}), UsageError) << "here only two labels";
   EXPECT_EQ(complaint("logreg", "classes"), "");
-  EXPECT_THAT(complaint("logreg:dim=5", "good"), HasSubstr("dim= is for synthetic data"));
+  EXPECT_THAT(complaint("logreg:samples=5", "good"), HasSubstr("samples= is for synthetic data"));
   for (const char* spec : {"linreg", "mlp", "regtopk_toy", "downlink_toy"}) {
     EXPECT_THAT(complaint(spec, "good"), HasSubstr("takes no data")) << spec;
   }
+}
+
+// Their weights would take memory out of proportion to the file.
+TEST(Logreg, TakesFarFeaturesOnlyIfTheirNumberIsGiven) {
+  const Folder folder;
+  folder.write("far", "+1 1:1\n-1 200000000:1\n");
+  folder.write("near", "+1 1:1\n-1 4194304:1\n");
+  folder.write("classes", "1 1:1\n2 1:1\n3 2097152:1\n");
+  std::string dense = "+1 1:1\n-1";
+  for (int index = 1; index <= 600000; ++index) dense += " " + std::to_string(8 * index) + ":1";
+  folder.write("many", dense);
+  const auto dim = [&](const std::string& spec, const std::string& file) {
+    return make_problem(spec, {.data = folder / file})->layout().dim();
+  };
+  const auto complaint = [&](const std::string& spec, const std::string& file) -> std::string {
+    try {
+      dim(spec, file);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(complaint("logreg", "far"), HasSubstr("far' has a feature 200000000, which needs 200000000 weights, and "
+                                                    "only 2 entries; if that is meant, say it with "
+                                                    "logreg:dim=200000000"));
+  EXPECT_THAT(complaint("logreg", "classes"), HasSubstr("which needs 6291456 weights"));
+  EXPECT_EQ(dim("logreg", "near"), 4194304U);
+  EXPECT_EQ(dim("logreg", "many"), 4800000U);
+  EXPECT_EQ(dim("logreg:dim=4194305", "near"), 4194305U);
+  EXPECT_EQ(dim("logreg:dim=2097152", "classes"), 6291456U);
+  EXPECT_THAT(complaint("logreg:dim=4194303", "near"), HasSubstr("has a feature 4194304, more than dim=4194303"));
 }
 
 // Computed with numpy: the eigenvalues of A^T A, and Newton's method.
