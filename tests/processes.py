@@ -100,8 +100,7 @@ def start(test, command, limit=LIMIT, **more):
 
 
 def narrow_pipe(room):
-    """Both ends of a pipe that takes so many bytes before somebody reads: who writes more is held there, for as long as a test
-    likes."""
+    """Both ends of a pipe that takes so many bytes before somebody reads: who writes more is held there."""
     reader, writer = os.pipe()
     size = fcntl.fcntl(writer, 1031, 4096)  # F_SETPIPE_SZ, which Python knows since 3.10
     os.write(writer, bytes(size - room))

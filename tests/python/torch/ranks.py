@@ -88,8 +88,8 @@ class Ranks:
         self._process.wait(LIMIT)
 
     def ask(self, body, limit=LIMIT, without=(), **arguments):
-        """The results, by rank; None for ranks in `without`, for which nobody waits. The first rank that fails, or the limit,
-        ends all of them: others may be waiting for that rank, so they are not waited for."""
+        """The results, by rank; None for ranks in `without`, for which nobody waits. The first rank that fails, or the
+        limit, ends all of them: others may be waiting for that rank, so they are not waited for."""
         for question in self._questions:
             try:
                 question.write(json.dumps([body, arguments]) + "\n")
