@@ -288,7 +288,10 @@ class Process {
     wait();
   }
 
-  bool has_ended() { return id_ == 0 || ::waitpid(id_, nullptr, WNOHANG | WNOWAIT) != 0; }
+  bool has_ended() const {
+    siginfo_t ended{};
+    return ::waitid(P_PID, static_cast<id_t>(id_), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid != 0;
+  }
   // Whether it did all.
   bool wait() {
     int status = 0;
@@ -411,6 +414,7 @@ TEST(TcpStrangers, DoNotDisturbTheSetup) {
     const int before = made;
     Process flood([&] { Flood(addresses, per_second, kLong, made).run(); });
     while (made < before + per_second / effort(10, 2) && !flood.has_ended()) std::this_thread::yield();
+    EXPECT_FALSE(flood.has_ended());
     start(0);
     for (Process& rank : ranks) EXPECT_TRUE(rank.wait());
   }
