@@ -265,6 +265,14 @@ class Plans(Case):
         done = self.study("--methods", "dense", "--lr", "1e-170,1e-30", "--grow", "--out", "t")
         self.assertEqual(done.returncode, 0, done.stderr)
 
+    def test_the_grid_grows_beyond_the_edge_of_a_parameter(self):
+        done = self.study("--methods", "dense | clip=0.001/0.002", "--lr", "0.01,0.1", "--grow", "--out", "s")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(check_study.check(str(self.folder / "s")), [])
+        grid = json.loads((self.folder / "s/summary.json").read_text())["grid"]
+        self.assertEqual([cell["grown"] for cell in grid if cell["own"]["clip"] == "0.004"], [1])
+        self.assertIn("* The best value may be beyond the grid", done.stdout)
+
     def test_the_name_of_the_data_may_change(self):
         self.assertEqual(self.study("--out", "s", "--max-hours", "0").returncode, 1)
         self.refuses("--out", "s", "--max-hours", "0", "--data", "./train.txt", says="stopped after --max-hours", code=1)

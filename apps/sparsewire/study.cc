@@ -214,7 +214,8 @@ void add_study(CLI::App& program) {
              "Validation loss to reach (default: the baseline's final one plus 5 % of what it fell by)");
   add_integer(*app, "--budget-bytes", command->budget_bytes, 1, kMost,
               "Bytes of a run, of all workers, up and down: sets its steps, and schedules follow");
-  app->add_flag("--grow", command->grow, "Add learning rates where the best one is at the edge, twice at most");
+  app->add_flag("--grow", command->grow,
+                "Try one more beyond it where the best learning rate or parameter is at the edge, twice at most");
   add_integer(*app, "--jobs", command->jobs, 1, 1024,
               "Runs at a time (default: as many as there are cores; with --device cuda 1)");
   add_number(*app, "--max-hours", command->max_hours, {.min = 0, .max = 1e6},

@@ -106,7 +106,7 @@ void check_choices(const Plan& plan) {
   }
 }
 
-void add_cells(Plan& plan, const Layout& layout) {
+void add_cells(Plan& plan) {
   for (std::size_t i = 0; i < plan.methods.size(); ++i) {
     const Method& method = plan.methods[i];
     if (method.takes_ratio() && plan.ratios.empty()) {
@@ -115,20 +115,13 @@ void add_cells(Plan& plan, const Layout& layout) {
     for (const std::string& ratio : method.takes_ratio() ? plan.ratios : std::vector<std::string>{""}) {
       for (const auto& own : method.combinations()) {
         Cell cell{.method = method.spec(), .method_index = i, .ratio = ratio, .lr = 0, .own = own};
-        bool is_checked = false;
         for (const double lr : lrs_of(plan, method)) {
           cell.lr = lr;
-          const train::TrainConfig config = method.config(plan.config, cell);
           try {
-            train::check(config);
-            if (!is_checked) {
-              run_on_threads(1, [&](Transport& one) { Worker worker(train::worker_config(config), layout, one); });
-              cell.k = entries_of(config.sparsifier, config.scope, layout);
-            }
+            complete(plan, cell);
           } catch (const UsageError& error) {
             throw UsageError(fmt::format("--methods: '{}': {}", method.spec(), error.what()));
           }
-          is_checked = true;
           plan.cells.push_back(cell);
         }
       }
@@ -229,11 +222,19 @@ std::string unequal_lrs(const Plan& plan) {
       text);
 }
 
+void complete(const Plan& plan, Cell& cell) {
+  const train::TrainConfig config = plan.methods[cell.method_index].config(plan.config, cell);
+  train::check(config);
+  run_on_threads(1, [&](Transport& one) { Worker worker(train::worker_config(config), plan.layout, one); });
+  cell.k = entries_of(config.sparsifier, config.scope, plan.layout);
+}
+
 Plan make_plan(const Request& request, const train::Problem& problem) {
   Plan plan;
   plan.config = request.config;
   plan.methods = parse_methods(request);
   plan.dim = problem.layout().dim();
+  plan.layout = problem.layout();
   plan.data = problem.data_fingerprint();
   plan.test_data = problem.test_fingerprint();
   plan.metric = problem.metric();
@@ -274,7 +275,7 @@ Plan make_plan(const Request& request, const train::Problem& problem) {
   if (plan.grow && plan.tune_seeds.empty()) throw UsageError("--grow needs --tune-seeds: it follows what they show");
   check_choices(plan);
   if (const std::string words = unequal_lrs(plan); !words.empty()) plan.notes.push_back(words);
-  add_cells(plan, problem.layout());
+  add_cells(plan);
   return plan;
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sparsewire/layout.h"
 #include "study/method.h"
 #include "train/config.h"
 #include "train/json.h"
@@ -63,7 +64,8 @@ struct Plan {
   train::TrainConfig config;  // common to all runs
   std::string metric;         // what `metric` is: "accuracy", "distance"; empty: nothing
   std::uint64_t dim = 0;      // of the model
-  std::string data;           // Problem::data_fingerprint(), test_fingerprint()
+  Layout layout;
+  std::string data;  // Problem::data_fingerprint(), test_fingerprint()
   std::string test_data;
   std::vector<Cell> cells;         // by method, ratio, own parameters, learning rate. --grow appends
   std::vector<std::string> notes;  // for the user: ratios that were merged, different learning rates
@@ -92,6 +94,9 @@ std::string unequal_lrs(const Plan& plan);
 // Throws UsageError: methods that are given twice, a ratio that is missing, ...
 // `problem` is made from request.config.
 Plan make_plan(const Request& request, const train::Problem& problem);
+
+// Sets the entries that a worker sends. Throws UsageError for settings that cannot be.
+void complete(const Plan& plan, Cell& cell);
 
 // For plan.json and summary.json: no names of folders, nothing that differs when a study is resumed.
 Json to_json(const Plan& plan);

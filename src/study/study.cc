@@ -183,31 +183,73 @@ class Phases {
     judged_ = run_phase("judging", tasks, {});
   }
 
-  // Adds a learning rate beyond the edge that the best cell is at, in the ratio of the last two.
+  // Adds a cell beyond each edge that the best cell is at, with its other settings.
   void grow(const std::vector<Choice>& choices, std::uint64_t times) {
     for (const Choice& choice : choices) {
       if (!choice.cell) continue;
       const Cell best = plan_.cells[*choice.cell];
-      std::vector<double> lrs;
-      for (const Cell& cell : plan_.cells) {
-        if (is_of(cell, choice.group)) lrs.push_back(cell.lr);
-      }
-      std::sort(lrs.begin(), lrs.end());
-      lrs.erase(std::unique(lrs.begin(), lrs.end()), lrs.end());
-      const auto add = [&](double lr) {
-        if (!(lr > 0) || lr > 3e38) return;  // beyond what a learning rate can be
-        watcher_.on_note(
-            fmt::format("{}: lr {:.6g} is the best and at the edge, so {:.6g} is tried too", label(best), best.lr, lr));
+      const auto add = [&](const std::string& name, double edge, double wanted, const auto& set) {
         Cell cell = best;
-        cell.lr = lr;
         cell.grown = times;
-        plan_.cells.push_back(cell);
+        const auto note = [&](const std::string& words) {
+          watcher_.on_note(
+              fmt::format("{}: {} {:.6g} is the best and at the edge, {}", label(best), name, edge, words));
+        };
+        std::string reason;
+        // A parameter may be a whole number.
+        for (const double value : {wanted, std::round(wanted)}) {
+          if ((value < edge) != (wanted < edge) || value == edge) continue;
+          try {
+            set(cell, value);
+            complete(plan_, cell);
+          } catch (const UsageError& error) {
+            if (reason.empty()) reason = error.what();
+            continue;
+          }
+          plan_.cells.push_back(cell);
+          note(fmt::format("so {:.6g} is tried too", value));
+          return;
+        }
+        if (!reason.empty()) note(fmt::format("and {:.6g} cannot be tried: {}", wanted, reason));
       };
-      const std::size_t n = lrs.size();
-      if (choice.at_low_edge) add(rounded(n > 1 ? lrs[0] * (lrs[0] / lrs[1]) : lrs[0] / kGrowthOfOne, lrs[0]));
-      if (choice.at_high_edge)
-        add(rounded(n > 1 ? lrs[n - 1] * (lrs[n - 1] / lrs[n - 2]) : lrs[0] * kGrowthOfOne, lrs[n - 1]));
+      const auto set_lr = [](Cell& cell, double lr) {
+        if (!(lr > 0) || lr > 3e38) throw UsageError("a learning rate is above 0 and at most 3e38");
+        cell.lr = lr;
+      };
+      const std::vector<double> lrs = values_of(choice.group, [](const Cell& cell) { return cell.lr; });
+      if (choice.at_low_edge) add("lr", best.lr, below(lrs), set_lr);
+      if (choice.at_high_edge) add("lr", best.lr, above(lrs), set_lr);
+      for (const auto& [name, edge] : choice.own_at_edge) {
+        const auto set = [&key = name](Cell& cell, double value) { cell.own.at(key) = fmt::format("{}", value); };
+        const auto value = [&key = name](const Cell& cell) { return *parse_number<double>(cell.own.at(key)); };
+        const std::vector<double> values = values_of(choice.group, value);
+        add(name, value(best), edge == "low" ? below(values) : above(values), set);
+      }
     }
+  }
+
+  // Of all cells of a group: ascending and distinct.
+  template <class Value>
+  std::vector<double> values_of(const Group& group, Value value) const {
+    std::vector<double> values;
+    for (const Cell& cell : plan_.cells) {
+      if (is_of(cell, group)) values.push_back(value(cell));
+    }
+    std::sort(values.begin(), values.end());
+    values.erase(std::unique(values.begin(), values.end()), values.end());
+    return values;
+  }
+
+  static double below(const std::vector<double>& values) {
+    return values.size() > 1 ? next(values[1], values[0]) : rounded(values[0] / kGrowthOfOne, values[0]);
+  }
+  static double above(const std::vector<double>& values) {
+    const std::size_t n = values.size();
+    return n > 1 ? next(values[n - 2], values[n - 1]) : rounded(values[0] * kGrowthOfOne, values[0]);
+  }
+  // Beyond `edge`, in the ratio of the last two values, or at their distance if they have no ratio.
+  static double next(double inner, double edge) {
+    return rounded(inner * edge > 0 ? edge * (edge / inner) : edge + (edge - inner), edge);
   }
 
   // "topk, ratio 0.02"
@@ -217,12 +259,12 @@ class Phases {
   }
 
   // To three digits, 0.03 and not 0.0299999, or to more, so that it stays on its side of the edge.
-  static double rounded(double lr, double edge) {
+  static double rounded(double value, double edge) {
     for (int digits = 3; digits < 17; ++digits) {
-      const double shorter = parse_number<double>(fmt::format("{:.{}g}", lr, digits)).value_or(edge);
-      if (shorter != edge && (shorter < edge) == (lr < edge)) return shorter;
+      const double shorter = parse_number<double>(fmt::format("{:.{}g}", value, digits)).value_or(edge);
+      if (shorter != edge && (shorter < edge) == (value < edge)) return shorter;
     }
-    return lr;
+    return value;
   }
 
   struct Prepared {

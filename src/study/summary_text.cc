@@ -297,10 +297,10 @@ Page page_of(const Results& results) {
                                      words_for(plan, plan.tuned_by), counted(plan.tune_seeds.size(), "other seed")));
   }
   const bool has_edge = std::any_of(judgement.groups.begin(), judgement.groups.end(), [](const Judged& one) {
-    return one.choice.cell && one.choice.at_low_edge != one.choice.at_high_edge;
+    const Choice& choice = one.choice;
+    return choice.cell && (choice.at_low_edge != choice.at_high_edge || !choice.own_at_edge.empty());
   });
-  if (has_edge)
-    page.notes.emplace_back("* The best learning rate may be beyond the grid: give more of them, or --grow.");
+  if (has_edge) page.notes.emplace_back("* The best value may be beyond the grid: give more of them, or --grow.");
   for (const std::string& note : plan.notes) page.notes.push_back(note);
   for (const Judged& one : judgement.groups) add_notes(plan, one, fewest, page.notes);
   return page;

@@ -7,6 +7,8 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <vector>
 
 #include "sparsewire/errors.h"
 #include "study/cell_config.h"
@@ -270,6 +272,47 @@ TEST(Study, GrowsTheGridWhereTheBestIsAtItsEdgeTwiceAtMost) {
   EXPECT_THAT(watcher.notes,
               ::testing::ElementsAre("dense: lr 2e-06 is the best and at the edge, so 4e-06 is tried too",
                                      "dense: lr 4e-06 is the best and at the edge, so 8e-06 is tried too"));
+}
+
+// The notes of a study of one method that grows its grid; `plan` has the cells afterwards.
+std::vector<std::string> notes_of_growth(const std::string& method, std::vector<double> lrs, Plan& plan) {
+  Request request = small_request();
+  request.methods = {method};
+  request.lrs = std::move(lrs);
+  request.grow = true;
+  plan = plan_of(request);
+  const Folder folder;
+  claim_folder(folder / "s", plan);
+  Silent watcher;
+  run_study(plan, {.folder = folder / "s"}, watcher);
+  return watcher.notes;
+}
+
+TEST(Study, GrowsTheGridBeyondTheEdgeOfAnyParameter) {
+  Plan plan;
+  EXPECT_THAT(notes_of_growth("dense | clip=0.001/0.002 name=clipped", {0.01, 0.1, 1e6}, plan),  // more is better
+              ::testing::ElementsAre("clipped: clip 0.002 is the best and at the edge, so 0.004 is tried too",
+                                     "clipped: clip 0.004 is the best and at the edge, so 0.008 is tried too"));
+  ASSERT_EQ(plan.cells.size(), 2U * 3U + 2U);
+  EXPECT_EQ(plan.cells[6].own.at("clip"), "0.004");
+  EXPECT_EQ(plan.cells[6].lr, 0.1);
+  EXPECT_EQ(plan.cells[6].k, 20U);
+  EXPECT_EQ(plan.cells[7].own.at("clip"), "0.008");
+  EXPECT_EQ(plan.cells[7].grown, 2U);
+}
+
+TEST(Study, GrowsByWholeNumbersWhereAParameterTakesNoOthers) {
+  Plan plan;
+  EXPECT_THAT(notes_of_growth("topk:warmup_from=0.5,warmup_steps=2/3 | name=warm", {0.01, 0.1, 1e6}, plan),
+              ::testing::ElementsAre("warm, ratio 0.2: warmup_steps 2 is the best and at the edge, so 1 is tried too"));
+}
+
+TEST(Study, SaysWhereAParameterCannotGrow) {
+  Plan plan;
+  EXPECT_THAT(
+      notes_of_growth("topk | feedback=ef:decay=0.01/1", {0.1}, plan),
+      ::testing::Contains(HasSubstr("feedback.decay 1 is the best and at the edge, and 100 cannot be tried: [ef] "
+                                    "decay=100 is not in")));
 }
 
 TEST(Study, FitsTheStepsOfEachMethodToABudget) {
