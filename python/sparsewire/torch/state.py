@@ -102,9 +102,9 @@ class State:
         Without a process group of its own the State uses that of a DistributedDataParallel.
         """
         self._parameters.bind(module)
-        is_ddp = isinstance(module, torch.nn.parallel.DistributedDataParallel)
-        if is_ddp and self.process_group is None and module.process_group is not dist.group.WORLD:
-            self.process_group = self._stages.group = module.process_group
+        ddp = module if isinstance(module, torch.nn.parallel.DistributedDataParallel) else None
+        if ddp is not None and self.process_group is None and ddp.process_group is not dist.group.WORLD:
+            self.process_group = self._stages.group = ddp.process_group
         if self._passes.loaded is not None:
             _saved.check_names(self._passes.loaded, self._parameters)
         return self
