@@ -54,6 +54,15 @@ class Decompress(Case):
         written = (self.folder / "out.npy").stat()
         self.assertEqual(written.st_size, 128 + 4 * dim)
         self.assertLess(written.st_blocks, 10000)
+        for mode in ("wb", "ab"):
+            with open(self.folder / "redirected", mode) as file:
+                self.assertEqual(self.run_program("decompress", "f.swf", "-o", "-", stdout=file).returncode, 0)
+        twice = (self.folder / "redirected").stat()
+        self.assertEqual(twice.st_size, 2 * written.st_size)
+        self.assertLess(twice.st_blocks, 20000)
+        with open(self.folder / "redirected", "rb") as file:
+            file.seek(written.st_size + 128 + 4 * 16)
+            self.assertEqual(struct.unpack("<3f", file.read(12)), (0, 1.5, 0))
         with open(self.folder / "out.npy", "rb") as file:
             file.seek(128 + 4 * 16)
             self.assertEqual(struct.unpack("<3f", file.read(12)), (0, 1.5, 0))

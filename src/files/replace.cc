@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
@@ -108,20 +109,27 @@ void Replacement::write(std::span<const std::byte> bytes) {
   } else {
     waiting_.insert(waiting_.end(), bytes.begin(), bytes.end());
   }
-  if (!bytes.empty()) has_hole_at_end_ = false;
 }
 
 void Replacement::skip(std::uint64_t zeros) {
-  if (temporary_.empty() || zeros < kPageSize) {
+  if (zeros < kPageSize || !grow(zeros)) {
     for (; zeros > 0; zeros -= std::min(zeros, kPageSize)) {
       write(std::span(kZeros).first(static_cast<std::size_t>(std::min(zeros, kPageSize))));
     }
-    return;
   }
+}
+
+// Makes a file that ends here longer, which standard output may be too. False: it is none.
+bool Replacement::grow(std::uint64_t zeros) {
   flush();
-  if (!std::in_range<off_t>(zeros)) fail(EFBIG);
-  if (::lseek(file_, static_cast<off_t>(zeros), SEEK_CUR) < 0) fail(errno);
-  has_hole_at_end_ = true;
+  struct stat status {};
+  const off_t at = ::lseek(file_, 0, SEEK_CUR);
+  if (at < 0 || ::fstat(file_, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size != at) return false;
+  if (!std::in_range<off_t>(zeros) || zeros > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max() - at)) {
+    fail(EFBIG);
+  }
+  if (::ftruncate(file_, at + static_cast<off_t>(zeros)) != 0 || ::lseek(file_, 0, SEEK_END) < 0) fail(errno);
+  return true;
 }
 
 void Replacement::flush() {
@@ -141,7 +149,6 @@ void Replacement::write_through(std::span<const std::byte> bytes) {
 void Replacement::prepare() {
   if (file_ < 0) return;
   flush();
-  if (has_hole_at_end_ && ::ftruncate(file_, ::lseek(file_, 0, SEEK_CUR)) != 0) fail(errno);
   if (!temporary_.empty() && ::fsync(file_) != 0) fail(errno);
   if (::close(std::exchange(file_, -1)) != 0) fail(errno);
 }

@@ -48,13 +48,13 @@ class Replacement {
   void open_temporary();
   void remove_temporary();
   void flush();
+  bool grow(std::uint64_t zeros);
   void write_through(std::span<const std::byte> bytes);
   [[noreturn]] void fail(int error) const;
 
   std::string path_;                // as given, for messages
   std::string target_;              // what the links lead to
   std::string temporary_;           // empty: the target is written directly, or it is committed
-  bool has_hole_at_end_ = false;    // to be made part of the file by its size
   int file_ = -1;                   // -1: prepared
   int lock_ = -1;                   // the temporary file, which is locked until it is renamed or removed
   std::vector<std::byte> waiting_;  // small pieces, to be written together
