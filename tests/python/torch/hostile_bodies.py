@@ -128,7 +128,7 @@ def change(choose, state):
             name = choose.choice(texts)
             try:
                 changed = change_json(choose, one[name])
-            except (ValueError, RecursionError):  # it was changed before
+            except (ValueError, IndexError, RecursionError):  # it was changed before
                 continue
             for other in state.values() if choose.random() < 0.5 else [one]:  # the states of one training are alike
                 if isinstance(other, dict):
