@@ -197,6 +197,9 @@ class ExperimentsOnOtherData(Case):
         for name, only in (("regtopk-cifar", None), ("threshold-cifar", "shards-0.1"), ("all-cifar", "one_way")):
             report = self.check(name, workers=1, seeds=1, only=only)
             self.assertEqual((report["verdict"], report["reason"]), ("not judged", "--quick trains a small network on few images: it shows that everything runs"))
+            rates = [one for one in report["conditions"] if "different learning rates" in one]
+            self.assertEqual([one.endswith("dgc: 0.01): what looks like a difference between methods may be one between learning rates") for one in rates],
+                             [True] * (name == "all-cifar"))
 
     def test_the_verdict_about_regtopk(self):
         write_cifar(self.data / "cifar10", 5)
