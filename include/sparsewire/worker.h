@@ -31,13 +31,17 @@ struct StepOptions {
   // The update is used where the gradient is, by write_update() and apply_update(). If it is there, and a full vector
   // (exchange `dense` of threads that share a device), it stays: what step() and update() return has no entries then.
   bool update_on_device = false;
+  // Of this rank in this step, instead of WorkerConfig::weight: for batches of different sizes. Average::senders only,
+  // not with exchange `dense` or `auto`, nor with a sparsifier that observes (RegTop-k).
+  std::optional<double> weight = {};
 };
 
 // What a step did and cost, on this rank.
 //
 // The total error of a training is sum_i w_i total_error_i + sum_i server_error_i, over all ranks, with w_i their
 // weights (Worker::weight). All memories have the unit of the update, and what is owed to the weights is o = sum_i w_i
-// e_i + E: so the sum over all steps of ||o||^2 is at most twice the total error.
+// e_i + E: so the sum over all steps of ||o||^2 is at most twice the total error. With Average::senders that does not
+// hold: each worker's memory and what it sent add up to its own gradients, and a server's memory to its means.
 struct StepStats {
   std::uint64_t step = 0;           // steps done, this one included
   std::uint64_t entries_sent = 0;   // by this rank
@@ -86,8 +90,8 @@ class Worker {
   Worker& operator=(Worker&&) noexcept;
 
   // One step of all workers together: begin_step() and finish_step(). Returns the update: the weighted sum of what all
-  // workers sent, at the entries that some of them sent, or full. Valid until the next step. To use it: w -= lr *
-  // update, or w -= update where the memory holds lr*gradient (apply_update).
+  // workers sent, or its mean over the senders (Average), at the entries that some of them sent, or full. Valid until
+  // the next step. To use it: w -= lr * update, or w -= update where the memory holds lr*gradient (apply_update).
   //
   // Throws BadGradient, the same on every rank, if the gradient of one rank is not finite: memories are as before, to
   // rounding, the step does not count, and the next one can follow. If another error happens on one rank before its
@@ -112,7 +116,7 @@ class Worker {
 
   // Measures the last finished step, for studies. Collective: two dense all-reduces, three with downlink_feedback none.
   // REQUIRES: the gradient has not changed. Throws UsageError if there is no such step or something came after it, or
-  // unless the feedback is `ef`.
+  // unless the feedback is `ef` and the average is over all.
   CompressionError measure_compression();
 
   // Writes factor * update as a dense array: zero where there is no entry. It may be the gradient's own memory.
@@ -146,14 +150,15 @@ class Worker {
   // same. With another ratio= or calibrate= it is measured again.
   //
   // Collective: all ranks must give the same, which is checked. Throws UsageError if something else differs (exchange,
-  // scope, seed, weight, the kind or scale of the feedback, whether there is a downlink), or if ranks differ; then
-  // nothing has changed. After any other error the transport has failed on all ranks; this worker can still be saved
-  // where the call has thrown.
+  // average, scope, seed, weight, the kind or scale of the feedback, whether there is a downlink), or if ranks differ;
+  // then nothing has changed. After any other error the transport has failed on all ranks; this worker can still be
+  // saved where the call has thrown.
   void retune(const WorkerConfig& config);
 
   // Takes over what other workers of this rank have not sent yet, tensor by tensor: for a model whose tensors were
   // grouped anew. Every tensor of this worker must be in one of the others. What is owed to the weights stays the same:
-  // a memory is multiplied by the weight it had and divided by the one it has now; what a server owed goes to this
+  // a memory is multiplied by the weight it had and divided by the one it has now (not with Average::senders, which
+  // divides by the weights itself); what a server owed goes to this
   // rank's new server where that serves the entry, and to the memory where not. What is taken over leaves the others. A
   // velocity is taken over likewise.
   //
@@ -165,8 +170,9 @@ class Worker {
   // measured again.
   //
   // No messages; all ranks must do the same. Throws UsageError, before anything has changed, if a tensor is missing or
-  // has another size, the feedbacks differ in kind or scale, the workers are not at the same step, or if something is
-  // owed that this worker cannot hold: its weight is 0, its feedback is `none`, or a number is too large.
+  // has another size, the averages differ, or the feedbacks in kind or scale, the workers are not at the same step, or
+  // if something is owed that this worker cannot hold: its weight is 0, its feedback is `none`, or a number is too
+  // large.
   void adopt(std::span<Worker* const> others);
 
   // Everything that decides later steps. Not collective. Throws UsageError after a step that threw TransportError or

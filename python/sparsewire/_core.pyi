@@ -176,6 +176,7 @@ class WorkerOptions(TypedDict, total=False):
     downlink_codec: str | None
     downlink_feedback: str
     scope: str
+    average: str
     weight: float
     seed: int
     check_every: int
@@ -224,10 +225,22 @@ class Worker:
         self, layout: Layout, *, transport: Transport | None = None, **options: Unpack[WorkerOptions]
     ) -> None: ...
     def step(
-        self, gradient: Array, lr: float = 1.0, unscale: float = 1.0, flags: int = 0, loss: float = 0.0
+        self,
+        gradient: Array,
+        lr: float = 1.0,
+        unscale: float = 1.0,
+        flags: int = 0,
+        loss: float = 0.0,
+        weight: float | None = None,
     ) -> None: ...
     def begin_step(
-        self, gradient: Array, lr: float = 1.0, unscale: float = 1.0, flags: int = 0, loss: float = 0.0
+        self,
+        gradient: Array,
+        lr: float = 1.0,
+        unscale: float = 1.0,
+        flags: int = 0,
+        loss: float = 0.0,
+        weight: float | None = None,
     ) -> None: ...
     def finish_step(self) -> None: ...
     def take_back_step(self) -> None: ...

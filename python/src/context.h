@@ -5,6 +5,7 @@
 
 #include "sparsewire/errors.h"
 #include "sparsewire/sparsifier.h"
+#include "sparsewire/worker_config.h"
 
 namespace sparsewire::python {
 
@@ -14,6 +15,13 @@ inline Scope to_scope(const std::string& word) {
   throw UsageError("[scope] '" + word + "' is not one of model, layer");
 }
 inline const char* to_word(Scope scope) { return scope == Scope::layer ? "layer" : "model"; }
+
+inline Average to_average(const std::string& word) {
+  if (word == "all") return Average::all;
+  if (word == "senders") return Average::senders;
+  throw UsageError("[average] '" + word + "' is not one of all, senders");
+}
+inline const char* to_word(Average average) { return average == Average::senders ? "senders" : "all"; }
 
 inline Role to_role(const std::string& word) {
   if (word == "worker") return Role::worker;

@@ -56,6 +56,8 @@ void set_options(WorkerConfig& config, const py::dict& given) {
       config.downlink_feedback = text();
     } else if (name == "scope") {
       config.scope = to_scope(text());
+    } else if (name == "average") {
+      config.average = to_average(text());
     } else if (name == "weight") {
       config.weight = value.cast<double>();
     } else if (name == "seed") {
@@ -65,7 +67,7 @@ void set_options(WorkerConfig& config, const py::dict& given) {
     } else if (name != "threads") {
       throw py::type_error(
           fmt::format("[Worker] '{}' is no option: sparsifier, feedback, exchange, codec, downlink, "
-                      "downlink_codec, downlink_feedback, scope, weight, seed, check_every, threads",
+                      "downlink_codec, downlink_feedback, scope, average, weight, seed, check_every, threads",
                       name));
     }
   }
@@ -94,19 +96,20 @@ auto inside(HeldWorker& self, Use use) {
   return use(*self.worker);
 }
 
-StepOptions step_options(float lr, float unscale, int flags, double loss) {
+StepOptions step_options(float lr, float unscale, int flags, double loss, std::optional<double> weight) {
   if (flags < 0 || flags > 255) throw UsageError(fmt::format("[Worker] flags={} is not in [0, 255]", flags));
-  return {.lr = lr, .unscale = unscale, .flags = static_cast<std::uint8_t>(flags), .loss = loss};
+  return {.lr = lr, .unscale = unscale, .flags = static_cast<std::uint8_t>(flags), .loss = loss, .weight = weight};
 }
 
 // An array that cannot be used is an error of this rank like a gradient of the wrong size: the others must be told. So
 // the step begins with a gradient that it will refuse, and finish() throws the error that says why.
-void begin(HeldWorker& self, const py::object& array, float lr, float unscale, int flags, double loss) {
+void begin(HeldWorker& self, const py::object& array, float lr, float unscale, int flags, double loss,
+           std::optional<double> weight) {
   Numbers gradient;
   StepOptions options;
   std::exception_ptr refused;
   try {
-    options = step_options(lr, unscale, flags, loss);
+    options = step_options(lr, unscale, flags, loss, weight);
     gradient = Numbers(array, Numbers::Access::read, "step");
   } catch (const std::exception&) {
     refused = std::current_exception();
@@ -131,9 +134,10 @@ void finish(HeldWorker& self) {
   }
 }
 
-void begin_step(HeldWorker& self, const py::object& array, float lr, float unscale, int flags, double loss) {
+void begin_step(HeldWorker& self, const py::object& array, float lr, float unscale, int flags, double loss,
+                std::optional<double> weight) {
   const OneCaller::Entry entry(self.door);
-  begin(self, array, lr, unscale, flags, loss);
+  begin(self, array, lr, unscale, flags, loss, weight);
 }
 
 void finish_step(HeldWorker& self) {
@@ -141,9 +145,10 @@ void finish_step(HeldWorker& self) {
   finish(self);
 }
 
-void step(HeldWorker& self, const py::object& array, float lr, float unscale, int flags, double loss) {
+void step(HeldWorker& self, const py::object& array, float lr, float unscale, int flags, double loss,
+          std::optional<double> weight) {
   const OneCaller::Entry entry(self.door);
-  begin(self, array, lr, unscale, flags, loss);
+  begin(self, array, lr, unscale, flags, loss, weight);
   finish(self);
 }
 
@@ -287,6 +292,7 @@ py::dict config(const HeldWorker& self) {
   fields["downlink_codec"] = config.downlink_codec;
   fields["downlink_feedback"] = config.downlink_feedback;
   fields["scope"] = to_word(config.scope);
+  fields["average"] = to_word(config.average);
   fields["weight"] = config.weight;
   fields["seed"] = config.seed;
   fields["check_every"] = config.check_every;
@@ -322,7 +328,7 @@ Collective: all ranks make theirs together, with the same options except ``weigh
 ``transport`` this process is alone. The other options, by keyword, with their defaults:
 
     sparsifier="topk:ratio=0.01", feedback="ef", exchange="sharded", codec="auto", downlink="", downlink_codec="",
-    downlink_feedback="ef", scope="model", weight=1.0, seed=0, check_every=100, threads=1
+    downlink_feedback="ef", scope="model", average="all", weight=1.0, seed=0, check_every=100, threads=1
 
 >>> import numpy
 >>> def body(transport):
@@ -339,17 +345,17 @@ Arrays are read and written in place, without a copy, as in Sifter. One caller a
 )doc")
       .def(py::init(&make), py::arg("layout"), py::kw_only(), py::arg("transport") = std::shared_ptr<HeldTransport>())
       .def("step", &step, py::arg("gradient"), py::arg("lr") = 1.0F, py::arg("unscale") = 1.0F, py::arg("flags") = 0,
-           py::arg("loss") = 0.0, R"doc(
+           py::arg("loss") = 0.0, py::arg("weight") = std::optional<double>(), R"doc(
 One step of all workers: begin_step() and finish_step(). Then update(), write_update() or apply_update().
 
 ``lr`` is for the feedback ``ef:scale=lr``; the gradient is multiplied by ``unscale``. ``stats()`` has the ``flags`` of
-all ranks, or-ed, and the mean of their ``loss``. The worker keeps the array until the next step.
+all ranks, or-ed, and the mean of their ``loss``. ``weight`` is that of this rank in this step, with ``average="senders"``. The worker keeps the array until the next step.
 
 Raises BadGradient on every rank if one gradient is not finite, RankFailed if another rank failed; then the step does not
 count and the next one can follow. Raises TransportError if a rank is lost; then this worker must not be used again.
 )doc")
       .def("begin_step", &begin_step, py::arg("gradient"), py::arg("lr") = 1.0F, py::arg("unscale") = 1.0F,
-           py::arg("flags") = 0, py::arg("loss") = 0.0,
+           py::arg("flags") = 0, py::arg("loss") = 0.0, py::arg("weight") = std::optional<double>(),
            "The first half, without messages. The gradient must not change until the step is finished or taken back.")
       .def("finish_step", &finish_step, "The second half: all messages. From any thread.")
       .def(

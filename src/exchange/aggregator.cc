@@ -42,7 +42,7 @@ void copy_with_room(const std::vector<T>& from, std::vector<T>& to) {
 
 Aggregator::Aggregator(const ExchangePlan& plan, const ServedRegion& served)
     : dim_(served.dim),
-      weights_(plan.weights),
+      counts_senders_(plan.config.average == Average::senders),
       holds_lr_(parse_feedback(plan.config.feedback).scale_by_lr),
       pool_(plan.config.pool),
       inputs_(plan.weights.size()),
@@ -58,8 +58,12 @@ void check_downlink(const ExchangePlan& plan, const ServedRegion& served) {
   Codec(plan.config.downlink_codec);
 }
 
-std::optional<std::uint64_t> Aggregator::choose(float lr) {
-  merger_.sum(dim_, inputs_, weights_, sum_);
+std::optional<std::uint64_t> Aggregator::choose(std::span<const float> shares, float lr) {
+  if (counts_senders_) {
+    merger_.mean_of_senders(dim_, inputs_, shares, sum_);
+  } else {
+    merger_.sum(dim_, inputs_, shares, sum_);
+  }
   if (!sifter_) return find_overflow(sum_, pool_);
   try {
     sifter_->sift(sum_, answer_, holds_lr_ ? lr : 1.0F);

@@ -26,9 +26,9 @@ class Aggregator {
   // The entries of each worker in this step, in rank order; the caller decodes into them.
   std::span<SparseVector> inputs() noexcept { return inputs_; }
 
-  // Sums up the inputs and chooses the answer; or returns the index of a sum that is not finite. `lr` is the learning
-  // rate of the step.
-  std::optional<std::uint64_t> choose(float lr);
+  // Takes the sum or the mean of the inputs, whose weights are `shares`, and chooses the answer; or returns the index
+  // of a sum that is not finite. `lr` is the learning rate of the step.
+  std::optional<std::uint64_t> choose(std::span<const float> shares, float lr);
   // Rounds the answer, and replaces `frame` by it.
   void encode(Message& frame);
   // The same without a frame, where no other rank gets the answer.
@@ -49,8 +49,8 @@ class Aggregator {
   const SparseVector& chosen() const noexcept { return sifter_ ? answer_ : sum_; }
 
   std::uint64_t dim_;
-  std::vector<float> weights_;
-  bool holds_lr_;  // the entries of the workers are lr*gradient
+  bool counts_senders_;  // Average::senders
+  bool holds_lr_;        // the entries of the workers are lr*gradient
   Pool* pool_;
   std::vector<SparseVector> inputs_;
   Merger merger_;

@@ -33,7 +33,7 @@ class AllGatherExchange final : public Exchange {
     keep_room(all_);
     clock.lap(traffic_.ns_transport);
 
-    StepOutcome outcome = parse_trailers(all_, plan_.weights, frames_);
+    StepOutcome outcome = parse_trailers(all_, shares_, frames_);
     if (!outcome.failure)
       outcome.failure = reader_.decode(
           frames_, -1, [&](int) { return plan_.dim; }, vectors_);
@@ -41,7 +41,11 @@ class AllGatherExchange final : public Exchange {
     traffic_.bytes_down -= frames_[static_cast<std::size_t>(transport_.rank())].size();
     clock.lap(traffic_.ns_decode);
     if (outcome.failure) return outcome;
-    merger_.sum(plan_.dim, vectors_, plan_.weights, total);
+    merger_.sum(plan_.dim, vectors_, shares_, total);
+    if (plan_.config.average == Average::senders) {
+      undivided_ = total.values;
+      merger_.divide_by_senders(vectors_, shares_, total);
+    }
     if (const auto bad = find_overflow(total, plan_.config.pool))
       outcome.fail({.rank = 0, .index = *bad});  // all ranks find the same
     const auto others = static_cast<std::size_t>(transport_.size() - 1);
@@ -58,6 +62,8 @@ class AllGatherExchange final : public Exchange {
     has_frame_ = sifter.sift_into(gradient, *planner, message_, sent, lr, unscale);
   }
 
+  const std::vector<float>* undivided() const noexcept override { return &undivided_; }
+
  private:
   const ExchangePlan plan_;
   Transport& transport_;
@@ -67,8 +73,10 @@ class AllGatherExchange final : public Exchange {
   Message message_;
   bool has_frame_ = false;  // for the next run(), in the message
   std::vector<Message> all_;
+  std::vector<float> shares_;  // of all ranks in the sum
   std::vector<std::span<const std::byte>> frames_;
   std::vector<SparseVector> vectors_;  // of all ranks
+  std::vector<float> undivided_;
 };
 
 }  // namespace

@@ -56,8 +56,8 @@ class Exchange {
   virtual ~Exchange() = default;
 
   // One step. `sent` is what this rank sends, or empty if `trailer` says that it failed; `received` becomes its values
-  // as the others decode them, or empty if nothing was rounded. `total` becomes the weighted sum, through the downlink
-  // if there is one: the same bits on every rank.
+  // as the others decode them, or empty if nothing was rounded. `total` becomes the weighted sum or the mean of the
+  // senders, through the downlink if there is one: the same bits on every rank.
   //
   // Every rank makes all calls of the transport that a step has, whatever it read: otherwise one damaged message would
   // leave the others waiting. If a rank had a bad gradient or an error, the outcome says so on all ranks, and nothing
@@ -83,6 +83,10 @@ class Exchange {
   // Where the sum of the last run() is, if it stayed on the device of the gradients; then `total` was left empty. Else
   // null. Valid until the next run().
   virtual DeviceSum* sum_on_device() noexcept { return nullptr; }
+
+  // With Average::senders: the weighted sum of the last run() before it was divided, at the entries of `total`. Null if
+  // this exchange does not keep it.
+  virtual const std::vector<float>* undivided() const noexcept { return nullptr; }
 
   // This rank's downlink, with the server's memory; null if this rank serves nothing or there is no downlink.
   virtual Sifter* server() noexcept { return nullptr; }

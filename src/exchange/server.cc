@@ -63,7 +63,7 @@ class ServerExchange final : public Exchange {
  private:
   // Writes the answer to the messages of all ranks.
   void serve(const StepTrailer& own, StageClock& clock) {
-    StepOutcome outcome = parse_trailers(all_, plan_.weights, frames_);
+    StepOutcome outcome = parse_trailers(all_, shares_, frames_);
     answer_.clear();
     aggregator_->begin();
     try {
@@ -82,7 +82,7 @@ class ServerExchange final : public Exchange {
     if (failure) return outcome.fail(*failure);
     for (std::size_t r = kServer + 1; r < frames_.size(); ++r) traffic_.bytes_served += frames_[r].size();
     clock.lap(traffic_.ns_decode);
-    const auto bad = aggregator_->choose(outcome.lr);
+    const auto bad = aggregator_->choose(shares_, outcome.lr);
     clock.lap(traffic_.ns_merge);
     if (bad) {
       outcome.fail({.rank = kServer, .index = *bad});
@@ -101,6 +101,7 @@ class ServerExchange final : public Exchange {
   Message message_;
   Message answer_;
   std::vector<Message> all_;
+  std::vector<float> shares_;  // of all ranks in the sum
   std::vector<std::span<const std::byte>> frames_;
 };
 

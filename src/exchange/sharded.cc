@@ -43,7 +43,7 @@ class ShardedExchange final : public Exchange {
     keep_room(from_);
     clock_.lap(traffic_.ns_transport);
 
-    const StepOutcome read = parse_trailers(from_, plan_.weights, frames_);
+    const StepOutcome read = parse_trailers(from_, shares_, frames_);
     serve(read, trailer);
     transport_.all_gather(answer_, answers_);
     keep_room(answers_);
@@ -148,7 +148,7 @@ class ShardedExchange final : public Exchange {
     if (failure) return outcome.fail(*failure);
     for (const auto& frame : frames_) traffic_.bytes_served += frame.size();
     clock_.lap(traffic_.ns_decode);
-    const auto bad = aggregator_.choose(outcome.lr);
+    const auto bad = aggregator_.choose(shares_, outcome.lr);
     clock_.lap(traffic_.ns_merge);
     if (bad) {
       outcome.fail({.rank = transport_.rank(), .index = served_index(static_cast<std::uint32_t>(*bad))});
@@ -196,6 +196,7 @@ class ShardedExchange final : public Exchange {
   std::vector<std::vector<float>> rounded_;
   std::vector<Message> to_;
   std::vector<Message> from_;
+  std::vector<float> shares_;                       // of all ranks in the sum
   std::vector<std::span<const std::byte>> frames_;  // of the messages that were received last
   Message answer_;
   std::vector<Message> answers_;

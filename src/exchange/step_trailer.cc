@@ -10,7 +10,7 @@ namespace sparsewire {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x54535753;  // "SWST"
-constexpr std::uint8_t kVersion = 1;
+constexpr std::uint8_t kVersion = 2;
 enum class Sender : std::uint8_t { worker = 1, server = 2 };
 
 // The numbers of a trailer on the wire, little-endian. The text of a cause is in front of them, the frame in front of
@@ -26,6 +26,7 @@ struct Fields {
   std::uint64_t step = 0;
   std::uint64_t number = 0;  // of entries; after a failure, Failure::index
   double loss = 0;
+  double weight = 0;
   float lr = 0;
   std::uint32_t text_size = 0;
 };
@@ -44,6 +45,7 @@ void for_each_field(Some& fields, Visit visit) {
   visit(&fields.step, 8);
   visit(&fields.number, 8);
   visit(&fields.loss, 8);
+  visit(&fields.weight, 8);
   visit(&fields.lr, 4);
   visit(&fields.text_size, 4);
 }
@@ -134,6 +136,7 @@ void append(Message& message, const StepTrailer& trailer) {
   fields.step = trailer.step;
   fields.number = trailer.entries;
   fields.loss = trailer.loss;
+  fields.weight = trailer.weight;
   fields.lr = trailer.lr;
   append_fields(message, fields, trailer.failure);
 }
@@ -154,10 +157,12 @@ std::optional<ParsedMessage> split_message(std::span<const std::byte> message) {
   const auto parsed = parse(message, Sender::worker, Failure::Kind::error);
   if (!parsed) return std::nullopt;
   const Fields& fields = parsed->fields;
+  if (!std::isfinite(fields.weight) || fields.weight < 0) return std::nullopt;
   return ParsedMessage{parsed->frame,
                        {.rank = static_cast<int>(fields.rank),
                         .fingerprint = fields.fingerprint,
                         .step = fields.step,
+                        .weight = fields.weight,
                         .lr = fields.lr,
                         .flags = fields.flags,
                         .loss = fields.loss,
@@ -180,12 +185,19 @@ ParsedAnswer split_answer(std::span<const std::byte> message, int from, const St
   return answer;
 }
 
-StepOutcome parse_trailers(std::span<const Message> messages, std::span<const float> weights,
+std::vector<float> shares_of(std::span<const double> weights) {
+  double sum = 0;
+  for (const double weight : weights) sum += weight;
+  std::vector<float> shares;
+  for (const double weight : weights) shares.push_back(sum == 0 ? 0 : static_cast<float>(weight / sum));
+  return shares;
+}
+
+StepOutcome parse_trailers(std::span<const Message> messages, std::vector<float>& shares,
                            std::vector<std::span<const std::byte>>& frames) {
   StepOutcome outcome;
-  double mean_lr = 0;
-  bool same_lr = true;
-  std::optional<StepTrailer> first;  // that of rank 0: all ranks compare with it, so all find the same
+  std::vector<StepTrailer> trailers;  // those that can be read
+  std::vector<double> weights(messages.size());
   frames.assign(messages.size(), {});
   for (std::size_t r = 0; r < messages.size(); ++r) {
     const auto rank = static_cast<int>(r);
@@ -194,20 +206,27 @@ StepOutcome parse_trailers(std::span<const Message> messages, std::span<const fl
       outcome.fail({Failure::Kind::unreadable, rank, Failure::kNoTrailer, {}, true});
       continue;
     }
-    const StepTrailer& trailer = parsed->trailer;
-    if (!first) first = trailer;
-    if (trailer.fingerprint != first->fingerprint || trailer.step != first->step) {
-      outcome.fail({Failure::Kind::out_of_step, rank, trailer.step});
+    trailers.push_back(parsed->trailer);
+    weights[r] = parsed->trailer.weight;
+    frames[r] = parsed->frame;
+  }
+  shares = shares_of(weights);
+  double mean_lr = 0;
+  bool same_lr = true;
+  for (const StepTrailer& trailer : trailers) {
+    const StepTrailer& first = trailers[0];  // all ranks compare with the same, so all find the same
+    if (trailer.fingerprint != first.fingerprint || trailer.step != first.step) {
+      outcome.fail({Failure::Kind::out_of_step, trailer.rank, trailer.step});
     }
     if (trailer.failure) outcome.fail(*trailer.failure);
     outcome.entries += trailer.entries;
     outcome.flags |= trailer.flags;
-    outcome.loss += static_cast<double>(weights[r]) * trailer.loss;
-    mean_lr += static_cast<double>(weights[r]) * std::abs(static_cast<double>(trailer.lr));
-    same_lr = same_lr && trailer.lr == first->lr;
-    frames[r] = parsed->frame;
+    const auto share = static_cast<double>(shares[static_cast<std::size_t>(trailer.rank)]);
+    outcome.loss += share * trailer.loss;
+    mean_lr += share * std::abs(static_cast<double>(trailer.lr));
+    same_lr = same_lr && trailer.lr == first.lr;
   }
-  if (first) outcome.lr = same_lr ? first->lr : static_cast<float>(mean_lr);
+  if (!trailers.empty()) outcome.lr = same_lr ? trailers[0].lr : static_cast<float>(mean_lr);
   return outcome;
 }
 

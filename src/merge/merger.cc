@@ -1,6 +1,7 @@
 #include "merge/merger.h"
 
 #include <algorithm>
+#include <array>
 
 #include "core/room.h"
 #include "core/slices.h"
@@ -126,6 +127,34 @@ void Merger::unite(std::uint64_t dim, std::span<const SparseVector> vectors, Spa
     kernels::sum_sorted(part.addends, part.window, total.indices.data() + part.first, total.values.data() + part.first);
   });
   end_sum(total);
+}
+
+void Merger::mean_of_senders(std::uint64_t dim, std::span<const SparseVector> vectors, std::span<const float> weights,
+                             SparseVector& mean) {
+  sum(dim, vectors, weights, mean);
+  divide_by_senders(vectors, weights, mean);
+}
+
+void Merger::divide_by_senders(std::span<const SparseVector> vectors, std::span<const float> weights,
+                               SparseVector& sum) {
+  for_each_slice(pool_, sum.dim, kWindow, [&](std::size_t slice, std::size_t slice_end, int) {
+    std::array<float, kWindow> senders{};  // the sum of their weights, for each entry of the window
+    for (std::size_t begin = slice; begin < slice_end; begin += kWindow) {
+      const std::size_t end = std::min(slice_end, begin + kWindow);
+      for (std::size_t v = 0; v < vectors.size(); ++v) {
+        const std::size_t last = entries_below(vectors[v], end);
+        for (std::size_t i = entries_below(vectors[v], begin); i < last; ++i) {
+          senders[vectors[v].index(i) - begin] += weight_of(weights, v);
+        }
+      }
+      const std::size_t last = entries_below(sum, end);
+      for (std::size_t i = entries_below(sum, begin); i < last; ++i) {
+        float& weight = senders[sum.index(i) - begin];
+        sum.values[i] = weight == 0 ? 0 : sum.values[i] / weight;
+        weight = 0;
+      }
+    }
+  });
 }
 
 // At least one vector is full, so the result is.

@@ -28,6 +28,13 @@ class Merger {
   void sum(std::uint64_t dim, std::span<const SparseVector> vectors, std::span<const float> weights,
            SparseVector& total);
 
+  // The same, each sum divided by the sum of the weights of the vectors that have the entry, also where its value is 0:
+  // the mean over those who sent it, or 0 where they have no weight.
+  void mean_of_senders(std::uint64_t dim, std::span<const SparseVector> vectors, std::span<const float> weights,
+                       SparseVector& mean);
+  // The second half of that.
+  void divide_by_senders(std::span<const SparseVector> vectors, std::span<const float> weights, SparseVector& sum);
+
   // The same as sum() without weights. REQUIRES: no entry is in two vectors. So the place of every entry in the result
   // is known before, and needs no copy.
   void unite(std::uint64_t dim, std::span<const SparseVector> vectors, SparseVector& total);

@@ -17,7 +17,8 @@ namespace {
 
 // What may stand behind the bar, besides lr and name: options of a training that change neither data nor batches.
 constexpr std::string_view kMaySet[] = {"downlink", "codec",    "downlink_codec", "feedback", "downlink_feedback",
-                                        "exchange", "schedule", "optimiser",      "clip",     "scope"};
+                                        "exchange", "schedule", "optimiser",      "clip",     "scope",
+                                        "average"};
 
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> words;

@@ -84,6 +84,13 @@ std::vector<Setting> make_settings() {
         {"ef", "none"}},
        &C::downlink_feedback},
       {{"scope", "WORD", "What a ratio applies to: model, or each layer", kFixed, {}, {"model", "layer"}}, &C::scope},
+      {{"average",
+        "WORD",
+        "What an entry's sum is divided by: all workers, or its senders (for --local-steps)",
+        kFixed,
+        {},
+        {"all", "senders"}},
+       &C::average},
       {{"optimiser", "SPEC", "How an update changes the weights: sgd, adam or adamw"}, &C::optimiser},
       {{"lr", "X", "Learning rate", kOnRequest, kPositive}, &C::lr},
       {{"schedule", "SPEC", "How the learning rate changes: constant, step, cosine or inverse", kOnRequest},
@@ -358,6 +365,9 @@ void check(const TrainConfig& config) {
     throw UsageError(
         fmt::format("--measure-every needs --feedback ef, not {}: xi and gamma are defined for it", config.feedback));
   }
+  if (config.measure_every != 0 && config.average != "all") {
+    throw UsageError("--measure-every needs --average all: xi and gamma are defined for the sum over all workers");
+  }
   if (config.report == "-") {
     throw UsageError("--report - is not allowed: standard output is for the result; name a file");
   }
@@ -395,6 +405,7 @@ WorkerConfig worker_config(const TrainConfig& config, double weight) {
   worker.downlink_codec = config.downlink_codec;
   worker.downlink_feedback = config.downlink_feedback;
   worker.scope = config.scope == "layer" ? Scope::layer : Scope::model;
+  worker.average = config.average == "senders" ? Average::senders : Average::all;
   worker.weight = weight;
   worker.seed = config.seed;
   worker.check_every = config.check_every;

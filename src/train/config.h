@@ -34,6 +34,7 @@ struct TrainConfig {
   std::string downlink_codec;
   std::string downlink_feedback = "ef";
   std::string scope = "model";
+  std::string average = "all";
   std::string optimiser = "sgd";
   double lr = 0.1;
   std::string schedule = "constant";

@@ -88,6 +88,9 @@ void Worker::adopt(std::span<Worker* const> others) {
           fmt::format("[worker] adopt: the feedback is '{}' here and '{}' there: kind and scale must agree",
                       p.config.feedback, o.config.feedback));
     }
+    if (o.config.average != p.config.average) {
+      throw UsageError("[worker] adopt: the average is over the senders here or there, and over all in the other");
+    }
     if (o.sifter.step() != others[0]->parts_->sifter.step()) {
       throw UsageError(fmt::format("[worker] adopt: one worker is at step {}, another at step {}",
                                    others[0]->parts_->sifter.step(), o.sifter.step()));
@@ -99,7 +102,11 @@ void Worker::adopt(std::span<Worker* const> others) {
                                  others[0]->parts_->sifter.step()));
   }
   const auto rank = static_cast<std::size_t>(p.transport.rank());
-  const auto weight = static_cast<double>(p.weights[rank]);
+  // In a mean over senders the weight is divided out again.
+  const auto weight_in = [&](const Parts& parts) {
+    return parts.config.average == Average::senders ? 1.0 : static_cast<double>(parts.weights[rank]);
+  };
+  const double weight = weight_in(p);
 
   // What the workers owe (times their weights), and what the servers of this rank owe, in the order of this layout.
   std::vector<double> owed(p.layout.dim());
@@ -107,7 +114,7 @@ void Worker::adopt(std::span<Worker* const> others) {
   std::vector<double> moving(p.sifter.velocity().size());
   for (Worker* const other : others) {
     const Parts& o = *other->parts_;
-    const auto old_weight = static_cast<double>(o.weights[rank]);
+    const double old_weight = weight_in(o);
     const std::vector<float> memory = o.sifter.memory();
     const std::vector<float> velocity = o.sifter.velocity();
     std::vector<double> server(o.layout.dim());

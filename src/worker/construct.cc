@@ -27,6 +27,8 @@ std::string describe(const WorkerConfig& config, const Layout& layout) {
     using Value = std::remove_cvref_t<decltype(value)>;
     if constexpr (std::is_same_v<Value, Scope>) {
       lines += fmt::format("{} '{}'\n", name, value == Scope::layer ? "layer" : "model");
+    } else if constexpr (std::is_same_v<Value, Average>) {
+      lines += fmt::format("{} '{}'\n", name, value == Average::senders ? "senders" : "all");
     } else if constexpr (!std::is_pointer_v<Value>) {
       lines += fmt::format("{} '{}'\n", name, value);
     }
@@ -97,9 +99,9 @@ std::vector<float> agree_on_weights(const WorkerConfig& config, const Layout& la
   if (!(sum > 0) || !std::isfinite(sum)) {
     throw UsageError(fmt::format("[worker] the weights of all ranks add up to {}, which is not in (0, inf)", sum));
   }
-  std::vector<float> shares;
-  for (const Introduction& theirs : all) shares.push_back(static_cast<float>(theirs.weight / sum));
-  return shares;
+  std::vector<double> weights;
+  for (const Introduction& theirs : all) weights.push_back(theirs.weight);
+  return shares_of(weights);
 }
 
 bool is_auto(const WorkerConfig& config) {
@@ -123,6 +125,23 @@ WorkerConfig resolved(WorkerConfig config) {
     throw UsageError("[worker] downlink_feedback none needs a downlink");
   }
   return config;
+}
+
+// Throws UsageError where the options need the sum over all workers, which a mean of senders does not tell.
+void check_average(const WorkerConfig& config, const Sifter& sifter, const Exchange& exchange) {
+  if (config.average == Average::all) return;
+  if (exchange.is_dense() && Spec(config.sparsifier).name() != "dense") {
+    throw UsageError(
+        fmt::format("[worker] average senders: the exchange '{}' does not tell who sent an entry of '{}'; take another "
+                    "exchange, or average all",
+                    config.exchange, config.sparsifier));
+  }
+  if (sifter.traits().observes && exchange.undivided() == nullptr) {
+    throw UsageError(
+        fmt::format("[worker] average senders: '{}' needs the sum over all workers, which the exchange '{}' does not "
+                    "bring; take exchange allgather, or average all",
+                    config.sparsifier, config.exchange));
+  }
 }
 
 SifterContext worker_context(const WorkerConfig& config, const Layout& layout, const Transport& transport,
@@ -185,6 +204,7 @@ Worker::Parts::Parts(const WorkerConfig& given, Layout tensors, Transport& engin
       sifter(config.sparsifier, config.feedback, worker_context(config, layout, engine, weights)),
       observes(sifter.traits().observes),
       counts_vary(sifter.traits().entries_vary) {
+  check_average(config, sifter, *exchange);
   if (is_auto(given)) {
     ExchangePlan plan{config, layout.dim(), weights};
     plan.config.codec = dense_codec(config);

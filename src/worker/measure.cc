@@ -51,6 +51,9 @@ CompressionError Worker::measure_compression() {
   if (feedback.kind != Feedback::Kind::ef) {
     throw UsageError("[worker] measure_compression needs feedback ef: without it nothing is owed");
   }
+  if (p.config.average != Average::all) {
+    throw UsageError("[worker] measure_compression needs average all: what is owed is a sum over all workers");
+  }
   const std::size_t dim = p.layout.dim();
   const float weight = this->weight();
   p.bring_update();

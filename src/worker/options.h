@@ -11,11 +11,12 @@ enum class AcrossRanks : bool { must_be_equal, may_differ };
 // WorkerConfig, so this does not compile after a member was added, until it is added here.
 template <class Config, class Visit>
 void for_each_option(Config& config, Visit visit) {
-  auto& [sparsifier, feedback, exchange, codec, downlink, downlink_codec, downlink_feedback, scope, weight, seed,
-         check_every, pool] = config;
+  auto& [sparsifier, feedback, exchange, average, codec, downlink, downlink_codec, downlink_feedback, scope, weight,
+         seed, check_every, pool] = config;
   visit("sparsifier", sparsifier, AcrossRanks::must_be_equal);
   visit("feedback", feedback, AcrossRanks::must_be_equal);
   visit("exchange", exchange, AcrossRanks::must_be_equal);
+  visit("average", average, AcrossRanks::must_be_equal);
   visit("codec", codec, AcrossRanks::must_be_equal);
   visit("downlink", downlink, AcrossRanks::must_be_equal);
   visit("downlink_codec", downlink_codec, AcrossRanks::must_be_equal);

@@ -25,6 +25,7 @@ void Worker::retune(const WorkerConfig& config) {
   try {
     next = make_parts(config, p.layout, p.transport);
     if (next->given_exchange != p.given_exchange) refuse("the exchange");
+    if (next->config.average != p.config.average) refuse("the average");
     if (next->config.scope != p.config.scope) refuse("the scope");
     if (next->config.seed != p.config.seed) refuse("the seed");
     if (next->config.downlink.empty() != p.config.downlink.empty()) refuse("whether there is a downlink");

@@ -9,6 +9,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <utility>
 
 #include "core/crc32c_extend.h"
 #include "core/standard_float_mode.h"
@@ -157,12 +158,14 @@ void Worker::Parts::sift() {
   trailer = {.rank = rank,
              .fingerprint = identity,
              .step = step_number,
+             .weight = options.weight.value_or(config.weight),
              .lr = options.lr,
              .flags = options.flags,
              .loss = options.loss,
              .entries = 0,
              .failure = {}};
   try {
+    check_weight();
     const bool needs_entries = dense_exchange != nullptr || observes;  // here, not only in a frame
     if (needs_entries) {
       sifter.sift(gradient, sent, options.lr, options.unscale);
@@ -181,6 +184,20 @@ void Worker::Parts::sift() {
     trailer.failure = failure_of(rank, error);
   }
   clock.lap(stats.ns_sift);
+}
+
+void Worker::Parts::check_weight() {
+  if (!options.weight) return;
+  const double weight = std::exchange(trailer.weight, config.weight);
+  if (!std::isfinite(weight) || weight < 0) {
+    throw UsageError(fmt::format("[worker] the weight of this step, {}, is not in [0, inf)", weight));
+  }
+  if (config.average != Average::senders || exchange->is_dense() || dense_exchange != nullptr || observes) {
+    throw UsageError(
+        "[worker] a weight of one step needs average senders, an exchange that is neither dense nor auto, and a "
+        "sparsifier that does not learn from the update");
+  }
+  trailer.weight = weight;
 }
 
 void Worker::Parts::exchange_all() {
@@ -250,18 +267,19 @@ void Worker::Parts::keep_rounding_loss() {
 void Worker::Parts::observe() {
   if (!observes || goes_dense) return;
   at_sent.assign(sent.size(), 0.0F);
+  const std::vector<float>& values = config.average == Average::senders ? *active_exchange().undivided() : total.values;
   const bool has_downlink = !config.downlink.empty();  // without one, entries that cancel out may not be in the sum
   came_back.assign(has_downlink ? sent.size() : 0, 0);
   if (total.is_full()) {
     came_back.clear();
-    for (std::size_t i = 0; i < sent.size(); ++i) at_sent[i] = total.values[sent.index(i)];
+    for (std::size_t i = 0; i < sent.size(); ++i) at_sent[i] = values[sent.index(i)];
   } else {
     std::size_t t = 0;
     for (std::size_t i = 0; i < sent.size(); ++i) {
       const std::uint32_t index = sent.index(i);
       while (t < total.size() && total.indices[t] < index) ++t;
       if (t == total.size() || total.indices[t] != index) continue;
-      at_sent[i] = total.values[t];
+      at_sent[i] = values[t];
       if (has_downlink) came_back[i] = 1;
     }
   }

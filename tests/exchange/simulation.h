@@ -47,6 +47,7 @@ class Simulation {
     const std::size_t ranks = workers_.size();
     std::vector<SparseVector> sent(ranks);
     std::vector<float> sums(dim_);
+    std::vector<float> senders(dim_);  // the sum of their weights
     for (std::size_t r = 0; r < ranks; ++r) {
       workers_[r].sift(gradients[r], sent[r]);
       const std::vector<float> received = as_received(sent[r], plan_.config.codec);
@@ -55,14 +56,20 @@ class Simulation {
       for (std::size_t i = 0; i < received.size(); ++i) {
         const float weighted = shares_[r] * received[i];
         sums[sent[r].index(i)] += weighted;
+        senders[sent[r].index(i)] += shares_[r];
       }
     }
+    const std::vector<float> undivided = sums;
+    if (plan_.config.average == Average::senders) {
+      for (std::size_t i = 0; i < dim_; ++i) sums[i] = senders[i] == 0 ? 0 : sums[i] / senders[i];
+    }
     if (!servers_.empty()) sums = answered(sums);
+    const std::vector<float>& observed = servers_.empty() ? undivided : sums;
     for (std::size_t r = 0; r < ranks; ++r) {
       std::vector<float> at_sent;
       std::vector<std::uint8_t> came_back;
       for (std::size_t i = 0; i < sent[r].size(); ++i) {
-        at_sent.push_back(sums[sent[r].index(i)]);
+        at_sent.push_back(observed[sent[r].index(i)]);
         if (!servers_.empty()) came_back.push_back(answered_[sent[r].index(i)]);
       }
       workers_[r].observe(sent[r], at_sent, came_back);

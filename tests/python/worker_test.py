@@ -41,6 +41,23 @@ def test_all_ranks_end_with_the_same_bits_on_tensors_of_odd_sizes(size):
     assert len(set(sparsewire.run_on_threads(size, body, deadline=LIMIT))) == 1
 
 
+def test_the_mean_of_the_senders_and_a_weight_of_one_step():
+    def body(transport):
+        worker = sparsewire.Worker(
+            3, transport=transport, sparsifier="threshold:lambda=1", exchange="allgather", average="senders"
+        )
+        assert worker.config["average"] == "senders"
+        out = numpy.empty(3, numpy.float32)
+        gradient = numpy.array([[4, 8, 0], [2, 0, 0]][transport.rank], numpy.float32)
+        worker.step(gradient, weight=[3, 1][transport.rank])
+        worker.write_update(out)
+        return out.tolist()
+
+    assert sparsewire.run_on_threads(2, body, deadline=30) == [[3.5, 8, 0]] * 2
+    with pytest.raises(sparsewire.UsageError, match="'some' is not one of all, senders"):
+        sparsewire.Worker(3, average="some")
+
+
 def test_a_bad_gradient_on_one_rank_is_raised_on_all_and_the_next_step_works():
     def body(transport):
         worker = sparsewire.Worker(4, transport=transport, sparsifier="topk:k=1")

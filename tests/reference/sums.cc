@@ -25,4 +25,19 @@ SparseVector sum_of(std::uint64_t dim, const std::vector<SparseVector>& vectors,
   return expected;
 }
 
+SparseVector mean_of_senders(std::uint64_t dim, const std::vector<SparseVector>& vectors,
+                             const std::vector<float>& weights) {
+  SparseVector mean = sum_of(dim, vectors, weights);
+  for (std::size_t i = 0; i < mean.size(); ++i) {
+    float senders = 0;
+    for (std::size_t v = 0; v < vectors.size(); ++v) {
+      for (std::size_t j = 0; j < vectors[v].size(); ++j) {
+        if (vectors[v].index(j) == mean.index(i)) senders += weights[v];
+      }
+    }
+    mean.values[i] = senders == 0 ? 0.0F : mean.values[i] / senders;
+  }
+  return mean;
+}
+
 }  // namespace sparsewire::reference

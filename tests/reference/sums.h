@@ -11,4 +11,8 @@ namespace sparsewire::reference {
 // weights stand for ones.
 SparseVector sum_of(std::uint64_t dim, const std::vector<SparseVector>& vectors, const std::vector<float>& weights);
 
+// The same, each sum divided by the sum of the weights of the vectors that have the entry; 0 where that is 0.
+SparseVector mean_of_senders(std::uint64_t dim, const std::vector<SparseVector>& vectors,
+                             const std::vector<float>& weights);
+
 }  // namespace sparsewire::reference

@@ -91,13 +91,33 @@ TEST_P(EveryExchangeCase, AgreesWithASimulation) {
   }
 }
 
+// RegTop-k observes the sum that was not divided; a downlink's server sifts the means.
+TEST_P(EveryExchangeCase, AgreesWithASimulationOfTheMeanOfSenders) {
+  if (is_all_reduce() || exchange_case().exchange == "auto")
+    GTEST_SKIP() << "an all-reduce does not say who sent an entry";
+  for (const char* values : {"f32", "bf16", "int2"}) {
+    for (const int ranks : kRanks) {
+      Plan plan = EveryExchangeCase::plan("auto:values=" + std::string(values));
+      plan.config.average = Average::senders;
+      plan.layout = 333;
+      if (ranks == 5) plan.weights = {1, 0, 2.25, 1, 0};
+      const bool observes = plan.config.sparsifier.starts_with("regtopk");
+      if (observes && plan.config.exchange != "allgather") GTEST_SKIP() << "needs the sum over all";
+      ASSERT_NO_FATAL_FAILURE(check_simulation(plan, ranks, kSlowBuild ? effort(4, 6) : effort(12, 30)));
+    }
+  }
+}
+
 TEST(Exchange, AgreesWithASimulationWhereModelsAreSmallerThanRanks) {
   for (const char* sparsifier : {"topk:ratio=0.1", "topk:k=1", "randomk:ratio=0.5", "dense"}) {
     for (const ExchangeCase& setup : {ExchangeCase{"allgather"}, {"server", true}, {"sharded"}, {"sharded", true}}) {
       for (const std::uint64_t dim : {1U, 15U, 16U, 17U, 40U}) {
-        Plan plan = bodies::plan_of(sparsifier, setup);
-        plan.layout = dim;
-        for (const int ranks : {2, 5}) ASSERT_NO_FATAL_FAILURE(check_simulation(plan, ranks, 5));
+        for (const Average average : {Average::all, Average::senders}) {
+          Plan plan = bodies::plan_of(sparsifier, setup);
+          plan.config.average = average;
+          plan.layout = dim;
+          for (const int ranks : {2, 5}) ASSERT_NO_FATAL_FAILURE(check_simulation(plan, ranks, 5));
+        }
       }
     }
   }
@@ -123,8 +143,10 @@ TEST(Exchange, GivesTheSameBitsOverEveryExchangeWithoutDownlink) {
     for (const char* codec : {"auto", "auto:values=f16", "auto:values=bf16"}) {
       for (const int ranks : kRanks) {
         std::map<std::string, std::uint64_t> sums;
+        const bool can_count_senders = !spec.starts_with("regtopk");
         for (const char* exchange : {"allgather", "server", "sharded"}) {
-          const Plan plan = bodies::plan_of(spec, {exchange}, codec);
+          Plan plan = bodies::plan_of(spec, {exchange}, codec);
+          plan.config.average = can_count_senders && ranks % 2 == 1 ? Average::senders : Average::all;
           run_on_threads(ranks, [&](Transport& transport) {
             const std::uint64_t sum = bodies::replicas_stay_equal(transport, plan, 15);
             if (transport.rank() == 0) sums[exchange] = sum;

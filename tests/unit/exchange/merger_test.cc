@@ -58,6 +58,36 @@ TEST(Merger, AgreesWithAMap) {
   }
 }
 
+// Around the size of a window, which is 16384 entries, full vectors and weights of 0 among them.
+TEST(Merger, TakesTheMeanOfThoseWhoHaveAnEntry) {
+  reference::Random random(kSeed + 1);
+  Pool pool(3);
+  Merger merger;
+  Merger threaded(&pool);
+  SparseVector mean;
+  for (const std::uint64_t dim : {0U, 1U, 64U, 500U, 16383U, 16384U, 16385U, 70001U}) {
+    for (int round = 0; round < (kSlowBuild ? 4 : 12); ++round) {
+      SCOPED_TRACE(::testing::Message() << "dim " << dim << ", round " << round);
+      std::vector<SparseVector> vectors;
+      std::vector<float> weights;
+      for (std::size_t v = random.below(6); v-- > 0;) {
+        // The reference looks at every pair of entries.
+        const double few = std::min(0.5, 500.0 / static_cast<double>(dim + 1));
+        const double density = dim > 1000 ? few : std::array{0.0, 0.02, 0.4, 2.0}[random.below(4)];
+        vectors.push_back(some_entries(dim, density, random));
+        SparseVector& vector = vectors.back();
+        if (vector.size() == dim && random.below(2) == 0) vector.indices.clear();
+        weights.push_back(random.below(5) == 0 ? 0.0F : static_cast<float>(random.uniform()));
+      }
+      const SparseVector expected = reference::mean_of_senders(dim, vectors, weights);
+      merger.mean_of_senders(dim, vectors, weights, mean);
+      ASSERT_TRUE(same_bits(expected, mean));
+      threaded.mean_of_senders(dim, vectors, weights, mean);
+      ASSERT_TRUE(same_bits(expected, mean));
+    }
+  }
+}
+
 TEST(Merger, GivesPlusZeroForMinusZero) {
   Merger merger;
   SparseVector total;

@@ -33,6 +33,7 @@ std::vector<std::string> errors_of(int ranks, const std::function<void(Transport
 // Another value of the option.
 void change(std::string& value) { value += "x"; }
 void change(Scope& value) { value = value == Scope::model ? Scope::layer : Scope::model; }
+void change(Average& value) { value = value == Average::all ? Average::senders : Average::all; }
 void change(double& value) { value += 1; }
 void change(std::uint64_t& value) { value += 1; }
 void change(Pool*& value) {

@@ -17,13 +17,13 @@ class EchoExchange final : public Exchange {
     write_message(codec_, sent, trailer, received, message_, thrown_);
     transport_.all_gather(message_, first_);
     transport_.all_gather(message_, all_);
-    StepOutcome outcome = parse_trailers(all_, plan_.weights, frames_);
+    StepOutcome outcome = parse_trailers(all_, shares_, frames_);
     for (std::size_t r = 0; r < frames_.size() && !outcome.failure; ++r) {
       const auto rank = static_cast<int>(r);
       outcome.failure = decode_from(frames_[r], rank, plan_.dim, vectors_[r]);
       if (first_[r] != all_[r]) outcome.fail({Failure::Kind::unreadable, rank, Failure::kNoTrailer});
     }
-    if (!outcome.failure) merger_.sum(plan_.dim, vectors_, plan_.weights, total);
+    if (!outcome.failure) merger_.sum(plan_.dim, vectors_, shares_, total);
     return outcome;
   }
 
@@ -33,6 +33,7 @@ class EchoExchange final : public Exchange {
   Codec codec_;
   Merger merger_;
   Message message_;
+  std::vector<float> shares_;
   std::vector<Message> first_;
   std::vector<Message> all_;
   std::vector<std::span<const std::byte>> frames_;
