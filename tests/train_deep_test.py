@@ -170,10 +170,13 @@ class Presets(Case):
     def test_a_preset_sets_options_that_others_override(self):
         problem = ["--problem", "mlp:inputs=12,hidden=8,classes=3,samples=200,held_back=40,batch=8", "--workers", "2", "--steps", "2", "-q"]
         config = self.train("--preset", "sparseloco", *problem, "--lr", "0.01")["config"]
-        expected = {"sparsifier": "topk:k=64,chunk=4096", "feedback": "ef:decay=0.95", "codec": "auto:values=int2", "local_steps": 15, "optimiser": "adamw", "lr": 0.01, "exchange": "allgather"}
+        expected = {"sparsifier": "topk:k=64,chunk=4096", "feedback": "ef:decay=0.95", "codec": "auto:values=int2", "average": "senders", "local_steps": 30, "optimiser": "adamw", "lr": 0.01, "exchange": "allgather"}
         self.assertEqual({key: config[key] for key in expected}, expected)
         self.assertEqual(self.train("--preset", "sparseloco", *problem)["config"]["lr"], 0.001)
-        self.refuses("--preset", "loco", says="--preset 'loco' is not a preset; there is sparseloco")
+        config = self.train("--preset", "diloco", *problem)["config"]
+        expected = {"sparsifier": "dense", "exchange": "dense", "local_steps": 30, "outer_lr": 0.7, "outer_momentum": 0.9}
+        self.assertEqual({key: config[key] for key in expected}, expected)
+        self.refuses("--preset", "loco", says="--preset 'loco' is not a preset; there are sparseloco and diloco")
 
 
 class WithoutLibtorch(Case):

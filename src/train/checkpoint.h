@@ -23,8 +23,9 @@ namespace sparsewire::train {
 // What one rank puts into a checkpoint.
 struct RankState {
   std::uint64_t step = 0;
-  std::vector<float> weights;        // only on rank 0: the others have the same
-  std::vector<std::byte> optimiser;  // empty: the same as on rank 0
+  std::vector<float> weights;         // only on rank 0: the others have the same
+  std::vector<std::byte> optimiser;   // empty: the same as on rank 0
+  std::vector<std::byte> outer = {};  // the outer optimiser, only on rank 0
   std::vector<std::byte> worker;
   std::vector<float> problem = {};  // Problem::state()
   Totals totals;

@@ -71,6 +71,8 @@ void serialize_rank(State& state, RankState& mine) {
   state.optional_value("peak_memory_norm2", mine.totals.peak_memory_norm2);  // since 0.5.0
   state.optional_value("entries_up", mine.totals.entries_up);                // since 0.7.0
   state.optional_value("entries_down", mine.totals.entries_down);
+  // Since 0.8.0, with local steps.
+  if (state.saving() ? !mine.outer.empty() : state.has("outer")) state.array("outer", mine.outer);
   // Since 0.6.0, for problems that have a state.
   if (state.saving() ? !mine.problem.empty() : state.has("problem")) state.array("problem", mine.problem);
 }

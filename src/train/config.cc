@@ -99,6 +99,13 @@ std::vector<Setting> make_settings() {
        &C::clip},
       {{"local_steps", "N", "Optimiser steps of a worker between two exchanges", kFixed, {.min = 1, .max = 1e6}},
        &C::local_steps},
+      {{"outer_lr", "X", "With local steps: factor of the update of an exchange", kOnRequest, kPositive}, &C::outer_lr},
+      {{"outer_momentum",
+        "X",
+        "With local steps: Nesterov momentum of those updates; 0: none",
+        kFixed,
+        {.min = 0, .max = 1, .below_max = true}},
+       &C::outer_momentum},
       {{"steps", "N", "Number of exchanges", kMayChange, kSteps}, &C::steps},
       // A checkpoint has its own weights.
       {{"init_weights", "FILE.npy", "Start from these weights, as --save-weights wrote them", kMayChange},
@@ -351,6 +358,9 @@ void check(const TrainConfig& config) {
                     "weights, which contain the learning rate already",
                     config.feedback, config.local_steps));
   }
+  if (config.local_steps == 1 && (config.outer_lr != 1 || config.outer_momentum != 0)) {
+    throw UsageError("--outer-lr and --outer-momentum are for the exchanges between local steps: add --local-steps");
+  }
   if (feedback.scale_by_lr && !optimiser->is_plain()) {
     throw UsageError(
         fmt::format("--feedback {} needs plain sgd, not --optimiser {}: the update contains the learning rate already",
@@ -393,6 +403,11 @@ ProblemPlace problem_place(const TrainConfig& config) {
           .device = config.device,
           .has_tf32 = config.tf32 == "on",
           .has_weights = !config.worker_weights.empty()};
+}
+
+std::string outer_optimiser(const TrainConfig& config) {
+  if (config.local_steps == 1) return "";
+  return config.outer_momentum == 0 ? "sgd" : fmt::format("sgd:momentum={},nesterov=true", config.outer_momentum);
 }
 
 WorkerConfig worker_config(const TrainConfig& config, double weight) {

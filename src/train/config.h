@@ -40,6 +40,8 @@ struct TrainConfig {
   std::string schedule = "constant";
   double clip = 0;
   std::uint64_t local_steps = 1;
+  double outer_lr = 1;
+  double outer_momentum = 0;
   std::uint64_t steps = 1000;
   std::string init_weights;
   std::string save_weights;
@@ -116,6 +118,9 @@ void check(const TrainConfig& config);
 
 // What a problem depends on besides its spec. REQUIRES: config.workers is known.
 ProblemPlace problem_place(const TrainConfig& config);
+
+// What applies the updates between local steps: an optimiser's spec; empty without local steps.
+std::string outer_optimiser(const TrainConfig& config);
 
 WorkerConfig worker_config(const TrainConfig& config, double weight = 1);
 

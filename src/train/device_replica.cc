@@ -14,12 +14,12 @@ class DeviceReplica final : public Replica {
       : problem_(plan.problem),
         worker_(plan.worker),
         place_(place),
-        optimiser_(make_optimiser(plan.optimiser, problem_.layout().dim())),
         arrays_(std::move(arrays)),
         weights_(arrays_->allocate()),
         gradient_(arrays_->allocate()),
         on_host_(problem_.layout().dim()) {
-    for (std::size_t i = 0; i < optimiser_->arrays().size(); ++i) kept_[i] = arrays_->allocate();
+    make(inner_, plan.optimiser);
+    if (!plan.outer_optimiser.empty()) make(outer_, plan.outer_optimiser);
   }
 
   void set_weights(std::span<const float> weights) override {
@@ -41,7 +41,7 @@ class DeviceReplica final : public Replica {
     arrays_->copy(weights_, local_);
   }
   void local_step(double lr) override {
-    arrays_->apply(optimiser_->begin_step({.lr = lr}), gradient_, local_, kept_[0], kept_[1]);
+    arrays_->apply(inner_.optimiser->begin_step({.lr = lr}), gradient_, local_, inner_.kept[0], inner_.kept[1]);
   }
   void end_local_steps() override {
     is_local_ = false;
@@ -57,29 +57,40 @@ class DeviceReplica final : public Replica {
 
   void apply_update(const Worker& worker, const Applied& how) override {
     is_on_host_ = false;
-    const OptimiserStep step = optimiser_->begin_step(how);
+    const Rule& rule = outer_.optimiser ? outer_ : inner_;
+    const OptimiserStep step = rule.optimiser->begin_step(how);
     if (step.is_sparse() && !worker.stats().went_dense) return arrays_->apply_sparse(step, worker.update(), weights_);
     worker.write_update(numbers(gradient_));
-    arrays_->apply(step, gradient_, weights_, kept_[0], kept_[1]);
-  }
-  void subtract_update(const Worker& worker) override {
-    is_on_host_ = false;
-    worker.apply_update(numbers(weights_), 1);
+    arrays_->apply(step, gradient_, weights_, rule.kept[0], rule.kept[1]);
   }
 
-  // The optimiser's own arrays are on the host. They are used here only.
-  std::vector<std::byte> save_optimiser() override {
-    const std::vector<std::span<float>> kept = optimiser_->arrays();
-    for (std::size_t i = 0; i < kept.size(); ++i) arrays_->read(kept_[i], kept[i]);
-    return optimiser_->save();
+  std::vector<std::byte> save(Optimises what) override {
+    const Rule& rule = what == Optimises::gradients ? inner_ : outer_;
+    if (!rule.optimiser) return {};
+    const std::vector<std::span<float>> host = rule.optimiser->arrays();
+    for (std::size_t i = 0; i < host.size(); ++i) arrays_->read(rule.kept[i], host[i]);
+    return rule.optimiser->save();
   }
-  void load_optimiser(std::span<const std::byte> bytes) override {
-    optimiser_->load(bytes);
-    const std::vector<std::span<float>> kept = optimiser_->arrays();
-    for (std::size_t i = 0; i < kept.size(); ++i) arrays_->write(kept[i], kept_[i]);
+  void load(Optimises what, std::span<const std::byte> bytes) override {
+    const Rule& rule = what == Optimises::gradients ? inner_ : outer_;
+    if (!rule.optimiser) return;
+    rule.optimiser->load(bytes);
+    const std::vector<std::span<float>> host = rule.optimiser->arrays();
+    for (std::size_t i = 0; i < host.size(); ++i) arrays_->write(host[i], rule.kept[i]);
   }
 
  private:
+  // An optimiser, whose own arrays on the host are used to save and load only, and its arrays on the device.
+  struct Rule {
+    std::unique_ptr<Optimiser> optimiser;
+    float* kept[2] = {nullptr, nullptr};
+  };
+
+  void make(Rule& rule, const std::string& spec) {
+    rule.optimiser = make_optimiser(spec, problem_.layout().dim());
+    for (std::size_t i = 0; i < rule.optimiser->arrays().size(); ++i) rule.kept[i] = arrays_->allocate();
+  }
+
   WritableNumbers numbers(float* array) const {
     WritableNumbers numbers(array, NumberType::f32, on_host_.size());
     numbers.device = place_.device;
@@ -90,12 +101,12 @@ class DeviceReplica final : public Replica {
   Problem& problem_;
   int worker_;
   DevicePlace place_;
-  std::unique_ptr<Optimiser> optimiser_;
   std::unique_ptr<ReplicaArrays> arrays_;
-  float* weights_;  // on the device; so are the next three
+  Rule inner_;
+  Rule outer_;      // of exchanges between local steps; or none
+  float* weights_;  // on the device; so are the next two
   float* gradient_;
   float* local_ = nullptr;
-  float* kept_[2] = {nullptr, nullptr};  // by the optimiser
   bool is_local_ = false;
   bool is_on_host_ = false;
   LongVector on_host_;  // the weights

@@ -16,7 +16,9 @@ class HostReplica final : public Replica {
         clip_(plan.clip),
         optimiser_(make_optimiser(plan.optimiser, problem_.layout().dim())),
         weights_(problem_.layout().dim()),
-        gradient_(weights_.size()) {}
+        gradient_(weights_.size()) {
+    if (!plan.outer_optimiser.empty()) outer_ = make_optimiser(plan.outer_optimiser, weights_.size());
+  }
 
   void set_weights(std::span<const float> weights) override {
     std::copy(weights.begin(), weights.end(), weights_.begin());
@@ -41,21 +43,27 @@ class HostReplica final : public Replica {
   Gradient gradient() const override { return gradient_; }
 
   void apply_update(const Worker& worker, const Applied& how) override {
-    const OptimiserStep step = optimiser_->begin_step(how);
+    Optimiser& optimiser = outer_ ? *outer_ : *optimiser_;
+    const OptimiserStep step = optimiser.begin_step(how);
     const SparseVector& update = worker.update();
     if (update.is_full()) {
-      optimiser_->apply_step(step, update.values, weights_);
+      optimiser.apply_step(step, update.values, weights_);
     } else if (step.is_sparse()) {
       apply_sparse(step, update, weights_);
     } else {
       worker.write_update(gradient_);
-      optimiser_->apply_step(step, gradient_, weights_);
+      optimiser.apply_step(step, gradient_, weights_);
     }
   }
-  void subtract_update(const Worker& worker) override { worker.apply_update(weights_, 1); }
 
-  std::vector<std::byte> save_optimiser() override { return optimiser_->save(); }
-  void load_optimiser(std::span<const std::byte> bytes) override { optimiser_->load(bytes); }
+  std::vector<std::byte> save(Optimises what) override {
+    const auto& one = what == Optimises::gradients ? optimiser_ : outer_;
+    return one ? one->save() : std::vector<std::byte>();
+  }
+  void load(Optimises what, std::span<const std::byte> bytes) override {
+    const auto& one = what == Optimises::gradients ? optimiser_ : outer_;
+    if (one) one->load(bytes);
+  }
 
  private:
   // A gradient that is not finite is left to the worker, whose error names the index.
@@ -73,7 +81,8 @@ class HostReplica final : public Replica {
   int worker_;
   double clip_;
   std::unique_ptr<Optimiser> optimiser_;
-  LongVector weights_;  // on a cache line, as libtorch wants it (model.h); so are the next two
+  std::unique_ptr<Optimiser> outer_;  // or null
+  LongVector weights_;                // on a cache line, as libtorch wants it (model.h); so are the next two
   LongVector gradient_;
   LongVector local_;  // this worker's weights during local steps
   bool is_local_ = false;

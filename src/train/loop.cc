@@ -109,11 +109,7 @@ void Training::give_up(const std::string& why) const {
 
 void Training::change_weights() {
   const auto began = Clock::now();
-  if (is_local()) {
-    replica_->subtract_update(worker_);
-  } else {
-    replica_->apply_update(worker_, {.lr = lr_, .holds_lr = holds_lr_});
-  }
+  replica_->apply_update(worker_, {.lr = is_local() ? config_.outer_lr : lr_, .holds_lr = holds_lr_});
   ns_apply_ = ns_since(began);
   ++step_;
 }

@@ -17,6 +17,9 @@
 
 namespace sparsewire::train {
 
+// Which of a replica's optimisers: the one that follows gradients, or that of the exchanges between local steps.
+enum class Optimises : std::uint8_t { gradients, exchanges };
+
 class Replica {
  public:
   virtual ~Replica() = default;
@@ -37,21 +40,21 @@ class Replica {
   // Where it is. Valid until the weights change.
   virtual Gradient gradient() const = 0;
 
-  // The optimiser applies the update of the worker's last step.
+  // The optimiser applies the update of the worker's last step; the outer one if there is one: then the update is what
+  // all made of their local steps.
   virtual void apply_update(const Worker& worker, const Applied& how) = 0;
-  // weights -= update: what all made of their local steps.
-  virtual void subtract_update(const Worker& worker) = 0;
 
-  // The optimiser's state.
-  virtual std::vector<std::byte> save_optimiser() = 0;
-  virtual void load_optimiser(std::span<const std::byte> bytes) = 0;
+  // The states of the optimiser and of the outer one; that is empty if there is none.
+  virtual std::vector<std::byte> save(Optimises what) = 0;
+  virtual void load(Optimises what, std::span<const std::byte> bytes) = 0;
 };
 
 struct ReplicaPlan {
   Problem& problem;
   int worker = 0;
   std::string optimiser;
-  double clip = 0;  // the gradient's norm is limited to it; 0: it is not
+  std::string outer_optimiser = {};  // empty: none
+  double clip = 0;                   // the gradient's norm is limited to it; 0: it is not
 };
 
 std::unique_ptr<Replica> make_host_replica(const ReplicaPlan& plan);

@@ -36,6 +36,7 @@ std::unique_ptr<Replica> make_replica(const Run& run) {
   const ReplicaPlan plan{.problem = run.problem,
                          .worker = run.transport.rank(),
                          .optimiser = run.config.optimiser,
+                         .outer_optimiser = outer_optimiser(run.config),
                          .clip = run.config.clip};
   auto on_device = make_device_replica(plan);
   return on_device ? std::move(on_device) : make_host_replica(plan);
@@ -249,7 +250,8 @@ void Training::load(const Manifest& manifest) {
   // With more workers than before, some start with a copy of another's local optimiser.
   const auto rank = static_cast<std::size_t>(transport_.rank());
   const RankState& mine = saved[rank % saved.size()];
-  replica_->load_optimiser(mine.optimiser.empty() ? saved[0].optimiser : mine.optimiser);
+  replica_->load(Optimises::gradients, mine.optimiser.empty() ? saved[0].optimiser : mine.optimiser);
+  if (!saved[0].outer.empty()) replica_->load(Optimises::exchanges, saved[0].outer);
   replica_->set_weights(saved[0].weights);
   step_ = first_step_ = saved[0].step;
   load_state(saved);
@@ -326,7 +328,8 @@ void Training::write_checkpoint() {
   const std::span<const float> state = problem_.state(transport_.rank());
   mine.problem.assign(state.begin(), state.end());
   if (is_root()) mine.weights.assign(replica_->weights().begin(), replica_->weights().end());
-  if (is_root() || is_local()) mine.optimiser = replica_->save_optimiser();
+  if (is_root() || is_local()) mine.optimiser = replica_->save(Optimises::gradients);
+  if (is_root()) mine.outer = replica_->save(Optimises::exchanges);
   checkpoints_->write(mine, missing_metrics_);
 }
 

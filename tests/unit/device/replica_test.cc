@@ -53,6 +53,7 @@ class OnDevice final : public Problem {
 struct Setting {
   std::string optimiser = "sgd";
   std::uint64_t local_steps = 1;
+  std::string outer_optimiser = {};
   WorkerConfig worker = {.sparsifier = "topk:ratio=0.1", .exchange = "server"};
 };
 
@@ -63,7 +64,12 @@ std::vector<float> train(const Setting& setting, bool on_device, std::uint64_t c
   std::vector<float> result;
   run_on_threads(kWorkers, [&](Transport& transport) {
     const auto make = [&](bool there) {
-      const ReplicaPlan plan{.problem = problem, .worker = transport.rank(), .optimiser = setting.optimiser};
+      const ReplicaPlan plan{.problem = problem,
+                             .worker = transport.rank(),
+                             .optimiser = setting.optimiser,
+                             .outer_optimiser = setting.local_steps > 1 && setting.outer_optimiser.empty()
+                                                    ? "sgd"
+                                                    : setting.outer_optimiser};
       return there ? make_device_replica(plan) : make_host_replica(plan);
     };
     auto replica = make(on_device);
@@ -74,11 +80,13 @@ std::vector<float> train(const Setting& setting, bool on_device, std::uint64_t c
     Worker worker(setting.worker, problem.layout(), transport);
     for (std::uint64_t step = 0; step < 9; ++step) {
       if (step == change_after) {
-        const std::vector<std::byte> optimiser = replica->save_optimiser();
+        const std::vector<std::byte> optimiser = replica->save(Optimises::gradients);
+        const std::vector<std::byte> outer = replica->save(Optimises::exchanges);
         const std::vector<float> weights(replica->weights().begin(), replica->weights().end());
         replica = make(!on_device);
         replica->set_weights(weights);
-        replica->load_optimiser(optimiser);
+        replica->load(Optimises::gradients, optimiser);
+        replica->load(Optimises::exchanges, outer);
       }
       if (setting.local_steps == 1) {
         replica->find_gradient(step);
@@ -93,7 +101,7 @@ std::vector<float> train(const Setting& setting, bool on_device, std::uint64_t c
       }
       replica->end_local_steps();
       worker.step(replica->gradient(), {.update_on_device = true});
-      replica->subtract_update(worker);
+      replica->apply_update(worker, {.lr = setting.outer_optimiser.empty() ? 1 : 0.5});
     }
     if (transport.rank() == 0) result.assign(replica->weights().begin(), replica->weights().end());
   });
@@ -117,6 +125,7 @@ const Setting kSettings[] = {
     {.local_steps = 2, .worker = {.sparsifier = "dense", .exchange = "dense"}},
     {.optimiser = "sgd:momentum=0.5", .local_steps = 3},
     {.optimiser = "adamw", .local_steps = 2},
+    {.optimiser = "adamw", .local_steps = 2, .outer_optimiser = "sgd:momentum=0.9,nesterov=true"},
 };
 
 TEST(ReplicaOnADevice, TrainsWithTheBitsOfTheHost) {

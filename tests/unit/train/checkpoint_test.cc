@@ -136,6 +136,11 @@ const std::vector<Method>& methods() {
       {"momentum", [](auto& c) { c.optimiser = "sgd:momentum=0.9,nesterov=true", c.lr = 0.002; }},
       {"adam", [](auto& c) { c.optimiser = "adam", c.schedule = "step:every=7", c.clip = 20; }},
       {"local", [](auto& c) { c.local_steps = 3, c.lr = 0.005; }},
+      {"outer momentum",
+       [](auto& c) {
+         c.local_steps = 2, c.lr = 0.005, c.outer_lr = 0.7, c.outer_momentum = 0.9;
+         c.average = "senders";
+       }},
       {"local adam", [](auto& c) { c.local_steps = 2, c.optimiser = "adamw", c.lr = 0.05; }},
       {"layer", [](auto& c) { c.scope = "layer"; }}};
   return all;

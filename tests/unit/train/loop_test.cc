@@ -85,6 +85,7 @@ std::uint32_t by_hand(const TrainConfig& config) {
   const Schedule schedule = make_schedule(config.schedule, config.lr, config.steps);
   std::vector<std::unique_ptr<Optimiser>> optimisers;
   for (int r = 0; r < workers; ++r) optimisers.push_back(make_optimiser(config.optimiser, dim));
+  const auto outer = make_optimiser(config.outer_momentum == 0 ? "sgd" : "sgd:momentum=0.9,nesterov=true", dim);
   std::vector<float> weights(dim);
   problem->initial_weights(weights);
   for (std::uint64_t step = 0; step < config.steps; ++step) {
@@ -105,7 +106,7 @@ std::uint32_t by_hand(const TrainConfig& config) {
     }
     const std::vector<float> update = mean(sent);
     if (config.local_steps > 1) {
-      for (std::size_t i = 0; i < dim; ++i) weights[i] -= update[i];
+      outer->apply(update, {.lr = config.outer_lr}, weights);
     } else {
       optimisers[0]->apply(update, {.lr = lr}, weights);
     }
@@ -134,6 +135,21 @@ TEST(Loop, DoesWhatAFewLinesDo) {
       }
     }
   }
+}
+
+TEST(Loop, HasAnOuterLearningRateAndMomentum) {
+  TrainConfig config = small();
+  config.sparsifier = "dense";
+  config.local_steps = 3;
+  const std::uint32_t without = run(config).weights_crc32c;
+  config.outer_lr = 0.7;
+  const std::uint32_t with_lr = run(config).weights_crc32c;
+  EXPECT_EQ(with_lr, by_hand(config));
+  config.outer_momentum = 0.9;
+  const std::uint32_t with_both = run(config).weights_crc32c;
+  EXPECT_EQ(with_both, by_hand(config));
+  EXPECT_NE(without, with_lr);
+  EXPECT_NE(with_lr, with_both);
 }
 
 TEST(Loop, TakesMemoriesThatHoldTheLearningRate) {
@@ -289,6 +305,9 @@ TEST(Loop, RefusesOptionsThatCannotBeCombined) {
   refuses([](auto& c) { c.feedback = "ef:scale=lr", c.optimiser = "adam"; }, "plain sgd");
   refuses([](auto& c) { c.feedback = "ef:scale=lr", c.optimiser = "sgd:momentum=0.9"; }, "plain sgd");
   refuses([](auto& c) { c.feedback = "ef:scale=lr", c.local_steps = 2; }, "--local-steps 2");
+  refuses([](auto& c) { c.outer_lr = 0.7; }, "add --local-steps");
+  refuses([](auto& c) { c.outer_momentum = 0.9; }, "add --local-steps");
+  refuses([](auto& c) { c.average = "senders", c.measure_every = 1; }, "--average all");
   refuses([](auto& c) { c.feedback = "momentum", c.optimiser = "sgd:momentum=0.9"; },
           "momentum would be applied twice");
   refuses([](auto& c) { c.sparsifier = "topk:ratio=7"; }, "ratio=7");
