@@ -175,8 +175,8 @@ void add_study(CLI::App& program) {
       program.add_subcommand("study", "Compare methods with tuned settings, several seeds and intervals");
   app->footer(
       "A method is a sparsifier, and behind a bar what else differs: downlink, codec,\n"
-      "feedback, exchange, schedule, optimiser, clip, scope, average, lr, and a name for\n"
-      "the tables.\n"
+      "feedback, exchange, schedule, optimiser, clip, scope, average, lr, and a name\n"
+      "for the tables.\n"
       "The ratio is put in where a spec takes one. mu=1/4 tries two values, each with\n"
       "every learning rate.\n"
       "Settings are chosen on the tuning seeds, by the validation loss, and judged on\n"
