@@ -8,6 +8,7 @@
 #include "patience.h"
 #include "sparsewire/tcp_transport.h"
 #include "sparsewire/testing/transport_conformance.h"
+#include "transport/tcp_engine.h"
 #include "transport/tcp_ranks.h"
 
 namespace sparsewire::conformance {

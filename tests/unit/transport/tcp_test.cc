@@ -14,6 +14,7 @@
 #include "sparsewire/testing/transport_conformance.h"
 #include "transport/ended.h"
 #include "transport/tcp/peer.h"
+#include "transport/tcp_engine.h"
 #include "transport/tcp_ranks.h"
 
 namespace sparsewire::tcp_test {
