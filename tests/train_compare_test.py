@@ -38,7 +38,7 @@ class Compare(Case):
         self.assertEqual(report["ratio"], 0.05)
         self.assertIn("the same for all methods", done.stdout)
         rows = dict(zip(self.NAMES, report["methods"]))
-        trailers = 4 * 3 * 60 * 30  # each of 3 workers sends 2 in a step, and receives 2
+        trailers = 4 * 3 * 52 * 30  # each of 3 workers sends 2 in a step, and receives 2
         weights = 12 * 8 + 8 + 8 * 3 + 3
         self.assertAlmostEqual(rows["dense"]["ratio_to_dense"], 1 + trailers / (30 * 4 * 4 * weights), places=2)
         self.assertEqual(rows["dense"]["total_error"], 0)

@@ -33,7 +33,7 @@ class AllGatherExchange final : public Exchange {
     keep_room(all_);
     clock.lap(traffic_.ns_transport);
 
-    StepOutcome outcome = parse_trailers(all_, shares_, frames_);
+    StepOutcome outcome = parse_trailers(all_, plan_.weights, shares_, frames_);
     if (!outcome.failure)
       outcome.failure = reader_.decode(
           frames_, -1, [&](int) { return plan_.dim; }, vectors_);

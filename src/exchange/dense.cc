@@ -24,6 +24,7 @@ class AllReduceExchange final : public Exchange {
   AllReduceExchange(const ExchangePlan& plan, Transport& transport)
       : transport_(transport),
         dim_(plan.dim),
+        weights_(plan.weights),
         weight_(plan.weights[static_cast<std::size_t>(transport.rank())]),
         bf16_(is_bf16(plan.config.codec)) {
     nothing_.dim = plan.dim;
@@ -52,7 +53,7 @@ class AllReduceExchange final : public Exchange {
     append(message_, own);
     clock.lap(traffic_.ns_encode);
     transport_.all_gather(message_, trailers_);
-    StepOutcome outcome = parse_trailers(trailers_, shares_, frames_);
+    StepOutcome outcome = parse_trailers(trailers_, weights_, shares_, frames_);
     clock.lap(traffic_.ns_transport);
     has_sum_on_device_ = false;
     received.clear();
@@ -221,7 +222,8 @@ class AllReduceExchange final : public Exchange {
 
   Transport& transport_;
   std::uint64_t dim_;
-  std::vector<float> shares_;  // of all ranks
+  const std::vector<float> weights_;
+  std::vector<float> shares_;  // the same: an all-reduce knows no weights of a step
   float weight_;
   bool bf16_;
   SparseVector nothing_;

@@ -63,7 +63,7 @@ class ServerExchange final : public Exchange {
  private:
   // Writes the answer to the messages of all ranks.
   void serve(const StepTrailer& own, StageClock& clock) {
-    StepOutcome outcome = parse_trailers(all_, shares_, frames_);
+    StepOutcome outcome = parse_trailers(all_, plan_.weights, shares_, frames_);
     answer_.clear();
     aggregator_->begin();
     try {

@@ -43,7 +43,7 @@ class ShardedExchange final : public Exchange {
     keep_room(from_);
     clock_.lap(traffic_.ns_transport);
 
-    const StepOutcome read = parse_trailers(from_, shares_, frames_);
+    const StepOutcome read = parse_trailers(from_, plan_.weights, shares_, frames_);
     serve(read, trailer);
     transport_.all_gather(answer_, answers_);
     keep_room(answers_);

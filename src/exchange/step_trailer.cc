@@ -22,13 +22,14 @@ struct Fields {
   std::uint8_t kind = 0;  // 0: no failure
   std::uint8_t flags = 0;
   std::uint32_t fingerprint = 0;
-  std::uint32_t rank = 0;  // of the sender; in an answer, the rank that failed
+  std::uint16_t rank = 0;  // of the sender; in an answer, the rank that failed
+  std::uint8_t text_size = 0;
+  std::uint8_t is_weight_of_step = 0;
   std::uint64_t step = 0;
   std::uint64_t number = 0;  // of entries; after a failure, Failure::index
   double loss = 0;
-  double weight = 0;
   float lr = 0;
-  std::uint32_t text_size = 0;
+  float weight = 0;
 };
 constexpr std::size_t kChecksumSize = 4;
 
@@ -41,22 +42,23 @@ void for_each_field(Some& fields, Visit visit) {
   visit(&fields.kind, 1);
   visit(&fields.flags, 1);
   visit(&fields.fingerprint, 4);
-  visit(&fields.rank, 4);
+  visit(&fields.rank, 2);
+  visit(&fields.text_size, 1);
+  visit(&fields.is_weight_of_step, 1);
   visit(&fields.step, 8);
   visit(&fields.number, 8);
   visit(&fields.loss, 8);
-  visit(&fields.weight, 8);
   visit(&fields.lr, 4);
-  visit(&fields.text_size, 4);
+  visit(&fields.weight, 4);
 }
 
 void append_fields(Message& message, Fields fields, const std::optional<Failure>& failure) {
   const std::string_view text = failure ? failure->cause.text() : std::string_view();
   if (failure) {
     fields.kind = static_cast<std::uint8_t>(failure->kind);
-    fields.rank = static_cast<std::uint32_t>(failure->rank);
+    fields.rank = static_cast<std::uint16_t>(failure->rank);
     fields.number = failure->index;
-    fields.text_size = static_cast<std::uint32_t>(text.size());
+    fields.text_size = static_cast<std::uint8_t>(text.size());
   }
   const std::size_t begin = message.size();
   message.resize(begin + text.size() + kTrailerSize);
@@ -109,6 +111,24 @@ std::optional<Parsed> parse(std::span<const std::byte> message, Sender sender, F
   return parsed;
 }
 
+// Shares of the weights in the trailers, added in rank order, where a rank has one of its own; zeros if nobody counts.
+void find_shares(std::span<const Message> messages, std::span<float> shares) {
+  const auto sum_of = [&](auto number_of) {
+    double sum = 0;
+    for (const Message& message : messages) {
+      if (const auto parsed = split_message(message)) sum += number_of(parsed->trailer);
+    }
+    return sum;
+  };
+  if (sum_of([](const StepTrailer& trailer) { return trailer.is_weight_of_step ? 1.0 : 0.0; }) == 0) return;
+  const double sum = sum_of([](const StepTrailer& trailer) { return static_cast<double>(trailer.weight); });
+  for (std::size_t r = 0; r < messages.size(); ++r) {
+    const auto parsed = split_message(messages[r]);
+    const bool counts = parsed && sum != 0;
+    shares[r] = counts ? static_cast<float>(static_cast<double>(parsed->trailer.weight) / sum) : 0;
+  }
+}
+
 }  // namespace
 
 Cause::Cause(std::string_view text) noexcept {
@@ -132,11 +152,12 @@ void append(Message& message, const StepTrailer& trailer) {
   fields.sender = static_cast<std::uint8_t>(Sender::worker);
   fields.flags = trailer.flags;
   fields.fingerprint = trailer.fingerprint;
-  fields.rank = static_cast<std::uint32_t>(trailer.rank);
+  fields.rank = static_cast<std::uint16_t>(trailer.rank);
   fields.step = trailer.step;
   fields.number = trailer.entries;
   fields.loss = trailer.loss;
   fields.weight = trailer.weight;
+  fields.is_weight_of_step = trailer.is_weight_of_step ? 1 : 0;
   fields.lr = trailer.lr;
   append_fields(message, fields, trailer.failure);
 }
@@ -157,12 +178,13 @@ std::optional<ParsedMessage> split_message(std::span<const std::byte> message) {
   const auto parsed = parse(message, Sender::worker, Failure::Kind::error);
   if (!parsed) return std::nullopt;
   const Fields& fields = parsed->fields;
-  if (!std::isfinite(fields.weight) || fields.weight < 0) return std::nullopt;
+  if (!std::isfinite(fields.weight) || fields.weight < 0 || fields.is_weight_of_step > 1) return std::nullopt;
   return ParsedMessage{parsed->frame,
                        {.rank = static_cast<int>(fields.rank),
                         .fingerprint = fields.fingerprint,
                         .step = fields.step,
                         .weight = fields.weight,
+                        .is_weight_of_step = fields.is_weight_of_step == 1,
                         .lr = fields.lr,
                         .flags = fields.flags,
                         .loss = fields.loss,
@@ -185,19 +207,14 @@ ParsedAnswer split_answer(std::span<const std::byte> message, int from, const St
   return answer;
 }
 
-std::vector<float> shares_of(std::span<const double> weights) {
-  double sum = 0;
-  for (const double weight : weights) sum += weight;
-  std::vector<float> shares;
-  for (const double weight : weights) shares.push_back(sum == 0 ? 0 : static_cast<float>(weight / sum));
-  return shares;
-}
-
-StepOutcome parse_trailers(std::span<const Message> messages, std::vector<float>& shares,
-                           std::vector<std::span<const std::byte>>& frames) {
+StepOutcome parse_trailers(std::span<const Message> messages, std::span<const float> weights,
+                           std::vector<float>& shares, std::vector<std::span<const std::byte>>& frames) {
+  shares.assign(weights.begin(), weights.end());
+  find_shares(messages, shares);
   StepOutcome outcome;
-  std::vector<StepTrailer> trailers;  // those that can be read
-  std::vector<double> weights(messages.size());
+  double mean_lr = 0;
+  bool same_lr = true;
+  std::optional<StepTrailer> first;  // that of rank 0: all ranks compare with it, so all find the same
   frames.assign(messages.size(), {});
   for (std::size_t r = 0; r < messages.size(); ++r) {
     const auto rank = static_cast<int>(r);
@@ -206,27 +223,20 @@ StepOutcome parse_trailers(std::span<const Message> messages, std::vector<float>
       outcome.fail({Failure::Kind::unreadable, rank, Failure::kNoTrailer, {}, true});
       continue;
     }
-    trailers.push_back(parsed->trailer);
-    weights[r] = parsed->trailer.weight;
-    frames[r] = parsed->frame;
-  }
-  shares = shares_of(weights);
-  double mean_lr = 0;
-  bool same_lr = true;
-  for (const StepTrailer& trailer : trailers) {
-    const StepTrailer& first = trailers[0];  // all ranks compare with the same, so all find the same
-    if (trailer.fingerprint != first.fingerprint || trailer.step != first.step) {
-      outcome.fail({Failure::Kind::out_of_step, trailer.rank, trailer.step});
+    const StepTrailer& trailer = parsed->trailer;
+    if (!first) first = trailer;
+    if (trailer.fingerprint != first->fingerprint || trailer.step != first->step) {
+      outcome.fail({Failure::Kind::out_of_step, rank, trailer.step});
     }
     if (trailer.failure) outcome.fail(*trailer.failure);
     outcome.entries += trailer.entries;
     outcome.flags |= trailer.flags;
-    const auto share = static_cast<double>(shares[static_cast<std::size_t>(trailer.rank)]);
-    outcome.loss += share * trailer.loss;
-    mean_lr += share * std::abs(static_cast<double>(trailer.lr));
-    same_lr = same_lr && trailer.lr == first.lr;
+    outcome.loss += static_cast<double>(shares[r]) * trailer.loss;
+    mean_lr += static_cast<double>(shares[r]) * std::abs(static_cast<double>(trailer.lr));
+    same_lr = same_lr && trailer.lr == first->lr;
+    frames[r] = parsed->frame;
   }
-  if (!trailers.empty()) outcome.lr = same_lr ? trailers[0].lr : static_cast<float>(mean_lr);
+  if (first) outcome.lr = same_lr ? first->lr : static_cast<float>(mean_lr);
   return outcome;
 }
 

@@ -52,7 +52,8 @@ struct StepTrailer {
   int rank = 0;                    // of the sender
   std::uint32_t fingerprint = 0;   // of the worker; must be the same on all ranks
   std::uint64_t step = 0;          // the number of the step; must be the same on all ranks
-  double weight = 1;               // of this rank in the update, as it was given
+  float weight = 1;                // of this rank in the update, as it was given
+  bool is_weight_of_step = false;  // it is StepOptions::weight, and not WorkerConfig::weight
   float lr = 1;                    // StepOptions::lr
   std::uint8_t flags = 0;          // StepOptions::flags; all ranks get the flags of all
   double loss = 0;                 // StepOptions::loss; all ranks get the weighted mean
@@ -74,7 +75,7 @@ struct StepOutcome {
 
 using Message = std::vector<std::byte>;
 
-inline constexpr std::size_t kTrailerSize = 60;  // without a failure
+inline constexpr std::size_t kTrailerSize = 52;  // without a failure
 inline constexpr std::size_t kMostTrailerSize = kTrailerSize + Cause::kMostBytes;
 
 // Appends the trailer to the frame. Allocates nothing if the message has room for kMostTrailerSize bytes.
@@ -95,12 +96,10 @@ struct ParsedAnswer {
 };
 ParsedAnswer split_answer(std::span<const std::byte> message, int from, const StepTrailer& own);
 
-// Combines the trailers of all ranks. `messages` are in rank order. `shares` becomes shares_of() the ranks' weights,
-// `frames` the messages without their trailers; those that cannot be read are empty.
-StepOutcome parse_trailers(std::span<const Message> messages, std::vector<float>& shares,
-                           std::vector<std::span<const std::byte>>& frames);
-
-// Each weight divided by the sum of all, added in rank order; zeros if that is 0.
-std::vector<float> shares_of(std::span<const double> weights);
+// Combines the trailers of all ranks. `messages` and `weights` are in rank order. `frames` becomes the messages without
+// their trailers; those that cannot be read are empty. `shares` becomes what each rank counts in the sum: `weights`, or
+// shares of the weights in the trailers if a rank has one of its own in this step.
+StepOutcome parse_trailers(std::span<const Message> messages, std::span<const float> weights,
+                           std::vector<float>& shares, std::vector<std::span<const std::byte>>& frames);
 
 }  // namespace sparsewire

@@ -99,9 +99,9 @@ std::vector<float> agree_on_weights(const WorkerConfig& config, const Layout& la
   if (!(sum > 0) || !std::isfinite(sum)) {
     throw UsageError(fmt::format("[worker] the weights of all ranks add up to {}, which is not in (0, inf)", sum));
   }
-  std::vector<double> weights;
-  for (const Introduction& theirs : all) weights.push_back(theirs.weight);
-  return shares_of(weights);
+  std::vector<float> shares;
+  for (const Introduction& theirs : all) shares.push_back(static_cast<float>(theirs.weight / sum));
+  return shares;
 }
 
 bool is_auto(const WorkerConfig& config) {

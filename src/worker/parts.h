@@ -88,7 +88,7 @@ struct Worker::Parts {
   // The stages of a step, in order.
   void check_usable() const;
   void sift();
-  void check_weight();
+  void take_weight();
   void exchange_all();
   void handle_failure();
   void keep_rounding_loss();

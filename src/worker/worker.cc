@@ -9,7 +9,6 @@
 #include <functional>
 #include <limits>
 #include <map>
-#include <utility>
 
 #include "core/crc32c_extend.h"
 #include "core/standard_float_mode.h"
@@ -158,14 +157,14 @@ void Worker::Parts::sift() {
   trailer = {.rank = rank,
              .fingerprint = identity,
              .step = step_number,
-             .weight = options.weight.value_or(config.weight),
+             .weight = static_cast<float>(config.weight),
              .lr = options.lr,
              .flags = options.flags,
              .loss = options.loss,
              .entries = 0,
              .failure = {}};
   try {
-    check_weight();
+    take_weight();
     const bool needs_entries = dense_exchange != nullptr || observes;  // here, not only in a frame
     if (needs_entries) {
       sifter.sift(gradient, sent, options.lr, options.unscale);
@@ -186,11 +185,11 @@ void Worker::Parts::sift() {
   clock.lap(stats.ns_sift);
 }
 
-void Worker::Parts::check_weight() {
+void Worker::Parts::take_weight() {
   if (!options.weight) return;
-  const double weight = std::exchange(trailer.weight, config.weight);
+  const auto weight = static_cast<float>(*options.weight);
   if (!std::isfinite(weight) || weight < 0) {
-    throw UsageError(fmt::format("[worker] the weight of this step, {}, is not in [0, inf)", weight));
+    throw UsageError(fmt::format("[worker] the weight of this step, {}, is not in [0, inf)", *options.weight));
   }
   if (config.average != Average::senders || exchange->is_dense() || dense_exchange != nullptr || observes) {
     throw UsageError(
@@ -198,6 +197,7 @@ void Worker::Parts::check_weight() {
         "sparsifier that does not learn from the update");
   }
   trailer.weight = weight;
+  trailer.is_weight_of_step = true;
 }
 
 void Worker::Parts::exchange_all() {

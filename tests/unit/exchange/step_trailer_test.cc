@@ -23,7 +23,8 @@ StepTrailer trailer_with(std::optional<Failure> failure) {
   return {.rank = 3,
           .fingerprint = 0x89ABCDEF,
           .step = 0x0102030405060708,
-          .weight = 0.75,
+          .weight = 0.75F,
+          .is_weight_of_step = true,
           .lr = 0.125F,
           .flags = 0x5A,
           .loss = -2.5,
@@ -72,6 +73,7 @@ TEST(StepTrailer, ComesBackAsItWas) {
     EXPECT_EQ(parsed->trailer.fingerprint, trailer.fingerprint);
     EXPECT_EQ(parsed->trailer.step, trailer.step);
     EXPECT_EQ(parsed->trailer.weight, trailer.weight);
+    EXPECT_TRUE(parsed->trailer.is_weight_of_step);
     EXPECT_EQ(parsed->trailer.lr, trailer.lr);
     EXPECT_EQ(parsed->trailer.flags, trailer.flags);
     EXPECT_EQ(parsed->trailer.loss, trailer.loss);
@@ -143,15 +145,15 @@ TEST(StepTrailer, IsRefusedAtAnyOtherLength) {
 // Byte by byte, from docs/message_format.md, with a checksum that shares nothing with the library's.
 TEST(StepTrailer, HasTheDocumentedBytes) {
   const Message message = message_with(trailer_with(Failure{Kind::error, 3, 9, Cause("full")}));
-  const unsigned char expected[] = {'f',  'u',  'l',  'l',                     // the cause
-                                    'S',  'W',  'S',  'T',  2, 1, 2,    0x5A,  // magic, version, sender, kind, flags
-                                    0xEF, 0xCD, 0xAB, 0x89, 3, 0, 0,    0,     // fingerprint, rank
-                                    8,    7,    6,    5,    4, 3, 2,    1,     // step
-                                    9,    0,    0,    0,    0, 0, 0,    0,     // index
-                                    0,    0,    0,    0,    0, 0, 4,    0xC0,  // loss
-                                    0,    0,    0,    0,    0, 0, 0xE8, 0x3F,  // weight
-                                    0,    0,    0,    0x3E, 4, 0, 0,    0,     // lr, size of the cause
-                                    0,    0,    0,    0};                      // checksum
+  const unsigned char expected[] = {
+      'f',  'u',  'l',  'l',                     // the cause
+      'S',  'W',  'S',  'T',  2, 1, 2,    0x5A,  // magic, version, sender, kind, flags
+      0xEF, 0xCD, 0xAB, 0x89, 3, 0, 4,    1,     // fingerprint, rank, size of the cause, weight of this step
+      8,    7,    6,    5,    4, 3, 2,    1,     // step
+      9,    0,    0,    0,    0, 0, 0,    0,     // index
+      0,    0,    0,    0,    0, 0, 4,    0xC0,  // loss
+      0,    0,    0,    0x3E, 0, 0, 0x40, 0x3F,  // lr, weight
+      0,    0,    0,    0};                      // checksum
   Message bytes(sizeof expected);
   std::memcpy(bytes.data(), expected, sizeof expected);
   EXPECT_EQ(message, reference::with_checksum(bytes));
@@ -160,7 +162,7 @@ TEST(StepTrailer, HasTheDocumentedBytes) {
 
 // Shares of a sum with them would be nonsense.
 TEST(StepTrailer, IsRefusedWithAWeightThatIsNone) {
-  for (const double wrong : {-1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
+  for (const float wrong : {-1.0F, std::nanf(""), std::numeric_limits<float>::infinity()}) {
     StepTrailer trailer = trailer_with({});
     trailer.weight = wrong;
     EXPECT_FALSE(split_message(message_with(trailer))) << wrong;

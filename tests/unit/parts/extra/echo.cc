@@ -17,7 +17,7 @@ class EchoExchange final : public Exchange {
     write_message(codec_, sent, trailer, received, message_, thrown_);
     transport_.all_gather(message_, first_);
     transport_.all_gather(message_, all_);
-    StepOutcome outcome = parse_trailers(all_, shares_, frames_);
+    StepOutcome outcome = parse_trailers(all_, plan_.weights, shares_, frames_);
     for (std::size_t r = 0; r < frames_.size() && !outcome.failure; ++r) {
       const auto rank = static_cast<int>(r);
       outcome.failure = decode_from(frames_[r], rank, plan_.dim, vectors_[r]);
