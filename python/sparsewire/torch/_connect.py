@@ -116,7 +116,8 @@ class _Attempt:
             if time.monotonic() < end - min(0.5, deadline / 2):  # long before the time was over
                 raise self._store_is_gone(error) from None
             raise sparsewire.TransportError(
-                f"[torch] rank {other} did not come within {deadline:g} s; every rank must register the hook: {error}",
+                f"[torch] rank {other} did not come within {deadline:g} s; every rank must call register(), or LocalSteps(): "
+                f"{error}",
                 other,
             ) from None
         answer = parse(other, words)
@@ -127,7 +128,7 @@ class _Attempt:
             raise damaged(other, words)
         if cause.startswith("[torch] rank"):  # it was told so itself
             raise sparsewire.RankFailed(cause, who)
-        raise sparsewire.RankFailed(f"[torch] rank {who} failed in register(): {cause}", who)
+        raise sparsewire.RankFailed(f"[torch] rank {who} could not begin: {cause}", who)
 
 
 def give_up(group: dist.ProcessGroup | None, error: BaseException) -> None:

@@ -15,6 +15,12 @@ from ._options import Options
 from ._stats import PartStats
 
 
+BAD_GRADIENT = (
+    "[torch] the gradient of rank {rank} is not finite at {where} in step {number}, or a sum with it is not: start the "
+    "processes again from a checkpoint (where infinities are normal, give scaler=)"
+)
+
+
 class Tensor:
     """Where a parameter lies in a group."""
 
@@ -84,7 +90,11 @@ class Group:
     """
 
     def __init__(
-        self, tensors: Sequence[Tensor], options: Options, transport: Optional[sparsewire.Transport]
+        self,
+        tensors: Sequence[Tensor],
+        options: Options,
+        transport: Optional[sparsewire.Transport],
+        bad: str = BAD_GRADIENT,
     ) -> None:
         self.tensors = list(tensors)
         self.names = tuple(tensor.name for tensor in tensors)
@@ -92,6 +102,7 @@ class Group:
         self.dim = sum(tensor.size for tensor in tensors)
         self.options = options
         self._transport = transport
+        self._bad = bad  # what a BadGradient says
         self._sparse = _Part([tensor for tensor in tensors if not tensor.is_dense])
         self._dense = _Part([tensor for tensor in tensors if tensor.is_dense])
         self._start = _Part(self.tensors)  # all of them densely
@@ -112,6 +123,14 @@ class Group:
     def worker(self) -> Optional[sparsewire.Worker]:
         """The one that has the memory."""
         return self._sparse.worker
+
+    @property
+    def workers(self) -> dict[str, sparsewire.Worker]:
+        """Those that have a memory, by the names under which it is saved."""
+        dense = (self._start if self.is_all_dense else self._dense).worker
+        keeps = dense is not None and dense.config["feedback"] != "none"
+        found = {"group": self.worker, "dense": dense if keeps else None}
+        return {name: worker for name, worker in found.items() if worker is not None}
 
     def make_worker(self) -> sparsewire.Worker:
         return self._worker_of(self._sparse)
@@ -164,21 +183,31 @@ class Group:
         if not starting and not self.is_all_dense:
             self._start.worker = None  # the dense start is over
 
-    def begin(self, numbers: torch.Tensor, unscale: float, starting: bool) -> None:
+    def begin(
+        self,
+        numbers: torch.Tensor,
+        unscale: float = 1.0,
+        starting: bool = False,
+        flags: int = 0,
+        weight: Optional[float] = None,
+    ) -> None:
         """The first half of a step, without messages. REQUIRES: is_made(). It cannot be taken back before finish()."""
         self._done = []
         self._is_answered = False
         self._begun = self._parts(starting)
         for part in self._begun:
-            self._begin(part, numbers, unscale)
+            self._begin(part, numbers, unscale, flags, weight)
 
     def finish(self, number: int) -> None:
         """The second half; from any thread."""
         for part in self._begun:
             self._finish(part, number)
 
-    def _begin(self, part: _Part, numbers: torch.Tensor, unscale: float) -> None:
-        self._worker_of(part).begin_step(array(part.pack(numbers)), unscale=unscale)
+    def _begin(
+        self, part: _Part, numbers: torch.Tensor, unscale: float, flags: int = 0, weight: Optional[float] = None
+    ) -> None:
+        worker = self._worker_of(part)
+        worker.begin_step(array(part.pack(numbers)), unscale=unscale, flags=flags, weight=weight)
 
     def _finish(self, part: _Part, number: int) -> None:
         assert part.worker is not None
@@ -190,14 +219,8 @@ class Group:
             messages()
         except sparsewire.BadGradient as error:
             self.take_back()  # what this group has done before
-            raise sparsewire.BadGradient(
-                f"[torch] the gradient of rank {error.rank} is not finite at {part.describe(error.index)} in step "
-                f"{number}, or a sum with it is not: start the processes again from a checkpoint (where infinities are "
-                "normal, give scaler=)",
-                error.rank,
-                number,
-                error.index,
-            ) from None
+            words = self._bad.format(rank=error.rank, where=part.describe(error.index), number=number)
+            raise sparsewire.BadGradient(words, error.rank, number, error.index) from None
         except (sparsewire.RankFailed, sparsewire.TransportError) as error:
             raise _with_number(error, number) from error
         self._done.append(part)
@@ -207,6 +230,12 @@ class Group:
             assert part.worker is not None
             part.worker.take_back_step()
         self._done = []
+
+    @property
+    def flags(self) -> int:
+        """Those of all ranks in the steps of this pass, or-ed."""
+        assert self._done and self._done[0].worker is not None
+        return self._done[0].worker.stats()["flags"]
 
     def find_overflow(self, dtype: torch.dtype, factor: float) -> Optional[str]:
         """What of factor * update is too large for the type, in words. The same on all ranks."""
@@ -235,6 +264,18 @@ class Group:
         for tensor in unused:
             tensor.of(numbers).zero_()
 
+    def apply(self, weights: torch.Tensor, lr: float) -> None:
+        """weights -= lr * update, only where there is one. REQUIRES: the tensors of a part are neighbours."""
+        for part in self._done:
+            assert part.worker is not None and part.is_in_place
+            part.worker.apply_update(array(part.pack(weights)), lr)
+
+    def make_workers(self, transport: Optional[sparsewire.Transport]) -> None:
+        """Those of its steps. Collective."""
+        self._transport = transport
+        for part in self._parts(starting=False):
+            self._worker_of(part)
+
     def _put_back(self, unused: Sequence[Tensor]) -> None:
         # The update is the weighted sum of what was sent, and the weights sum to 1: what is owed stays the same if every
         # rank adds the update to its own memory.
@@ -257,10 +298,11 @@ class Group:
             worker.write_memory(tensor.name, memory)
 
     def memory(self, tensor: Tensor) -> torch.Tensor:
-        """What is not sent yet: zeros if the tensor goes densely."""
+        """What is not sent yet: zeros if the tensor goes densely and unrounded."""
         found = torch.zeros(tensor.size)
-        if self.worker is not None and not tensor.is_dense:
-            self.worker.read_memory(tensor.name, found)
+        worker = self.workers.get("dense" if tensor.is_dense else "group")
+        if worker is not None:
+            worker.read_memory(tensor.name, found)
         return found
 
     def stats(self) -> list[PartStats]:

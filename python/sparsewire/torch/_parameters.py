@@ -13,11 +13,20 @@ import sparsewire
 from ._options import Exclude
 
 
+def local(parameter: torch.Tensor) -> torch.Tensor:
+    """What this process holds of it: all, or its shard. Without autograd."""
+    if not hasattr(parameter, "to_local"):
+        return parameter
+    with torch.no_grad():
+        return parameter.to_local()  # type: ignore[no-any-return]
+
+
 class Parameters:
     """Names come from bind(); without it parameters are numbered by first appearance."""
 
-    def __init__(self, exclude: Exclude, min_compress_size: int) -> None:
+    def __init__(self, exclude: Exclude, min_compress_size: int, vectors_densely: bool = False) -> None:
         self._exclude = exclude
+        self._vectors_densely = vectors_densely  # parameters of one dimension, or none
         self._min_compress_size = min_compress_size
         self._model: Optional[weakref.ref[Any]] = None
         self._kept: list[torch.Tensor] = []  # so that no other one gets the same id
@@ -72,7 +81,7 @@ class Parameters:
         return self._model() if self._model is not None else None
 
     def is_dense(self, name: str, size: int, parameter: Optional[torch.Tensor]) -> bool:
-        if size < self._min_compress_size:
+        if size < self._min_compress_size or (self._vectors_densely and parameter is not None and parameter.ndim < 2):
             return True
         if self._exclude is None or parameter is None:
             return False

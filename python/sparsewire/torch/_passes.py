@@ -48,6 +48,8 @@ class Passes:
         self._host_copies = 0  # of buckets, in this pass
         self._streams = Streams()
         self._clock: Optional[float] = None  # when the totals were last brought up to date
+        self.must_agree: dict[str, Any] = {}  # more that all ranks must have been given
+        self.inner_steps: Optional[int] = None  # what a line of the metrics calls steps, where a pass has many
 
     # --- connecting ---
 
@@ -82,7 +84,8 @@ class Passes:
         if self._metrics is None:
             return
         self._look_at_the_clock()
-        line = {"step": self.steps_done, "rank": rank, **self.totals.so_far(), **numbers}
+        step = self.steps_done if self.inner_steps is None else self.inner_steps
+        line = {"step": step, "rank": rank, **self.totals.so_far(), **numbers}
         with open(self._metrics.replace("{rank}", str(rank)), "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
@@ -90,7 +93,8 @@ class Passes:
         """What Workers do not compare by themselves, and what would end in confusion."""
         if self.transport is None:
             return
-        own = {"start_step": self.options.start_step, "min_compress_size": self.options.min_compress_size}
+        own: dict[str, Any] = {"start_step": self.options.start_step, "min_compress_size": self.options.min_compress_size}
+        own.update(self.must_agree)
         own["scaler"] = int(self._scaler is not None)
         if self._parameters.is_bound:
             own["exclude"] = zlib.crc32("\n".join(self._parameters.dense_names()).encode())
@@ -299,6 +303,14 @@ class Passes:
         self.loaded = states
         self.steps_done = int(one["step"])
 
+    def load_groups(self, states: dict[str, Any], rank: int) -> None:
+        """The same where the groups are those that were saved, and have their Workers."""
+        self.load(states, rank)
+        self.loaded = None
+        for i, group in enumerate(self.groups.values()):
+            for name, worker in group.workers.items():
+                worker.load([_saved.worker_of(state, f"{name}{i}") for state in states.values()])
+
     def make_loaded_groups(self) -> None:
         assert self.loaded is not None
         states, self.loaded = self.loaded, None
@@ -309,7 +321,7 @@ class Passes:
             names = tuple(name for name, _, _ in layout)
             group = self._make_group(names, [size for _, size, _ in layout])
             if f"group{i}" in one:
-                group.make_worker().load([_saved.worker_of(state, i) for state in states.values()])
+                group.make_worker().load([_saved.worker_of(state, f"group{i}") for state in states.values()])
             self.groups[names] = group
         self._passes_loaded = _PASSES_UNTIL_REGROUPED if self.groups else 0
 
@@ -357,15 +369,19 @@ class Passes:
     # --- between passes ---
 
     def retune(self, options: Options) -> None:
-        changed: list[Any] = []
+        changed: list[tuple[Any, bool]] = []
+
+        def give(worker: Any, is_dense: bool, given: Options) -> None:
+            worker.retune(**(given.for_dense() if is_dense else given.for_worker(worker.dim)))
+
         try:
             for group in self.groups.values():
-                if group.worker is not None:
-                    group.worker.retune(**options.for_worker(group.worker.dim))
-                    changed.append(group.worker)
+                for name, worker in group.workers.items():
+                    give(worker, name == "dense", options)
+                    changed.append((worker, name == "dense"))
         except ValueError:  # on all ranks alike: the options do not fit this group
-            for worker in changed:
-                worker.retune(**self.options.for_worker(worker.dim))
+            for worker, is_dense in changed:
+                give(worker, is_dense, self.options)
             raise
         for group in self.groups.values():
             group.options = options
@@ -387,6 +403,6 @@ class Passes:
         groups = [group for group in self.groups.values() if group.left]
         one = _saved.make(size, self.steps_done, self.options, [group.layout for group in groups], self.totals)
         for i, group in enumerate(groups):
-            if group.worker is not None:
-                one[f"group{i}"] = torch.frombuffer(bytearray(group.worker.save()), dtype=torch.uint8)
+            for name, worker in group.workers.items():
+                one[f"{name}{i}"] = torch.frombuffer(bytearray(worker.save()), dtype=torch.uint8)
         return {f"rank{rank}": one}

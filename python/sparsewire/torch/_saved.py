@@ -16,7 +16,7 @@ import sparsewire
 from sparsewire import _core
 
 from ._options import Options
-from ._parameters import Parameters
+from ._parameters import Parameters, local
 from ._stats import Totals
 
 _FORMAT = 2
@@ -44,8 +44,8 @@ def names_of(one: dict[str, Any]) -> frozenset[str]:
     return frozenset(name for layout in groups_of(one) for name, _, _ in layout)
 
 
-def worker_of(one: dict[str, Any], group: int) -> bytes:
-    return bytes(one[f"group{group}"].cpu().numpy().tobytes())
+def worker_of(one: dict[str, Any], name: str) -> bytes:
+    return bytes(one[name].cpu().numpy().tobytes())
 
 
 def to_bytes(states: dict[str, Any]) -> bytes:
@@ -108,7 +108,7 @@ def _ranks_of(state: Any) -> dict[str, Any]:
     other = [key for key in state if not (isinstance(key, str) and re.fullmatch(r"rank[0-9]{1,9}", key))]
     if other:
         raise sparsewire.UsageError(
-            f"[torch] this is not what State.state_dict() returned: it has {_shown(other[0])}. Of a whole checkpoint, give "
+            f"[torch] this is not what State.state_dict() returned: it has {shown(other[0])}. Of a whole checkpoint, give "
             "the part that state_dict() returned"
         )
     ranks = dict(state)
@@ -119,7 +119,7 @@ def _ranks_of(state: Any) -> dict[str, Any]:
             if one[name] != ranks[first][name]:
                 raise _not_together(first, key, name)
         if one.keys() != ranks[first].keys():
-            raise _not_together(first, key, _shown(min(one.keys() ^ ranks[first].keys())))
+            raise _not_together(first, key, shown(min(one.keys() ^ ranks[first].keys())))
     return ranks
 
 
@@ -134,7 +134,7 @@ def _damaged(key: str, what: str) -> sparsewire.UsageError:
     return sparsewire.UsageError(f"[torch] the state of {key} is damaged: {what}; load another checkpoint")
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """As repr() does, in few words."""
     try:
         return reprlib.repr(value)
@@ -154,14 +154,14 @@ def _check_form(key: str, one: Any) -> None:
         raise _damaged(key, f"it is a {type(one).__name__}, not a dict")
     if type(one.get("format")) is not int or one["format"] != _FORMAT:
         raise sparsewire.UsageError(
-            f"[torch] the state of {key} has format {_shown(one.get('format'))}, and this version reads {_FORMAT}: load it "
+            f"[torch] the state of {key} has format {shown(one.get('format'))}, and this version reads {_FORMAT}: load it "
             "with the version that saved it"
         )
     for name, kind in _FIELDS.items():
         if type(one.get(name)) is not kind:
-            raise _damaged(key, f"{name!r} is {_shown(one.get(name, 'missing'))}")
+            raise _damaged(key, f"{name!r} is {shown(one.get(name, 'missing'))}")
     if not (1 <= one["world_size"] < 1 << 31 and 0 <= one["step"] < 1 << 63):
-        raise _damaged(key, f"world_size={_shown(one['world_size'])}, step={_shown(one['step'])}")
+        raise _damaged(key, f"world_size={shown(one['world_size'])}, step={shown(one['step'])}")
     if not isinstance(_parsed(one["options"]), dict):
         raise _damaged(key, "'options' cannot be read")
     layouts = _parsed(one["groups"])
@@ -177,9 +177,9 @@ def _check_form(key: str, one: Any) -> None:
     for name, value in one.items():
         if name in _FIELDS or name == "format":
             continue
-        is_group = isinstance(name, str) and re.fullmatch(r"group[0-9]{1,9}", name)
+        is_group = isinstance(name, str) and re.fullmatch(r"(group|dense)[0-9]{1,9}", name)
         if not (is_group and int(name[5:]) < len(layouts)):
-            raise _damaged(key, f"it has {_shown(name)}")
+            raise _damaged(key, f"it has {shown(name)}")
         if not _is_bytes(value):
             raise _damaged(key, f"{name!r} is not a tensor of bytes")
 
@@ -213,11 +213,12 @@ def check_names(states: dict[str, Any], parameters: Parameters) -> None:
         for name, size, was_dense in layout:
             if name not in known:
                 continue
-            if known[name].numel() != size:
+            here = local(known[name]).numel()
+            if here != size:
                 raise sparsewire.UsageError(
-                    f"[torch] the state is of another model: {name} had {size} entries, and has {known[name].numel()}"
+                    f"[torch] the state is of another model: {name} had {size} entries, and has {here}"
                 )
-            if parameters.is_dense(name, size, known[name]) != was_dense:
+            if parameters.is_dense(name, known[name].numel(), known[name]) != was_dense:
                 raise sparsewire.UsageError(
                     f"[torch] {name} was{'' if was_dense else ' not'} exchanged densely when the state was saved: register "
                     "with the same exclude= and min_compress_size="
@@ -229,12 +230,19 @@ def check_memories(states: dict[str, Any], options: Options) -> None:
     is_own = len(states) < next(iter(states.values()))["world_size"]
     for key, one in states.items():
         for i, layout in enumerate(groups_of(one)):
-            if f"group{i}" not in one:
-                continue
-            sparse = [(name, size) for name, size, dense in layout if not dense]
-            given = {**options.for_worker(sum(size for _, size in sparse)), "threads": 1}
-            try:
-                _core._check_saved_worker(worker_of(one, i), sparse, int(key[4:]), one["world_size"], is_own, **given)
-            except sparsewire.UsageError as error:
-                names = ", ".join(name for name, _ in sparse[:2]) + (", ..." if len(sparse) > 2 else "")
-                raise sparsewire.UsageError(f"[torch] the state of {key} for parameters {names}: {error}") from None
+            for kind in ("group", "dense"):
+                if f"{kind}{i}" in one:
+                    _check_memory(one, f"{kind}{i}", key, layout, options, is_own)
+
+
+def _check_memory(one: dict[str, Any], name: str, key: str, layout: Layout, options: Options, is_own: bool) -> None:
+    is_dense = name.startswith("dense")
+    tensors = [(tensor, size) for tensor, size, dense in layout if dense == is_dense]
+    default = {"sparsifier": "", "downlink": None, "scope": "model", "seed": 0}
+    given = {**default, **options.for_dense()} if is_dense else options.for_worker(sum(size for _, size in tensors))
+    try:
+        ranks = one["world_size"]
+        _core._check_saved_worker(worker_of(one, name), tensors, int(key[4:]), ranks, is_own, **{**given, "threads": 1})
+    except sparsewire.UsageError as error:
+        names = ", ".join(tensor for tensor, _ in tensors[:2]) + (", ..." if len(tensors) > 2 else "")
+        raise sparsewire.UsageError(f"[torch] the state of {key} for parameters {names}: {error}") from None

@@ -38,11 +38,12 @@ class Stages:
     The threads hold this object and not the State, so that a State that nobody holds any more can end them.
     """
 
-    def __init__(self, passes: Passes, group: Optional[dist.ProcessGroup], deadline: float) -> None:
+    def __init__(self, passes: Passes, group: Optional[dist.ProcessGroup], deadline: float, name: str = "State") -> None:
         self.error: Optional[Exception] = None
         self._passes = passes
         self.group = group
         self._deadline = deadline
+        self._name = name  # of what users hold
         self._pid = os.getpid()
         self._is_closed = False
         self._jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()  # Jobs, functions with a queue for answers, None
@@ -57,9 +58,13 @@ class Stages:
         if self.error is not None:
             raise self.error
         if self._is_closed:
-            raise RuntimeError("[torch] this State was closed")
+            raise RuntimeError(f"[torch] this {self._name} was closed")
         if os.getpid() != self._pid:
-            raise RuntimeError("[torch] this State belongs to the process that made it: register the hook after a fork")
+            raise RuntimeError(f"[torch] this {self._name} belongs to the process that made it: make it after a fork")
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
 
     def put(self, job: Job) -> None:
         self._start()
@@ -77,17 +82,21 @@ class Stages:
 
     def call(self, function: Callable[[], Any]) -> Any:
         """Runs the function on the first thread, after all buckets; between backward passes."""
+        return self.begin(function)()
+
+    def begin(self, function: Callable[[], Any]) -> Callable[[], Any]:
+        """The same without waiting: what is returned waits, and returns the result."""
         if self.error is not None:
             raise self.as_runtime_error(self.error)
         self.check_usable()
         self._start()
-        return self._ask(function)
+        return self._put(function)
 
     def settle(self) -> None:
         """Waits until the threads have done what they were given."""
         is_own = threading.current_thread() in self._threads
         if self._threads and not is_own and not self._is_closed and os.getpid() == self._pid:
-            self._ask(lambda: None)
+            self._put(lambda: None)()
 
     def stop(self) -> None:
         """The threads end when they have done what they were given."""
@@ -130,13 +139,17 @@ class Stages:
             job.fail(shown)
         self._passes.waiting = []
 
-    def _ask(self, function: Callable[[], Any]) -> Any:
+    def _put(self, function: Callable[[], Any]) -> Callable[[], Any]:
         answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._jobs.put((function, answer))
-        result, error = answer.get()
-        if error is not None:
-            raise error
-        return result
+
+        def wait() -> Any:
+            result, error = answer.get()
+            if error is not None:
+                raise error
+            return result
+
+        return wait
 
     def _start(self) -> None:
         if self._threads:

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import atexit
 import base64
 import io
-import weakref
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
 import torch
 import torch.distributed as dist
-
-import sparsewire
 
 from . import _saved
 from ._buckets import Buckets
 from ._options import Exclude, Options
 from ._parameters import Parameters
 from ._passes import Passes
-from ._stages import Stages, wait_for_threads
-
-_CONSOLIDATED = b"sparsewire consolidated state\n"  # before what ranks send each other for it
-_open_states: weakref.WeakSet[State] = weakref.WeakSet()
+from ._session import Session, check_common
 
 
-class State:
+
+class State(Session):
     """What the hook needs and remembers, for ``model.register_comm_hook(sparsewire.torch.State(...), sparsewire.torch.hook)``.
 
     ``sparsewire.torch.register(model, ...)`` does the same in one line, and gives the parameters their names.
@@ -57,44 +51,36 @@ class State:
         process_group: Optional[dist.ProcessGroup] = None,
         sparsifier: str = "topk:ratio=0.01",
         *,
+        exchange: str = "sharded",
+        downlink: Optional[str] = None,
+        codec: str = "auto",
+        downlink_codec: Optional[str] = None,
+        feedback: str = "ef",
+        scope: str = "model",
+        seed: int = 0,
+        check_every: int = 100,
+        threads: int = 1,
+        start_step: int = 0,
+        min_compress_size: int = 0,
         exclude: Exclude = None,
         scaler: Optional[Any] = None,
         deadline: float = 300.0,
         metrics: Optional[str] = None,
-        **options: Any,
     ) -> None:
-        if not (isinstance(deadline, (int, float)) and 0.001 <= deadline <= 3.6e7):
-            raise sparsewire.UsageError(f"[torch] deadline={deadline!r} is not a number of seconds in [0.001, 36,000,000]")
-        if isinstance(exclude, str):
-            raise TypeError(f"[torch] exclude={exclude!r} is one string: give a list of names, or a function")
-        if scaler is not None and not callable(getattr(scaler, "get_scale", None)):
-            raise TypeError(f"[torch] scaler={scaler!r} is no GradScaler")
-        chosen = Options.make({"sparsifier": sparsifier, **options})
-        chosen.check(1 << 24)
+        options = Options.of(locals())
+        check_common(exclude, deadline, scaler)
+        options.check()
         self.process_group = process_group
         self.exclude = exclude
         self.scaler = scaler
         self.deadline = deadline
         self.metrics = metrics
-        self._reset(chosen)
+        self._reset(options)
 
     def _reset(self, options: Options) -> None:
         self._parameters = Parameters(self.exclude, options.min_compress_size)
         self._buckets = Buckets(self._parameters, self.scaler)
-        self._passes = Passes(options, self._parameters, self.scaler, self.metrics)  # belongs to the threads
-        self._stages = Stages(self._passes, self.process_group, self.deadline)
-        _open_states.add(self)
-        weakref.finalize(self, self._stages.stop).atexit = False  # a State that is freed ends its threads
-
-    @property
-    def error(self) -> Optional[Exception]:
-        """What ended the training; after it the State must not be used again."""
-        return self._stages.error
-
-    @property
-    def options(self) -> Options:
-        """Those in force."""
-        return self._passes.options
+        self._open(Passes(options, self._parameters, self.scaler, self.metrics), self.deadline)
 
     def bind(self, module: torch.nn.Module) -> State:
         """Gives the parameters the names that they have in ``module``: the DistributedDataParallel or what it wraps.
@@ -119,74 +105,11 @@ class State:
         self._stages.put(job)
         return job.future
 
-    def _call(self, function: Callable[[], Any]) -> Any:
-        return self._stages.call(function)
-
-    def _connect(self) -> None:
-        self._stages.connect()
-
     # --- what users call between backward passes ---
 
-    def _check_between_passes(self) -> None:
+    def _check_quiet(self) -> None:
         if self._buckets.is_in_pass:
             raise RuntimeError("[torch] a backward pass is under way, or was broken off: call this between two of them")
-
-    def retune(self, sparsifier: Optional[str] = None, **options: Any) -> None:
-        """Other options from the next step on; memories are kept. Collective: all ranks must give the same.
-
-        What can change is what ``Worker.retune`` allows: sparsifiers and their keys, decay, codecs, check_every.
-        """
-        self._check_between_passes()
-        for name in ("start_step", "min_compress_size"):
-            if options.get(name, getattr(self.options, name)) != getattr(self.options, name):
-                raise sparsewire.UsageError(f"[torch] {name} cannot change after registration")
-        changed = {**self.options.__dict__, **options}
-        if sparsifier is not None:
-            changed["sparsifier"] = sparsifier
-        wanted = Options.make(changed)
-        wanted.check(1 << 24)
-
-        def do() -> None:
-            self._connect()
-            self._passes.retune(wanted)
-
-        self._call(do)
-
-    def stats(self) -> dict[str, Any]:
-        """Bytes, density, norms and times: of the last backward pass, and in total."""
-        self._stages.settle()
-        return self._passes.totals.as_dict()
-
-    def write_scalars(self, writer: Any, step: Optional[int] = None) -> None:
-        """Writes the numbers of the last backward pass to a ``torch.utils.tensorboard.SummaryWriter``."""
-        self._stages.settle()
-        for name, value in self._passes.totals.last.items():
-            if isinstance(value, (int, float)):
-                writer.add_scalar(f"sparsewire/{name}", value, self._passes.steps_done if step is None else step)
-
-    def record(self, **numbers: float) -> None:
-        """Writes numbers of your own, such as the loss, as a line of the metrics: ``state.record(loss=loss)``.
-
-        Call it between backward passes: the line has the number of steps done. The names ``loss``, ``train_loss``,
-        ``test_loss``, ``test_accuracy`` and the like come first in reports. Does nothing without ``metrics=``.
-        """
-        self._stages.settle()
-        taken = {"step", "rank", "skipped", *self._passes.totals.so_far(), *self._passes.totals.last} & numbers.keys()
-        if taken:
-            raise sparsewire.UsageError(f"[torch] the metrics have a {min(taken)} already: give it another name")
-        # A loss has a gradient, and PyTorch warns of a tensor that is taken out of its graph without detach().
-        plain = {name: value.detach() if isinstance(value, torch.Tensor) else value for name, value in numbers.items()}
-        given = {name: float(value) for name, value in plain.items()}
-        rank, _ = self._place()
-        self._call(lambda: self._passes.record(given, rank))
-
-    def _place(self) -> tuple[int, int]:
-        """This rank, and the number of ranks; also after the process group is gone."""
-        if self._passes.transport is not None:
-            return self._passes.transport.rank, self._passes.transport.size
-        if dist.is_available() and dist.is_initialized():
-            return dist.get_rank(self.process_group), dist.get_world_size(self.process_group)
-        return 0, 1
 
     def memory(self) -> dict[str, torch.Tensor]:
         """What this rank has not sent yet, by parameter: flat copies; zeros for parameters that go densely.
@@ -201,34 +124,13 @@ class State:
         Call it between backward passes. The same number of ranks goes on bit for bit; ``consolidated_state_dict()`` can
         be loaded by any number.
         """
-        self._check_between_passes()
+        self._check_quiet()
         rank, size = self._place()
         return self._call(lambda: self._passes.save(rank, size))  # type: ignore[no-any-return]
 
     def consolidated_state_dict(self) -> dict[str, Any]:
         """The states of all ranks, on every rank, for another number of ranks. Collective."""
-        own = _CONSOLIDATED + _saved.to_bytes(self.state_dict())
-
-        def do() -> dict[str, Any]:
-            self._connect()
-            transport = self._passes.transport
-            everyones = [own] if transport is None else transport.all_gather(own)
-            merged: dict[str, Any] = {}
-            for rank, one in enumerate(everyones):
-                if not one.startswith(_CONSOLIDATED):
-                    raise RuntimeError(
-                        f"[torch] rank {rank} is not in consolidated_state_dict(): all ranks must call it, between two "
-                        "backward passes"
-                    )
-                try:
-                    merged.update(_saved.from_bytes(one[len(_CONSOLIDATED) :]))
-                except ValueError as error:
-                    raise sparsewire.TransportError(
-                        f"[torch] what rank {rank} sent for consolidated_state_dict() is damaged: {error}", rank
-                    ) from None
-            return merged
-
-        return self._call(do)  # type: ignore[no-any-return]
+        return self._gather(self.state_dict())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on from ``state_dict()`` of this rank, or from ``consolidated_state_dict()``. All ranks must load.
@@ -239,7 +141,7 @@ class State:
         have loaded states of the same step; with FSDP2 the sizes of parameters; and, if this State is not bound, names and
         sizes.
         """
-        self._check_between_passes()
+        self._check_quiet()
         rank, size = self._place()
         chosen = _saved.choose(state, rank, size, self.options)
         _saved.check_names(chosen, self._parameters)
@@ -251,7 +153,7 @@ class State:
 
     def close(self) -> None:
         """Ends the thread and the connections. The State cannot be used after it. Called at exit."""
-        self._stages.close()
+        self._end()
 
     def __repr__(self) -> str:
         return f"<sparsewire.torch.State {self.options.sparsifier}, {self._passes.totals.steps} steps>"
@@ -271,10 +173,3 @@ class State:
         self._reset(options)
         if state is not None:
             self.load_state_dict(torch.load(io.BytesIO(base64.b64decode(state)), weights_only=True))
-
-
-@atexit.register
-def _close_all() -> None:
-    for state in list(_open_states):
-        state.close()
-    wait_for_threads()

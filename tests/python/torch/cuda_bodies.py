@@ -261,3 +261,35 @@ def cuda_two_models():
     for state in [*states, alone.state]:
         state.close()
     return wrong
+
+
+def local_steps_as_host(devices, cases):
+    """For each case, what of weights, start and memory differs after LocalSteps on one device and on the other."""
+    found = {}
+    for label, options in cases.items():
+        dtype, steps = TYPES[options.pop("dtype", "float32")], 14
+        runs = []
+        for device in devices:
+            torch.manual_seed(4)
+            model = torch.nn.Sequential(torch.nn.Linear(70, 60), torch.nn.Linear(60, 90)).to(dtype).to(device)
+            outer = sw.LocalSteps(model, None, every=4, **{"min_compress_size": 70, "sparsifier": "topk:k=9,chunk=100", **options})
+            for step in range(steps):
+                generator = torch.Generator().manual_seed(100 * step + rank())
+                with torch.no_grad():
+                    for p in model.parameters():
+                        p.sub_((0.01 * torch.randn(p.shape, generator=generator)).to(dtype).to(device))
+                outer.step()
+                if step == 9:  # in mid-round, perhaps with an exchange under way
+                    outer.load_state_dict(outer.state_dict()) if outer._under_way is None else outer.state_dict()
+            numbers = {name: p.detach().cpu().clone() for name, p in model.named_parameters()}
+            numbers.update({f"start of {i}": fragment.start.cpu().clone() for i, fragment in enumerate(outer._fragments)})
+            numbers.update({f"memory of {name}": one for name, one in outer.memory().items()})
+            with outer.start_weights():
+                numbers["shown"] = torch.cat([p.detach().flatten().cpu() for p in model.parameters()])
+            outer.close()
+            numbers.update({f"end of {name}": p.detach().cpu() for name, p in model.named_parameters()})
+            runs.append(numbers)
+        wrong = differences(*runs)
+        if wrong:
+            found[label] = wrong
+    return found

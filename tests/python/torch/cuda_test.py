@@ -133,3 +133,26 @@ def test_nccl_with_one_rank():
         state.close()
     finally:
         dist.destroy_process_group()
+
+
+LOCAL = {
+    "plain": {},
+    "f32": {"codec": "auto:values=f32"},
+    "downlink": {"exchange": "sharded", "downlink": "topk:ratio=0.2"},
+    "rtopk": {"sparsifier": "rtopk:ratio=0.1,r=2"},
+    "threshold": {"sparsifier": "threshold:ratio=0.1"},
+    "diloco": {"sparsifier": "dense", "codec": "auto", "exchange": "dense", "outer_lr": 0.7, "outer_momentum": 0.9},
+    "nesterov": {"outer_lr": 0.7, "outer_momentum": 0.9},
+    "fragments": {"fragments": 2},
+    "delay": {"fragments": 2, "delay": 1},
+    "mix": {"delay": 3, "mix": 0.25},
+    "bfloat16": {"dtype": "bfloat16"},
+    "bfloat16 with delay": {"dtype": "bfloat16", "delay": 2},
+    "float16": {"dtype": "float16"},
+    "on the host": {"memory": "host", "delay": 1},
+}
+
+
+@pytest.mark.parametrize("name", LOCAL)
+def test_local_steps_give_the_bits_of_the_processor(name):
+    assert run(2, "local_steps_as_host", devices=["cpu", "cuda"], cases={name: dict(LOCAL[name])}) == [{}] * 2

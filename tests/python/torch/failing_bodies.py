@@ -119,7 +119,7 @@ def half_registered(what, failing):
         options = {
             "spec": {"sparsifier": "topk:ratio=7"},
             "exclude": {"exclude": ["nowhere"]},
-            "option": {"nosuch": 1},
+            "option": {"codec": 3},
             "metrics": {"metrics": "/nowhere/at all/run.jsonl"},
         }.get(what, {})
         if what == "interface":

@@ -70,7 +70,7 @@ def test_a_rank_that_cannot_register_is_named():
     said = run("half_registered")
     assert said[0] == said[2] == "no error"
     assert said[1].startswith("UsageError: [topk] ratio=7")
-    assert said[3].startswith("RankFailed: [torch] rank 0 failed in register(): UsageError: [topk] ratio=7")
+    assert said[3].startswith("RankFailed: [torch] rank 0 could not begin: UsageError: [topk] ratio=7")
 
 
 @pytest.mark.parametrize("what", ["module", "parameter"])

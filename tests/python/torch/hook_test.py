@@ -1,5 +1,7 @@
 """The hook in DistributedDataParallel, on real gloo processes."""
 
+import dataclasses
+import inspect
 import os
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import sparsewire  # noqa: E402
+import sparsewire.torch as sw  # noqa: E402
 from patience import patient  # noqa: E402
 from ranks import LIMIT, Ranks, assert_said, run  # noqa: E402
 
@@ -21,6 +24,9 @@ SPARSIFIERS = [
 ]
 WAYS = [("dense", ""), ("allgather", ""), ("server", ""), ("sharded", ""), ("auto", "")]
 DOWNLINKS = [("server", "topk:ratio=0.1"), ("sharded", "topk:ratio=0.1"), ("sharded", "threshold:ratio=0.1")]
+
+# Those whose defaults are others for LocalSteps.
+LOCAL = {"sparsifier", "feedback", "codec", "exchange", "average", "check_every", "min_compress_size"}
 
 
 def same(results):
@@ -154,7 +160,7 @@ def test_what_cannot_work_is_refused():
         "exclude": "nowhere",
         "one name": "one string",
         "scaler": "no GradScaler",
-        "misspelt": "did you mean 'start_step'? There are",
+        "misspelt": "unexpected keyword argument 'start_steps'",
         "compiled": "before torch.compile",
         "scale=lr": "feedback",
         "deadline": "deadline=0",
@@ -172,7 +178,7 @@ def test_what_cannot_work_is_refused():
         ("spec", 1, "UsageError: [topk] ratio=7"),
         ("spec", 0, "UsageError: [topk] ratio=7"),
         ("exclude", 2, "UsageError: [torch] exclude: the model has no parameter nowhere"),
-        ("option", 1, "TypeError: [torch] 'nosuch' is no option"),
+        ("option", 1, "TypeError: [torch] codec=3 is not a string"),
         ("metrics", 1, "FileNotFoundError: "),
         ("interface", 1, "UsageError: [torch] interface 'nosuch0'"),
         ("twice", 2, "ValueError: [torch] this model has a communication hook already"),
@@ -182,7 +188,7 @@ def test_a_rank_that_cannot_register_is_named_by_all_others(what, failing, cause
     results = run(3, "half_registered", what=what, failing=failing)
     same([digest for _, digest in results])
     for rank, (said, _) in enumerate(results):
-        told = f"RankFailed: [torch] rank {failing} failed in register(): "
+        told = f"RankFailed: [torch] rank {failing} could not begin: "
         assert said.startswith(cause if rank == failing else told + cause), said
 
 
@@ -230,6 +236,19 @@ def test_the_plain_form_works():
     unbound, bound = same(run(2, "plain_form"))
     assert unbound[0] == bound[0]
     assert unbound[1:] == [True, "parameter0"] and bound[1:] == [False, "0.bias"]
+
+
+def test_the_options_that_are_written_out_are_those_there_are():
+    own = {field.name: (field.type, field.default) for field in dataclasses.fields(sw.Options)}
+    for function, differing in ((sw.register, ()), (sw.State.__init__, ()), (sw.LocalSteps.__init__, LOCAL)):
+        arguments = inspect.signature(function).parameters
+        left_out = {"scope", "start_step"} if function is sw.LocalSteps.__init__ else {"average"}
+        assert {name for name in own if name not in arguments} == left_out
+        for name in set(own) - left_out:
+            kind, default = own[name]
+            found = arguments[name].annotation
+            assert kind == (found if isinstance(found, str) else getattr(found, "__name__", str(found))) or "Optional" in kind
+            assert (arguments[name].default == default) == (name not in differing), name
 
 
 def test_options_do_what_they_say():

@@ -16,7 +16,7 @@ import sparsewire.torch as sw
 from sparsewire.torch._connect import _Attempt, connect
 from sparsewire.torch._passes import Passes
 from sparsewire.torch._saved import _is_bytes, to_bytes
-from sparsewire.torch.state import _CONSOLIDATED
+from sparsewire.torch._session import _CONSOLIDATED
 
 KINDS = [
     {"sparsifier": "topk:ratio=0.1", "downlink": "topk:ratio=0.1", "exclude": ["0.bias"]},
