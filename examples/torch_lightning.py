@@ -1,7 +1,10 @@
 """Lightning: a strategy that registers the hook. Lightning's own argument ddp_comm_hook does so on GPUs only.
 
+LocalSteps need the model unwrapped: another strategy, and a callback.
+
     python examples/torch_lightning.py --checkpoint run.ckpt
     python examples/torch_lightning.py --checkpoint run.ckpt --resume --epochs 4
+    python examples/torch_lightning.py --local-steps 5
 """
 
 import argparse
@@ -42,6 +45,26 @@ class SaveMemory(lightning.Callback):
             self._loaded = None
 
 
+class Unwrapped(DDPStrategy):
+    """Processes and data as with DDP, but each trains alone."""
+
+    def configure_ddp(self):
+        pass
+
+
+class LocalSteps(lightning.Callback):
+    """LocalSteps(every=30, ...): the arguments of sparsewire.torch.LocalSteps."""
+
+    def __init__(self, **options):
+        self._options = options
+
+    def on_train_start(self, trainer, module):
+        self.outer = sw.LocalSteps(module, trainer.optimizers, **self._options)
+
+    def on_train_end(self, trainer, module):
+        self.outer.close()
+
+
 class Classifier(lightning.LightningModule):
     def __init__(self):
         super().__init__()
@@ -52,6 +75,8 @@ class Classifier(lightning.LightningModule):
         return torch.nn.functional.cross_entropy(self.net(pictures), labels)
 
     def on_train_batch_end(self, *_):
+        if not isinstance(self.trainer.strategy, SparseDDP):
+            return
         last = self.trainer.strategy.state.stats()["last"]
         self.log("sparsewire_factor", last["factor_against_dense"])
 
@@ -64,6 +89,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=2, help="of the whole training, with those before --resume (%(default)s)")
     parser.add_argument("--checkpoint", help="file to save at the end")
     parser.add_argument("--resume", action="store_true", help="go on from --checkpoint")
+    parser.add_argument("--local-steps", type=int, default=0, help="steps between two exchanges; 0: the hook (%(default)s)")
     options = parser.parse_args()
 
     torch.set_num_threads(1)
@@ -72,15 +98,18 @@ def main():
     pictures = torch.randn(10, 784)[labels] + torch.randn(512, 784)
     data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(pictures, labels), batch_size=32)
     strategy = SparseDDP("topk:ratio=0.01", downlink="topk:ratio=0.01", ddp={"process_group_backend": "gloo"})
+    extra = SaveMemory()
+    if options.local_steps:
+        strategy, extra = Unwrapped(process_group_backend="gloo"), LocalSteps(every=options.local_steps)
     trainer = lightning.Trainer(
-        accelerator="cpu", devices=2, strategy=strategy, max_epochs=options.epochs, logger=False, callbacks=[SaveMemory()],
+        accelerator="cpu", devices=2, strategy=strategy, max_epochs=options.epochs, logger=False, callbacks=[extra],
         enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
     )  # fmt: skip
     trainer.fit(Classifier(), data, ckpt_path=options.checkpoint if options.resume else None)
     if options.checkpoint:
         trainer.save_checkpoint(options.checkpoint)  # on all ranks: it is collective, and written by rank 0
     if trainer.global_rank == 0:
-        stats = strategy.state.stats()
+        stats = (extra.outer if options.local_steps else strategy.state).stats()
         print(f"{stats['steps']} steps, factor {stats['factor_against_dense']:.1f} against dense", flush=True)
 
 

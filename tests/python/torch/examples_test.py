@@ -81,6 +81,28 @@ def test_ddp_without_a_downlink(tmp_path):
     assert "12 steps" in said
 
 
+TINY = ["--every", 4, "--width", 32, "--layers", 1, "--length", 16, "--batch", 2]
+
+
+def test_local_steps(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("Now is the winter of our discontent made glorious summer by this sun of York. " * 20)
+    options = ["--text", text, *TINY, "--checkpoint", "run-{rank}.pt", "--metrics", "run-{rank}.jsonl"]
+    said = run_two(EXAMPLES / "torch_local_steps.py", *options, "--steps", 14, folder=tmp_path)
+    assert re.search(r"validation loss [\d.]+ after 14 steps\n\d+ bytes sent in 4 exchanges", said), said
+    assert {path.name for path in tmp_path.iterdir()} >= {"run-0.pt", "run-1.pt", "run-0.jsonl", "run-1.jsonl"}
+
+
+@LONG
+def test_local_steps_and_their_checkpoints(tmp_path):
+    options = [*TINY, "--fragments", 2, "--delay", 1, "--bf16", "--checkpoint", "run-{rank}.pt"]
+    whole = torchrun(2, "torch_local_steps.py", *options, "--steps", 25, folder=tmp_path)
+    torchrun(2, "torch_local_steps.py", *options, "--steps", 15, folder=tmp_path)
+    resumed = torchrun(2, "torch_local_steps.py", *options, "--steps", 25, "--resume", folder=tmp_path)
+    said = r"validation loss [\d.]+ after 25 steps"
+    assert re.search(said, whole).group() == re.search(said, resumed).group()
+
+
 @LONG
 def test_fsdp2(tmp_path):
     fsdp = pytest.importorskip("torch.distributed.fsdp")
@@ -100,6 +122,7 @@ def test_lightning(tmp_path):
     assert "32 steps, factor" in run([*example, "--epochs", 4], tmp_path)
     assert "16 steps, factor" in run([*example, "--epochs", 2], tmp_path)
     assert "32 steps, factor" in run([*example, "--epochs", 4, "--resume"], tmp_path)
+    assert "4 steps, factor" in run([*example[:1], "--local-steps", 5], tmp_path)  # exchanges in 16 steps
 
 
 @LONG
@@ -109,10 +132,11 @@ def test_accelerate(tmp_path):
     first, second = [float(loss) for loss in re.findall(r"loss ([\d.]+)", said)]
     assert second < first
     assert "16 steps, factor" in said
+    assert "3 steps, factor" in torchrun(2, "torch_accelerate.py", "--local-steps", 5, folder=tmp_path)
 
 
 @LONG
-@pytest.mark.parametrize("name", ["ddp", "fsdp2", "lightning", "accelerate"])
+@pytest.mark.parametrize("name", ["ddp", "local_steps", "fsdp2", "lightning", "accelerate"])
 def test_help_says_what_every_option_is(name, tmp_path):
     if name in ("lightning", "accelerate"):
         needs(name)
