@@ -146,6 +146,11 @@ void Worker::Parts::check_usable() const {
 
 Exchange& Worker::Parts::active_exchange() noexcept { return goes_dense ? *dense_exchange : *exchange; }
 
+// Trailers have 4 bytes for it, and it counts there only beside a weight of one step.
+float in_float_range(double weight) {
+  return static_cast<float>(std::min(weight, static_cast<double>(std::numeric_limits<float>::max())));
+}
+
 // An error here must not leave the other ranks waiting: it travels with the trailer, and is thrown after the exchange.
 void Worker::Parts::sift() {
   stats.ns_sift = 0;
@@ -157,7 +162,7 @@ void Worker::Parts::sift() {
   trailer = {.rank = rank,
              .fingerprint = identity,
              .step = step_number,
-             .weight = static_cast<float>(config.weight),
+             .weight = in_float_range(config.weight),
              .lr = options.lr,
              .flags = options.flags,
              .loss = options.loss,
