@@ -59,8 +59,9 @@ TEST(RunsCsv, HasTheColumnsOfThePage) {
       lines[0],
       "id,phase,method,ratio,own,seed,problem,device,tf32,validation,split,workers,worker_weights,sparsifier,feedback,"
       "exchange,"
-      "downlink,codec,downlink_codec,downlink_feedback,scope,optimiser,lr,schedule,clip,local_steps,eval_every,"
-      "eval_train,measure_every,k,status,diverged_at,steps,initial_train_loss,train_loss,val_loss,test_loss,metric,"
+      "downlink,codec,downlink_codec,downlink_feedback,scope,average,optimiser,lr,schedule,clip,local_steps,outer_lr,"
+      "outer_momentum,eval_every,eval_train,measure_every,k,status,diverged_at,steps,initial_train_loss,train_loss,val_"
+      "loss,test_loss,metric,"
       "val_metric,"
       "bytes_up,"
       "bytes_down,bytes_served,paper_bits_up,paper_bits_down,reached,bytes_to_target,steps_to_target,censored_at,"
