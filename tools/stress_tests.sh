@@ -39,7 +39,7 @@ printf 'subdirs("%s")\n' "$PWD/$tests" > "$logs/CTestTestfile.cmake"
 
 names=(transport exchange)
 if $processes; then
-  mapfile -t names < <(ctest --test-dir "$logs" -N -R '^(Mpi\.[^E]|Netlab|Python\.(hook|fsdp|silent|processes|threads)$|Train\.(Killed|Stopped)$)' |
+  mapfile -t names < <(ctest --test-dir "$logs" -N -R '^(Mpi\.[^E]|Netlab|Python\.(hook|local_steps|fsdp|silent|processes|threads)$|Train\.(Killed|Stopped)$)' |
     sed -n 's/^ *Test *#[0-9]*: //p')
   names+=(tcp)
 fi
