@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "sparsewire/errors.h"
 #include "sparsewire/spec.h"
@@ -21,7 +22,8 @@ train::TrainConfig config_of(const Plan& plan, const Cell& cell, std::uint64_t s
 
 std::uint64_t pilot_steps(const train::TrainConfig& config) {
   Spec spec(config.sparsifier);
-  return train::pilot_steps(spec.number("ratio", kRatioRange).value());
+  const auto given = spec.integer("calibrate", 1, std::numeric_limits<std::uint64_t>::max());
+  return given.value_or(train::pilot_steps(spec.number("ratio", kRatioRange).value()));
 }
 
 std::uint64_t steps_within(std::uint64_t budget, std::uint64_t bytes, std::uint64_t steps) {
