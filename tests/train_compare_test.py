@@ -11,12 +11,13 @@ import subprocess
 import unittest
 
 import processes
+import report_data
 from train_case import SMALL, Case
 
 
 class Compare(Case):
     SMALL = [*SMALL[:2], "--lr", "0.05", "--steps", "30", "--workers", "3", "--ratio", "0.05"]
-    NAMES = ["dense", "topk", "randomk", "rtopk", "threshold", "regtopk", "topk_both_ways"]
+    NAMES = ["dense", "topk", "randomk", "rtopk", "threshold", "regtopk", "topk_both_ways", "local_steps"]
 
     def test_writes_over_nothing(self):
         (self.folder / "c.json").write_text("{}")
@@ -43,14 +44,18 @@ class Compare(Case):
         self.assertAlmostEqual(rows["dense"]["ratio_to_dense"], 1 + trailers / (30 * 4 * 4 * weights), places=2)
         self.assertEqual(rows["dense"]["total_error"], 0)
         self.assertLess(rows["topk_both_ways"]["bytes_down"], rows["topk"]["bytes_down"])
+        self.assertIn("local_steps: 10 steps of each worker by itself", done.stdout)
         for name, row in rows.items():
             lines = self.metrics(f"compare-out/{name}.jsonl")
-            self.assertEqual([line["step"] for line in lines], [30])
+            local = row.get("local_steps", 1)
+            self.assertEqual(local, 10 if name == "local_steps" else 1)
+            self.assertEqual([line["step"] for line in lines], [30 // local])
             self.assertEqual([lines[-1]["total_" + key] for key in ("bytes_up", "bytes_down")], [row["bytes_up"], row["bytes_down"]])
             self.assertEqual(lines[-1]["test_loss"], row["test_loss"])
             self.assertRegex(done.stdout, rf"(?m)^{name} +\d")
+            more = ["--local-steps", "10", "--steps", "3", "--average", "senders", "--feedback", "ef:decay=0.95", "--codec", "auto:values=int2"]
             alone = self.train(*self.SMALL[:-2], "--sparsifier", row["sparsifier"], "--downlink", row.get("downlink", ""),
-                               "--exchange", row["exchange"])  # fmt: skip
+                               "--exchange", row["exchange"], *(more if local > 1 else []))  # fmt: skip
             self.assertEqual(alone["weights_crc32c"], row["weights_crc32c"], "as train does it")
 
     def test_says_how_many_times_the_bytes_of_dense_are_moved(self):
@@ -156,8 +161,8 @@ class Compare(Case):
         names = [row["method"] for row in rows]
         self.assertEqual(names, self.NAMES[: len(names)])
         self.assertGreaterEqual(len(names), 2)
-        self.assertLess(len(names), 7)
-        self.assertIn(f"sparsewire: stopped by a signal; {len(names)} of 7 methods are done and in 'compare-out'", stderr)
+        self.assertLess(len(names), 8)
+        self.assertIn(f"sparsewire: stopped by a signal; {len(names)} of 8 methods are done and in 'compare-out'", stderr)
         self.assertEqual(json.loads((self.folder / "r.json").read_text())["methods"], rows)
         for name in names:
             self.assertRegex(stdout, rf"(?m)^{name} +\d")
@@ -176,6 +181,15 @@ class Compare(Case):
         self.assertEqual([row["metrics"] for row in rows], ["dense.jsonl", "rtopk_r=4.jsonl", "small.jsonl"])
         self.refuses(*self.SMALL, "--methods", "regtopk:mu=1/4", command="compare", says="a list of values is for 'sparsewire study'")
         self.refuses(*self.SMALL, "--methods", "topk", "topk", command="compare", says="'topk' is given twice")
+
+    def test_methods_with_local_steps_have_as_many_steps_of_the_optimiser(self):
+        specs = ["dense", "dense | local_steps=15 outer_lr=0.7 name=averaging", "dense | local_steps=7 name=odd", "dense | local_steps=100 name=far"]
+        report = self.train(*self.SMALL[:-2], "--eval-every", "15", "-q", "--methods", *specs, command="compare")
+        steps = {row["method"]: [line["step"] for line in self.metrics("compare-out/" + row["metrics"])] for row in report["methods"]}
+        self.assertEqual(steps, {"dense": [15, 30], "averaging": [1, 2], "odd": [2, 4], "far": [1]})
+        page = (self.folder / "compare-out/report.html").read_text()
+        runs = {run["id"]: run["series"]["step"] for run in report_data.data_of(page)["runs"]}
+        self.assertEqual(runs, {"dense": [15, 30], "averaging": [15, 30], "odd": [14, 28], "far": [100]})
 
 
 if __name__ == "__main__":

@@ -46,7 +46,10 @@ using study::Method;
 using train::TrainConfig;
 
 constexpr std::string_view kMethods[] = {
-    "dense", "topk", "randomk", "rtopk", "threshold", "regtopk", "topk | downlink=topk name=topk_both_ways"};
+    "dense", "topk", "randomk", "rtopk", "threshold", "regtopk", "topk | downlink=topk name=topk_both_ways",
+    // As SparseLoCo; 10, because the default has 500 steps.
+    "topk | local_steps=10 average=senders feedback=ef:decay=0.95 codec=auto:values=int2 exchange=allgather "
+    "name=local_steps"};
 
 struct CompareOptions {
   GivenSettings given;
@@ -194,6 +197,8 @@ double dense_bytes(const TrainConfig& config, std::uint64_t dim) {
 Json row_json(const Row& row, double dense) {
   Json json{{"method", row.method->name()}, {"sparsifier", row.config.sparsifier}, {"exchange", row.config.exchange}};
   if (!row.config.downlink.empty()) json["downlink"] = row.config.downlink;
+  if (row.config.local_steps > 1)
+    json["local_steps"] = row.config.local_steps;  // the steps of its metrics are exchanges
   json["metrics"] = metrics_name(*row.method);
   json["seconds"] = row.seconds;
   if (!row.failure.empty()) {
@@ -250,8 +255,13 @@ class Comparison {
       titles.emplace_back(title);
     reproduce::Table table(titles);
     std::string failures;
+    std::string local;
     for (const Row& row : rows_) {
       table.add(cells(row, titles.size()));
+      if (row.config.local_steps != config_.local_steps) {
+        local += fmt::format("{}: {} steps of each worker by itself, then an exchange of how far its weights moved.\n",
+                             row.method->name(), row.config.local_steps);
+      }
       if (!row.failure.empty()) failures += fmt::format("- {}: {}\n", row.method->name(), row.failure);
     }
     return wrapped(fmt::format(
@@ -259,7 +269,7 @@ class Comparison {
                "The settings are the same for all methods and tuned for none: 'sparsewire study' tunes them.\n\n",
                config_.problem, counted(dim_, "weight"), counted(config_.workers, "worker"),
                counted(config_.steps, "step"), options_.ratio, config_.optimiser, config_.lr)) +
-           table.text() + wrapped(failures) +
+           table.text() + wrapped(failures) + wrapped(local.empty() ? "" : "\n" + local) +
            wrapped(fmt::format("\nBytes are those of all workers; 'of dense' compares them with a dense exchange by "
                                "rings, 4 bytes a weight without headers. Total error: "
                                "||memory||^2 summed over the steps, a mean over the workers, and that of the servers.\n"

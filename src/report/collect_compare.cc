@@ -44,7 +44,25 @@ std::vector<std::string> others_of(const std::string& folder, const std::vector<
   return names;
 }
 
-ReportedRun read_row(const std::string& folder, const Json& row, bool is_live, Document& document) {
+double local_steps_of(const Json& json) {
+  const auto found = json.find("local_steps");
+  return found != json.end() && found->is_number() ? std::clamp(found->get<double>(), 1.0, 1e6) : 1;
+}
+
+// Of a method with other local steps: steps of the optimiser, as the others have them, and not exchanges.
+void scale_steps(double factor, ReportedRun& run) {
+  const std::size_t step = run.series.find("step");
+  for (Row& row : run.series.rows()) {
+    if (step < row.values.size()) row.values[step] *= factor;
+  }
+  if (run.diverged_at) {
+    constexpr double kMost = 1e18;  // of a damaged file
+    run.diverged_at = static_cast<std::uint64_t>(std::min(kMost, static_cast<double>(*run.diverged_at) * factor));
+  }
+}
+
+// `common`: the settings of all methods.
+ReportedRun read_row(const std::string& folder, const Json& common, const Json& row, bool is_live, Document& document) {
   const std::string file = string_at(row, "metrics");
   const bool is_plain = !file.empty() && file.find('/') == std::string::npos;
   ReportedRun run;
@@ -58,6 +76,7 @@ ReportedRun read_row(const std::string& folder, const Json& row, bool is_live, D
   const std::string failure = string_at(row, "failure");
   run.status = failure.empty() ? kFinished : kDiverged;
   run.diverged_at = step_of_failure(failure);
+  scale_steps(local_steps_of(row) / local_steps_of(common), run);
   if (row.contains("seconds") && row.at("seconds").is_number()) run.seconds = row.at("seconds").get<double>();
   run.result = Json::object();
   for (const auto& [key, value] : row.items()) {
@@ -111,7 +130,7 @@ Document collect_comparison(const std::string& folder, bool is_live) {
     std::string spec = string_at(row, "sparsifier");
     const std::string downlink = string_at(row, "downlink");
     if (!downlink.empty()) spec += " | downlink=" + downlink;
-    add(read_row(folder, row, is_live, document), string_at(row, "method"), ratio, spec);
+    add(read_row(folder, common, row, is_live, document), string_at(row, "method"), ratio, spec);
   }
   std::vector<std::string> others;
   if (!document.is_finished) others = others_of(folder, files);

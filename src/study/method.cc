@@ -16,9 +16,9 @@ namespace sparsewire::study {
 namespace {
 
 // What may stand behind the bar, besides lr and name: options of a training that change neither data nor batches.
-constexpr std::string_view kMaySet[] = {"downlink", "codec",    "downlink_codec", "feedback", "downlink_feedback",
-                                        "exchange", "schedule", "optimiser",      "clip",     "scope",
-                                        "average"};
+constexpr std::string_view kMaySet[] = {"downlink", "codec",    "downlink_codec", "feedback",   "downlink_feedback",
+                                        "exchange", "schedule", "optimiser",      "clip",       "scope",
+                                        "average",  "outer_lr", "outer_momentum", "local_steps"};
 
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> words;
@@ -251,6 +251,13 @@ train::TrainConfig Method::config(const train::TrainConfig& common, const Cell& 
     has_exchange = has_exchange || one.option == "exchange";
   }
   if (!has_exchange && Spec(config.sparsifier).name() == "dense") config.exchange = "dense";
+  if (config.local_steps != common.local_steps) {  // as many steps of the optimiser as the others
+    for (std::uint64_t* const count : {&config.steps, &config.eval_every}) {
+      if (*count == 0) continue;
+      const double exact = static_cast<double>(*count) * static_cast<double>(common.local_steps);
+      *count = std::max<std::uint64_t>(1, static_cast<std::uint64_t>(exact / static_cast<double>(config.local_steps)));
+    }
+  }
   return config;
 }
 

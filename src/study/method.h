@@ -60,7 +60,8 @@ class Method {
   // Every combination of its own parameters that are lists: one that is empty if there are none.
   std::vector<std::map<std::string, std::string>> combinations() const;
 
-  // The settings of a cell, thresholds not measured yet. `common` are the settings of the plan.
+  // The settings of a cell, thresholds not measured yet. `common` are the settings of the plan. A method with other
+  // local_steps has as many steps of the optimiser, rounded down to whole exchanges, or one exchange.
   train::TrainConfig config(const train::TrainConfig& common, const Cell& cell) const;
 
  private:

@@ -109,6 +109,12 @@ void check_choices(const Plan& plan) {
 void add_cells(Plan& plan) {
   for (std::size_t i = 0; i < plan.methods.size(); ++i) {
     const Method& method = plan.methods[i];
+    if (method.config(plan.config, {.ratio = "0.5", .lr = 1}).local_steps != plan.config.local_steps) {
+      throw UsageError(
+          fmt::format("--methods: '{}': the runs of a study have equally many exchanges: give --local-steps to all "
+                      "methods, or use 'sparsewire compare'",
+                      method.spec()));
+    }
     if (method.takes_ratio() && plan.ratios.empty()) {
       throw UsageError(fmt::format("--methods: '{}' needs a ratio: add --ratio", method.spec()));
     }

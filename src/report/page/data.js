@@ -57,7 +57,8 @@ function link_seconds(run) {
   if (!bytes || !steps) return null;
   const rate = Math.max(link_setting('rate'), 1e-9) * 1e6,
         workers = workers_of(run) || Math.max(1, link_setting('workers'));
-  const each_step = 2 * link_setting('latency') / 1e3 + link_setting('compute') / 1e3;
+  const local_steps = Number(run.result && run.result.local_steps) || 1;  // of a comparison
+  const each_step = 2 * link_setting('latency') / 1e3 / local_steps + link_setting('compute') / 1e3;
   return bytes.map((all, i) => (8 * all) / (workers * rate) + steps[i] * each_step);
 }
 

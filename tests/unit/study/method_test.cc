@@ -63,6 +63,20 @@ TEST(Method, KeepsCommonSettingsButTheDownlink) {
   EXPECT_EQ(config.downlink, "");
 }
 
+TEST(Method, HasAsManyStepsOfTheOptimiserWithLocalSteps) {
+  train::TrainConfig common;
+  common.steps = 500;
+  common.eval_every = 50;
+  const Method method("topk | local_steps=30");
+  EXPECT_EQ(method.config(common, {.ratio = "0.1"}).steps, 16);
+  EXPECT_EQ(method.config(common, {.ratio = "0.1"}).eval_every, 1);
+  common.local_steps = 3;
+  EXPECT_EQ(method.config(common, {.ratio = "0.1"}).steps, 50);
+  common.local_steps = 30;
+  EXPECT_EQ(method.config(common, {.ratio = "0.1"}).steps, 500);
+  EXPECT_EQ(method.config(common, {.ratio = "0.1"}).eval_every, 50);
+}
+
 TEST(Method, ExchangesDenseVectorsDenselyUnlessToldOtherwise) {
   EXPECT_EQ(config_of("dense").exchange, "dense");
   EXPECT_EQ(config_of("dense | exchange=server").exchange, "server");

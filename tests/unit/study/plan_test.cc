@@ -207,6 +207,8 @@ TEST(Plan, FindsWrongMethodsBeforeTheFirstRun) {
   error({"topk:k=21"}, "'topk:k=21': ");
   error({"topk | exchange=allgather downlink=topk"}, "downlink");
   error({"topk | feedback=momentum optimiser=sgd:momentum=0.9"}, "momentum would be applied twice");
+  error({"dense", "topk | local_steps=5"}, "give --local-steps to all methods");
+  error({"topk | outer_lr=0.7"}, "--outer-lr and --outer-momentum are for the exchanges between local steps");
 }
 
 TEST(Plan, RefusesSettingsThatCannotBeChosenFrom) {
