@@ -1,7 +1,8 @@
-// SparseLoCo against averaging of whole weights, and against Top-k after every step, on a small GPT.
+// SparseLoCo against averaging of whole weights, against DiLoCo, and against Top-k after every step, on a small GPT.
 //
 // Sarfi, Thérien, Lidin, Belilovsky, Communication efficient LLM pre-training with SparseLoCo, 2025: local steps of
-// AdamW, error feedback with decay 0.95, the 64 largest of every 4096 entries, 2 bits a value.
+// AdamW, error feedback with decay 0.95, the 64 largest of every 4096 entries, 2 bits a value, each entry divided by
+// the workers that sent it.
 #include <fmt/core.h>
 
 #include <optional>
@@ -18,6 +19,9 @@ namespace {
 
 constexpr double kNear = 0.01;           // of the loss
 constexpr double kLeastTimesFewer = 20;  // bytes
+constexpr std::string_view kThreeTimesDown = "server downlink=topk:k=192,chunk=4096";
+constexpr std::string_view kRandom = "rtopk:r=2";
+constexpr std::string_view kThreshold = "threshold:calibrate=10";  // 64, as by default, is longer than a run
 
 std::optional<double> bytes_of(const Outcome& outcome, std::string_view method) {
   const study::Judged* const one = outcome.find(method);
@@ -61,31 +65,52 @@ void judge_loco(const Outcomes& outcomes, Result& result) {
   }
 }
 
+// SparseLoCo's options, but for the sparsifier and the exchange.
+std::string sparse(const train::TrainConfig& preset, std::string_view sparsifier, std::string_view more,
+                   std::string_view name) {
+  return fmt::format("{} | feedback={} codec={} average={} exchange={} name={}", sparsifier, preset.feedback,
+                     preset.codec, preset.average, more, name);
+}
+
+std::vector<std::string> local_methods(const train::TrainConfig& preset) {
+  return {"dense | name=averaging", "dense | outer_lr=0.7 outer_momentum=0.9 name=diloco",
+          sparse(preset, preset.sparsifier, preset.exchange, "sparseloco"),
+          sparse(preset, preset.sparsifier, kThreeTimesDown, "both_ways")};
+}
+
+// Other ones than Top-k, of the same mean count.
+std::vector<std::string> other_sparsifiers(const train::TrainConfig& preset, Size size) {
+  std::vector<std::string> methods{sparse(preset, kThreshold, preset.exchange, "threshold"),
+                                   sparse(preset, kRandom, preset.exchange, "rtopk"),
+                                   sparse(preset, "regtopk:mu=4", preset.exchange, "regtopk")};
+  if (size == Size::full) {
+    methods.push_back(sparse(preset, kThreshold, kThreeTimesDown, "threshold_both_ways"));
+    methods.push_back(sparse(preset, kRandom, kThreeTimesDown, "rtopk_both_ways"));
+  }
+  return methods;
+}
+
 }  // namespace
 
 Result reproduce_loco_text(const Options& options_given, const Progress& /*progress*/) {
   train::TrainConfig preset;
   train::set_from_preset(preset, "sparseloco");
   std::vector<Part> parts;
-  for (const bool is_local : {true, false}) {
+  for (const char* name : {"local_steps", "sparsifiers", "every_step"}) {
     Part part = text_part(options_given);
-    part.name = is_local ? "local_steps" : "every_step";
-    part.title =
-        is_local ? fmt::format("an exchange after {} local steps", preset.local_steps) : "an exchange after each step";
+    part.name = name;
     part.problem = options_given.size == Size::quick ? "gpt:width=64,layers=2,heads=2" : "gpt";
     part.request.config.optimiser = preset.optimiser;
-    part.request.lrs =
-        options_given.size == Size::quick ? std::vector{0.001, 0.003} : std::vector{0.0003, 0.001, 0.003};
+    part.request.lrs = options_given.size == Size::quick ? std::vector{0.001, 0.003} : std::vector{0.001, 0.003, 0.01};
     part.request.ratios = {"0.015625"};  // 64 of 4096
-    if (is_local) {
-      part.request.config.local_steps = preset.local_steps;
-      part.request.methods = {"dense | name=averaging",
-                              fmt::format("{} | feedback={} codec={} exchange={} name=sparseloco", preset.sparsifier,
-                                          preset.feedback, preset.codec, preset.exchange),
-                              fmt::format("{} | feedback={} exchange={} name=sparseloco_f32", preset.sparsifier,
-                                          preset.feedback, preset.exchange)};
-    } else {
+    if (part.name == "every_step") {
+      part.title = "an exchange after each step";
       part.request.methods = {"dense", "topk"};
+    } else {
+      part.title = fmt::format("an exchange after {} local steps", preset.local_steps);
+      part.request.config.local_steps = preset.local_steps;
+      part.request.methods =
+          part.name == "local_steps" ? local_methods(preset) : other_sparsifiers(preset, options_given.size);
     }
     parts.push_back(std::move(part));
   }
