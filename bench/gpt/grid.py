@@ -12,12 +12,15 @@ import sys
 import time
 
 RATES = ["0.00025", "0.0005", "0.001", "0.002", "0.004"]
+EVERY_STEP = "--method sparse --average all --codec auto --feedback ef --sparsifier"
 LOCAL = "--method local"
 BOTH = f"{LOCAL} --exchange server --downlink topk:k=123,chunk=4096"
 METHODS = {
     "dense": "--method dense",
     "powersgd-4": "--method powersgd",
-    "topk-1%": "--method sparse --sparsifier topk:ratio=0.01 --average all --codec auto --feedback ef",
+    "topk-10%": f"{EVERY_STEP} topk:ratio=0.1",
+    "topk-1%": f"{EVERY_STEP} topk:ratio=0.01",
+    "topk-0.1%": f"{EVERY_STEP} topk:ratio=0.001",
     "diloco": f"{LOCAL} --sparsifier dense --outer-lr 0.7 --outer-momentum 0.9",
     "local": LOCAL,
     "local-both": BOTH,
@@ -43,7 +46,9 @@ TUNING_SEED = 100
 SEEDS = [0, 1, 2]
 
 
-def cells_of(name):
+def cells_of(name, rates):
+    if rates:
+        return [f"--lr {rate}" for rate in rates.split(",")]
     return [f"--lr {rate}" for rate in RATES] + MORE_CELLS.get(name, [])
 
 
@@ -59,10 +64,10 @@ def best_cell(rows, name):
     return min(found, key=lambda row: row["best"]["validation_loss"])["cell"] if found else None
 
 
-def plan(rows, names):
+def plan(rows, names, rates):
     """What is left, tuning first."""
     done = {(row["name"], row["seed"], row["cell"]) for row in rows}
-    left = [(name, TUNING_SEED, cell) for name in names for cell in cells_of(name)]
+    left = [(name, TUNING_SEED, cell) for name in names for cell in cells_of(name, rates)]
     left = [run for run in left if run not in done]
     if left:
         return left
@@ -77,6 +82,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=3)
     parser.add_argument("--limit", type=float, default=500)
     parser.add_argument("--only", default=",".join(METHODS))
+    parser.add_argument("--rates", help="learning rates with commas between them, instead of the cells of this file")
     options, others = parser.parse_known_args()
     names = options.only.split(",")
     began = time.time()
@@ -89,7 +95,7 @@ def main():
                 del running[run]
                 if process.returncode:
                     failed.add(run)
-        left = [run for run in plan(read(options.rows), names) if run not in running and run not in failed]
+        left = [run for run in plan(read(options.rows), names, options.rates) if run not in running and run not in failed]
         tuning = any(seed == TUNING_SEED for _, seed, _ in running)
         can_begin = left and time.time() - began < options.limit and not (tuning and left[0][1] != TUNING_SEED)
         if not running and not can_begin:
