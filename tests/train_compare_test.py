@@ -44,7 +44,7 @@ class Compare(Case):
         self.assertAlmostEqual(rows["dense"]["ratio_to_dense"], 1 + trailers / (30 * 4 * 4 * weights), places=2)
         self.assertEqual(rows["dense"]["total_error"], 0)
         self.assertLess(rows["topk_both_ways"]["bytes_down"], rows["topk"]["bytes_down"])
-        self.assertIn("local_steps: 10 steps of each worker by itself", done.stdout)
+        self.assertIn("local_steps: 3 exchanges of how far weights moved, each after 10 steps", done.stdout)
         for name, row in rows.items():
             lines = self.metrics(f"compare-out/{name}.jsonl")
             local = row.get("local_steps", 1)
@@ -179,7 +179,7 @@ class Compare(Case):
         self.assertEqual([row["method"] for row in rows], ["dense", "rtopk:r=4", "small"])
         self.assertEqual(rows[1]["sparsifier"], "rtopk:r=4,ratio=0.05")
         self.assertEqual([row["metrics"] for row in rows], ["dense.jsonl", "rtopk_r=4.jsonl", "small.jsonl"])
-        self.refuses(*self.SMALL, "--methods", "regtopk:mu=1/4", command="compare", says="a list of values is for 'sparsewire study'")
+        self.refuses(*self.SMALL, "--methods", "regtopk:mu=1/4", command="compare", says="lr= and lists of values are for 'sparsewire study'")
         self.refuses(*self.SMALL, "--methods", "topk", "topk", command="compare", says="'topk' is given twice")
 
     def test_methods_with_local_steps_have_as_many_steps_of_the_optimiser(self):

@@ -142,7 +142,7 @@ void check_methods(const std::vector<Method>& methods, const TrainConfig& config
     names.push_back(metrics_name(method));
     try {
       if (method.combinations().size() > 1 || !method.lrs().empty()) {
-        throw UsageError("a list of values is for 'sparsewire study', which chooses among them");
+        throw UsageError("lr= and lists of values are for 'sparsewire study', which chooses among them");
       }
       const TrainConfig one = config_for(method, config, options);
       train::check(one);
@@ -259,8 +259,9 @@ class Comparison {
     for (const Row& row : rows_) {
       table.add(cells(row, titles.size()));
       if (row.config.local_steps != config_.local_steps) {
-        local += fmt::format("{}: {} steps of each worker by itself, then an exchange of how far its weights moved.\n",
-                             row.method->name(), row.config.local_steps);
+        local += fmt::format("{}: {} of how far weights moved, each after {} of each worker by itself.\n",
+                             row.method->name(), counted(row.config.steps, "exchange"),
+                             counted(row.config.local_steps, "step"));
       }
       if (!row.failure.empty()) failures += fmt::format("- {}: {}\n", row.method->name(), row.failure);
     }
@@ -384,8 +385,8 @@ void add_compare(CLI::App& program) {
   add("--ratio", options->ratio, "X", "Share of the entries that are sent (default 0.01)");
   command
       ->add_option("--methods", options->methods,
-                   "Methods to run: names, or specs as in 'sparsewire study' (default: dense, topk, randomk, rtopk, "
-                   "threshold, regtopk, topk_both_ways)")
+                   "Methods to run: names, or specs as in 'sparsewire study', also with local_steps=N (default: dense, topk, "
+                   "randomk, rtopk, threshold, regtopk, topk_both_ways, local_steps)")
       ->type_name("NAME");
   add("--out", options->out, "DIR", "Folder for metrics, summary.json and report.html (default compare-out)");
   add_config(*command, options->given);

@@ -266,7 +266,8 @@ void add_train(CLI::App& program) {
   command
       ->add_option("--preset", given->preset,
                    "Options that belong together; those of --config and the command line override them. sparseloco: "
-                   "15 local steps of adamw, 64 of each 4096 entries, 2 bits a value, decay 0.95")
+                   "30 local steps of adamw, 64 of each 4096 entries divided by their senders, 2 bits a value, decay "
+                   "0.95. diloco: 30 local steps, all weights, outer lr 0.7, outer momentum 0.9")
       ->type_name("NAME")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_config(*command, *given);

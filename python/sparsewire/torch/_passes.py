@@ -256,6 +256,7 @@ class Passes:
             for group in self.groups.values():
                 group.free_buffer()
         self.groups = {names: group for names, group in self.groups.items() if group.left}
+        self._look_at_the_clock()
         if self._metrics is not None:
             rank = self.transport.rank if self.transport is not None else 0
             self.record({"skipped": self._is_bad, **self.totals.last}, rank)

@@ -430,6 +430,8 @@ def numbers(folder):
     """Statistics, metrics, lines of one's own, and other options in mid-training."""
     path = f"{folder}/run-{{rank}}.jsonl"
     model, optimizer, outer = made(metrics=path)
+    silent = made()
+    go(*silent[:2], 8)
     for step in range(8):
         inner_step(model, optimizer, step)
         if step % 3 == 0:
@@ -440,12 +442,14 @@ def numbers(folder):
     after = outer.stats()["last"]
     refused = said_by({"exchange": lambda: outer.retune(average="all")})
     outer.close()
+    silent[2].close()
     with open(path.replace("{rank}", str(rank()))) as file:
         lines = [json.loads(line) for line in file]
     return {
         "lines": [[line["step"], "loss" in line] for line in lines],
         "sent": [before["entries_sent"], after["entries_sent"]],
         "up": outer.stats()["bytes_up"],
+        "seconds": [outer.stats()["seconds"], silent[2].stats()["seconds"]],
         "factor": outer.stats()["factor_against_dense"],
         "refused": refused["exchange"],
     }

@@ -244,6 +244,7 @@ def test_statistics_metrics_and_other_options(tmp_path):
         assert result["lines"] == lines
         assert result["sent"][1] > 2 * result["sent"][0]
         assert result["up"] > 0 and result["factor"] > 1
+        assert min(result["seconds"]) > 0  # also without metrics
         assert "TypeError" in result["refused"]
 
 
