@@ -9,6 +9,7 @@ import atexit
 import json
 import os
 import queue
+import random
 import signal
 import socket
 import subprocess
@@ -24,9 +25,16 @@ LIMIT = patience.patient(240)
 
 
 def free_port():
-    with socket.socket() as probing:
-        probing.bind(("127.0.0.1", 0))
-        return probing.getsockname()[1]
+    """One that the system gives nobody by itself: a process takes it only some seconds later."""
+    given = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+    while True:
+        port = random.randrange(10000, max(11000, int(given[0])))
+        with socket.socket() as probing:
+            try:
+                probing.bind(("127.0.0.1", port))
+                return port
+            except OSError:  # somebody has it
+                pass
 
 
 class Ranks:
