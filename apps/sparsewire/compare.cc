@@ -384,9 +384,10 @@ void add_compare(CLI::App& program) {
   };
   add("--ratio", options->ratio, "X", "Share of the entries that are sent (default 0.01)");
   command
-      ->add_option("--methods", options->methods,
-                   "Methods to run: names, or specs as in 'sparsewire study', also with local_steps=N (default: dense, topk, "
-                   "randomk, rtopk, threshold, regtopk, topk_both_ways, local_steps)")
+      ->add_option(
+          "--methods", options->methods,
+          "Methods to run: names, or specs as in 'sparsewire study', also with local_steps=N (default: dense, topk, "
+          "randomk, rtopk, threshold, regtopk, topk_both_ways, local_steps)")
       ->type_name("NAME");
   add("--out", options->out, "DIR", "Folder for metrics, summary.json and report.html (default compare-out)");
   add_config(*command, options->given);

@@ -61,7 +61,9 @@ Progress::Piece Progress::savings(double moved, double dense) {
 
 // Steps, time left, loss of the last batches and of an evaluation; then speed and bytes.
 std::vector<Progress::Piece> Progress::pieces(const train::StepReport& report) const {
-  std::vector<Piece> all{{fmt::format("{}{} {}/{}", title_, config_.local_steps > 1 ? "exchange" : "step", report.step, config_.steps), 0}};
+  std::vector<Piece> all{
+      {fmt::format("{}{} {}/{}", title_, config_.local_steps > 1 ? "exchange" : "step", report.step, config_.steps),
+       0}};
   const double seconds = std::chrono::duration<double>(Clock::now() - began_).count();
   if (report.step < config_.steps && seconds > kFirstEstimate) {
     const double left = seconds / static_cast<double>(steps_) * static_cast<double>(config_.steps - report.step);
@@ -133,7 +135,8 @@ void Progress::on_step(const train::StepReport& report) {
   moved_ += std::max(static_cast<double>(stats.bytes_up + stats.bytes_down + trailers),
                      static_cast<double>(stats.bytes_served + stats.trailer_bytes_served) / workers);
   // That is after each step of the optimiser.
-  dense_ += 2 * static_cast<double>(stats.dense_bytes) * (workers - 1) / workers * static_cast<double>(config_.local_steps);
+  dense_ +=
+      2 * static_cast<double>(stats.dense_bytes) * (workers - 1) / workers * static_cast<double>(config_.local_steps);
 
   const Clock::time_point now = Clock::now();
   const bool is_last = report.step == config_.steps;

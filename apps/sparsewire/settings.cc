@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/environment.h"
 #include "sparsewire/errors.h"
@@ -12,6 +13,12 @@ namespace sparsewire::cli {
 namespace {
 
 using train::Json;
+
+// Where a group of options begins in the table of train/config.cc, and its title in the help.
+constexpr std::pair<std::string_view, std::string_view> kGroups[] = {
+    {"problem", "What is trained, and where"}, {"workers", "Workers"}, {"sparsifier", "What is sent, and how"},
+    {"optimiser", "How weights change"},       {"steps", "The run"},   {"eval_every", "Evaluations and checks"},
+    {"checkpoint_dir", "Checkpoints"},         {"metrics", "Output"},  {"deadline", "Processes"}};
 
 std::string as_text(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
@@ -60,22 +67,29 @@ void clear_outputs(train::TrainConfig& config) {
 
 void add_settings(CLI::App& command, const train::TrainConfig& defaults, const std::vector<std::string_view>& without,
                   GivenSettings& given) {
+  std::string title;
   for (const train::Setting& setting : train::settings()) {
     const std::string name(setting.option.name);
+    for (const auto& [first, group] : kGroups) {
+      if (name == first) title = group;
+    }
     if (std::find(without.begin(), without.end(), name) != without.end()) continue;
     std::string option = train::long_name(name);
     if (name == "quiet") option = "-q," + option;
     if (name == "optimiser") option += ",--optimizer";
     const std::string help = std::string(setting.option.help) + default_text(defaults, setting);
     if (is_flag(setting)) {
-      command.add_flag_callback(
-          option, [&given, name] { given.texts[name] = "true"; }, help);
+      command
+          .add_flag_callback(
+              option, [&given, name] { given.texts[name] = "true"; }, help)
+          ->group(title);
     } else {
       command
           .add_option_function<std::string>(
               option, [&given, name](const std::string& text) { given.texts[name] = text; }, help)
           ->type_name(std::string(setting.option.type))
-          ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+          ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
+          ->group(title);
     }
   }
 }
