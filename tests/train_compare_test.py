@@ -189,7 +189,7 @@ class Compare(Case):
         self.assertEqual(steps, {"dense": [15, 30], "averaging": [1, 2], "odd": [2, 4], "far": [1]})
         page = (self.folder / "compare-out/report.html").read_text()
         runs = {run["id"]: run["series"]["step"] for run in report_data.data_of(page)["runs"]}
-        self.assertEqual(runs, {"dense": [15, 30], "averaging": [15, 30], "odd": [14, 28], "far": [100]})
+        self.assertEqual(runs, {"dense": [15, 30], "averaging": [15, 30], "odd": [14, 28], "far": [30]})
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ class Method {
   std::vector<std::map<std::string, std::string>> combinations() const;
 
   // The settings of a cell, thresholds not measured yet. `common` are the settings of the plan. A method with other
-  // local_steps has as many steps of the optimiser, rounded down to whole exchanges, or one exchange.
+  // local_steps has as many steps of the optimiser, rounded down to whole exchanges; no exchange is later than the end.
   train::TrainConfig config(const train::TrainConfig& common, const Cell& cell) const;
 
  private:

@@ -32,16 +32,19 @@ class Counting:
 
     def _follow_scaler(self, scaler: Any, counted: Callable[[], None]) -> None:
         # A step with an infinite gradient calls no hook of the optimizer; update() comes once in every step.
-        update = scaler.update
+        update, counts = scaler.update, True
 
         def update_and_count(*args: Any, **options: Any) -> Any:
             result = update(*args, **options)
-            counted()
+            if counts:
+                counted()
             return result
 
         scaler.update = update_and_count
 
         def remove() -> None:
+            nonlocal counts
+            counts = False  # another LocalSteps may have wrapped it again
             if scaler.__dict__.get("update") is update_and_count:
                 del scaler.update
 

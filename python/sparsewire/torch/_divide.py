@@ -91,4 +91,6 @@ def group_of(names: Sequence[str], options: Options, parameters: Parameters) -> 
         size = local(known[name]).numel()
         tensors.append(Tensor(name, start, size, dense[name]))
         start += size
+    if not tensors:
+        raise sparsewire.UsageError("[torch] this process has no entry of a fragment: give fewer fragments=")
     return Group(tensors, options, None, _BAD_WEIGHTS)  # without connections yet

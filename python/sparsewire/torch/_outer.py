@@ -75,6 +75,19 @@ class Outer:
                 fragment.start[part].sub_(update.mul_(self._lr))
 
 
+def check_outer(given: OuterOptimizer, inner: Any) -> None:
+    """Their steps are not the same."""
+
+    def listed(optimizers: Any) -> list[Any]:
+        return list(optimizers) if isinstance(optimizers, (list, tuple)) else [optimizers]
+
+    inners = [one for wrapper in listed(inner) for one in (wrapper, getattr(wrapper, "optimizer", None)) if one is not None]
+    if any(one is other for one in listed(given) for other in inners):
+        raise sparsewire.UsageError(
+            "[torch] outer_optimizer is the inner optimizer: make another one, of the same parameters, for the exchanges"
+        )
+
+
 def _check_number(name: str, value: Any, low: float, high: float) -> None:
     if not isinstance(value, (int, float)) or not low <= value <= high or (name == "outer_lr" and value == 0):
         raise sparsewire.UsageError(f"[torch] {name}={value!r} is not in {'(' if name == 'outer_lr' else '['}{low}, {high}]")

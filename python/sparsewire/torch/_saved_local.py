@@ -6,6 +6,8 @@ weights. The consolidated form has all ranks in "exchange", and no steps of a si
 
 from __future__ import annotations
 
+import copy
+import math
 from typing import TYPE_CHECKING, Any, Mapping
 
 import torch
@@ -37,7 +39,7 @@ def make(outer: LocalSteps, exchanged: dict[str, Any], only_start: bool = False)
         "start": _whole(fragments, "start"),
         "momentum": _whole(fragments, "momentum"),
         "base": {} if only_start else _whole(fragments, "base"),
-        "outer_optimizers": [one.state_dict() for one in outer._outer.optimizers],
+        "outer_optimizers": [copy.deepcopy(one.state_dict()) for one in outer._outer.optimizers],
         "under_way": None,
     }
     under_way = outer._under_way
@@ -84,12 +86,22 @@ def load(outer: LocalSteps, state: Any) -> None:
         _check_tensors(state, kind, fragments)
     if state["under_way"] is not None:
         _check_under_way(state["under_way"], fragments)
+        left = state["under_way"]["left"]
+        if left > outer._delay or state["since"] + left > outer._interval:
+            raise _misfit("an exchange is under way that would not have arrived before the next one: give every= and delay= as before")
+    for i, group in enumerate(outer._passes.groups.values()):
+        missing = [f"{kind}{i}" for kind in group.workers if not all(f"{kind}{i}" in one for one in chosen.values())]
+        if missing:
+            raise _damaged(f"{missing[0]!r} is missing")
     if bool(state["momentum"]) != (fragments[0].momentum is not None):
         raise _misfit("it was saved with another outer_momentum=: give the same")
     if len(state["outer_optimizers"]) != len(outer._outer.optimizers):
         raise _misfit("it was saved with another outer_optimizer=: give the same")
     if bool(state["base"]) != (fragments[0].base is not None) and not only_start:
         raise _misfit("delay= and mix= were 0 then or are now, and were not or are not: give the same")
+
+    for optimizer, saved in zip(outer._outer.optimizers, state["outer_optimizers"]):
+        _check_optimizer(saved, optimizer)
 
     for optimizer, saved in zip(outer._outer.optimizers, state["outer_optimizers"]):
         optimizer.load_state_dict(saved)
@@ -158,7 +170,43 @@ def _check_tensors(state: Any, kind: str, fragments: list[Fragment]) -> None:
                 raise _damaged(f"{kind!r} has not the numbers of {name}")
 
 
+def _check_optimizer(saved: Any, optimizer: torch.optim.Optimizer) -> None:
+    """By what it has now: the settings of its groups, and tensors that are a number or as large as their parameter."""
+    groups = saved.get("param_groups") if isinstance(saved, dict) and set(saved) == {"state", "param_groups"} else None
+    if not isinstance(groups, list) or not isinstance(saved["state"], dict) or len(groups) != len(optimizer.param_groups):
+        raise _damaged("'outer_optimizers' cannot be read")
+    parameters: dict[int, torch.Tensor] = {}
+    for group, here in zip(groups, optimizer.param_groups):
+        numbers = group.get("params") if isinstance(group, dict) else None
+        if not isinstance(numbers, list) or len(numbers) != len(here["params"]) or not set(here) <= set(group):
+            raise _damaged("'outer_optimizers' has other groups")
+        if not all(type(number) is int for number in numbers):
+            raise _damaged("'outer_optimizers' has other parameters")
+        parameters.update(zip(numbers, here["params"]))
+        for name, value in here.items():
+            if name != "params" and not _is_setting_like(group[name], value):
+                raise _damaged(f"'outer_optimizers' has {name}={_saved.shown(group[name])}")
+    for number, entry in saved["state"].items():
+        if type(number) is not int or number not in parameters or not isinstance(entry, dict):
+            raise _damaged("'outer_optimizers' has the state of no parameter")
+        for name, value in entry.items():
+            if isinstance(value, torch.Tensor) and value.dim() > 0 and not _is_like(value, parameters[number]):
+                raise _damaged(f"'outer_optimizers' has a {name} of another size, or one that is not finite")
+            if not isinstance(value, (torch.Tensor, int, float, bool, type(None))):
+                raise _damaged(f"'outer_optimizers' has {name}={_saved.shown(value)}")
+
+
+def _is_setting_like(found: Any, here: Any) -> bool:
+    if isinstance(here, (list, tuple)):
+        return isinstance(found, (list, tuple)) and len(found) == len(here) and all(map(_is_setting_like, found, here))
+    if isinstance(here, torch.Tensor) or isinstance(found, torch.Tensor):
+        return _is_like(found, here) if isinstance(here, torch.Tensor) else False
+    if isinstance(here, (int, float)) and not isinstance(here, bool):
+        return isinstance(found, (int, float)) and not isinstance(found, bool) and math.isfinite(found)
+    return found is None or here is None or type(found) is type(here)
+
+
 def _is_like(found: Any, tensor: torch.Tensor) -> bool:
     if not isinstance(found, torch.Tensor) or found.is_meta or found.layout != torch.strided:
         return False
-    return found.shape == tensor.shape and found.is_floating_point()
+    return found.shape == tensor.shape and found.is_floating_point() and bool(found.isfinite().all())

@@ -18,7 +18,7 @@ from ._divide import Fragments, check_parameters, check_rhythm, divide, group_of
 from ._fragment import Fragment
 from ._inside import inside_of
 from ._options import Exclude, Options
-from ._outer import Outer, OuterOptimizer
+from ._outer import Outer, OuterOptimizer, check_outer
 from ._parameters import Parameters, local
 from ._passes import Passes
 from ._session import Session, check_common
@@ -121,12 +121,12 @@ class LocalSteps(Session):
             model = inside.model
             parameters = Parameters(exclude, min_compress_size, vectors_densely=True)
             parameters.bind(model)
-            known = parameters.by_name()
+            known = {name: p for name, p in parameters.by_name().items() if p.numel() > 0}
             wholes = divide(model, known, fragments)
             parts = [inside.own(whole, known) for whole in wholes]
-            parameters.all = frozenset(name for part in parts for name in part)
             check_rhythm(every, len(parts), delay, mix, memory)
             check_parameters(known, counted)
+            check_outer(outer_optimizer, optimizer)
             passes = Passes(options, parameters, None, metrics)
             passes.must_agree = {"every": every, "delay": delay, "mix": mix, **agree_on_model(model, parts)}
             passes.must_agree["outer"] = repr((outer_lr, outer_momentum, outer_optimizer is None))
@@ -136,6 +136,7 @@ class LocalSteps(Session):
                 for part, whole in zip(parts, wholes)
             ]
             passes.groups = {fragment.names: fragment.group for fragment in self._fragments}
+            parameters.all = frozenset(name for fragment in self._fragments for name in fragment.names)
             self._outer = Outer(outer_optimizer, outer_lr, outer_momentum, self._fragments)
             self._open(passes, deadline)
         except BaseException as error:
@@ -153,7 +154,7 @@ class LocalSteps(Session):
         self._shows_start = False
         try:
             self._call(self._connect)
-            frozen = [p for name, p in model.named_parameters() if name not in known]
+            frozen = [p for name, p in model.named_parameters() if name not in known and p.numel() > 0]
             own = [known[name] for part in parts for name in part]
             share_weights([*own, *frozen, *model.buffers()], passes.transport)
             self._call(self._make_workers)
@@ -333,8 +334,14 @@ class LocalSteps(Session):
             raise RuntimeError("[torch] the model holds the start weights: leave `with start_weights()` first")
 
     def _check_model(self) -> None:
-        named = self._inside.model.named_parameters()
-        new = [name for name, p in named if p.requires_grad and name not in self._known]
+        named = dict(self._inside.model.named_parameters())
+        gone = [name for name, p in self._known.items() if named.get(name) is not p]
+        if gone:
+            raise sparsewire.UsageError(
+                f"[torch] {gone[0]} is not the parameter that LocalSteps was made with (load_state_dict(assign=True) makes "
+                "other ones): close it, and make a new one"
+            )
+        new = [name for name, p in named.items() if p.requires_grad and name not in self._known and p.numel() > 0]
         if new:
             raise sparsewire.UsageError(
                 f"[torch] {new[0]} was frozen, or not there, when LocalSteps was made: close it, and make a new one"
@@ -375,6 +382,7 @@ class LocalSteps(Session):
         """
         self._check_quiet()
         if self._under_way is not None:
+            self._stages.check_usable()  # nobody answers in a process that was forked
             self._under_way.flags()
         rank, size = self._place()
         exchanged = self._call(lambda: self._passes.save(rank, size))

@@ -593,6 +593,9 @@ def refusals():
         p.requires_grad_(False)
     stepped = network()
     used = torch.optim.SGD(stepped.parameters(), lr=0.1, momentum=0.9)
+    fresh = torch.optim.SGD(stepped.parameters(), lr=0.1)
+    nothing = torch.nn.Module()
+    nothing.weight = torch.nn.Parameter(torch.zeros(0, 4))
     loss_of(stepped, 0).backward()
     used.step()
     return said_by(
@@ -601,6 +604,8 @@ def refusals():
             "a number": make(codec=3),
             "spec": make(sparsifier="topk:ratio=7"),
             "average": make(average="median"),
+            "the inner one": make(stepped, fresh, outer_optimizer=fresh),
+            "only empty": make(Empty(), fragments=[nothing]),
             "dense exchange": make(exchange="dense", codec="auto"),
             "every": make(every=0),
             "every 2.5": make(every=2.5),
@@ -674,6 +679,8 @@ def misfits():
         "under way": {**good, "under_way": {}},
         "under way elsewhere": {**good, "under_way": {"fragment": 9, "left": 1, "flags": 1, "update": [], "taken": {}}},
         "an update": {**good, "under_way": {"fragment": 0, "left": 1, "flags": 1, "update": torch.ones(3), "taken": {}}},
+        "not finite": {**good, "start": {**good["start"], first: good["start"][first] / 0}},
+        **{f"no {kind}": {**good, "exchange": {own: without(good["exchange"][own], kind)}} for kind in ("group0", "dense1")},
     }
     model, optimizer, outer = made(fragments=2)
     said = said_by({name: (lambda one=one: outer.load_state_dict(one)) for name, one in states.items()})
@@ -684,6 +691,123 @@ def misfits():
     found = [starts(outer), digest(model)]
     outer.close()
     return [said, found == expected]
+
+
+def without(saved, name):
+    assert name in saved
+    return {key: value for key, value in saved.items() if key != name}
+
+
+def nesterov(starts):
+    return torch.optim.SGD(starts, lr=0.5, momentum=0.9, nesterov=True)
+
+
+def outer_misfits():
+    """The same of outer optimizers. What was saved in memory goes on bit for bit."""
+    model, optimizer, outer = made(outer_optimizer=nesterov)
+    go(model, optimizer, 9)
+    good, weights, inner = outer.state_dict(), copy.deepcopy(model.state_dict()), copy.deepcopy(optimizer.state_dict())
+
+    def changed(change):
+        other = copy.deepcopy(good)
+        change(other["outer_optimizers"][0])
+        return lambda: outer.load_state_dict(other)
+
+    said = said_by(
+        {
+            "empty": changed(lambda one: one.clear()),
+            "no groups": changed(lambda one: one.update(param_groups=[])),
+            "a group": changed(lambda one: one["param_groups"].__setitem__(0, 5)),
+            "no lr": changed(lambda one: one["param_groups"][0].pop("lr")),
+            "lr": changed(lambda one: one["param_groups"][0].update(lr=float("inf"))),
+            "momentum": changed(lambda one: one["param_groups"][0].update(momentum=object())),
+            "parameters": changed(lambda one: one["param_groups"][0].update(params=[0])),
+            "another's": changed(lambda one: one["state"].update({99: {}})),
+            "a size": changed(lambda one: one["state"][0].update(momentum_buffer=torch.zeros(3))),
+            "a buffer": changed(lambda one: one["state"][0]["momentum_buffer"].fill_(float("nan"))),
+            "a thing": changed(lambda one: one["state"][0].update(momentum_buffer=[1])),
+        }
+    )
+    go(model, optimizer, 8, first=9)
+    expected = [starts(outer), digest(model)]
+    model.load_state_dict(weights)
+    optimizer.load_state_dict(inner)
+    outer.load_state_dict(good)
+    go(model, optimizer, 8, first=9)
+    found = [starts(outer), digest(model)]
+    outer.close()
+    return [said, found == expected]
+
+
+def other_rhythm():
+    """An exchange under way is not lost by a load with another rhythm."""
+    model, optimizer, outer = made(every=10, delay=9)
+    go(model, optimizer, 12)
+    saved = outer.state_dict()
+    outer.close()
+    model, optimizer, outer = made(every=4, delay=4)
+    said = said_by({"": lambda: outer.load_state_dict(saved)})[""]
+    outer.close()
+    return [saved["under_way"]["left"], said]
+
+
+class Empty(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = network()
+        self.nothing = torch.nn.Parameter(torch.zeros(0, 4))
+
+    def forward(self, x):
+        return self.net(x) + self.nothing.sum()
+
+
+def empty_parameters():
+    """They are left alone, and a state of such a model can be loaded."""
+    model = Empty()
+    optimizer = adamw(model)
+    outer = sw.LocalSteps(model, optimizer, **SMALL)
+    go(model, optimizer, 6)
+    saved = outer.state_dict()
+    go(model, optimizer, 6, first=6)
+    outer.load_state_dict(saved)
+    outer.close()
+    return [digest(model), sorted(name for name in outer_names(outer) if "nothing" in name)]
+
+
+def outer_names(outer):
+    return [name for fragment in outer._fragments for name in fragment.names]
+
+
+def replaced_parameters():
+    """Parameters that became other objects are not trained: an error, and no ranks that go apart."""
+    model, optimizer, outer = made()
+    model.load_state_dict({name: value.clone() for name, value in model.state_dict().items()}, assign=True)
+    said = said_by({"": lambda: go(model, optimizer, 4)})[""]
+    outer.close()
+    return said
+
+
+def two_on_a_scaler():
+    """Each is removed alone, in any order."""
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0, growth_interval=1000)
+    both = [network(seed=seed) for seed in (1, 2)]
+    optimizers = [adamw(model) for model in both]
+    outers = [sw.LocalSteps(model, one, scaler=scaler, **SMALL) for model, one in zip(both, optimizers)]
+
+    def loop(which, steps):
+        for step in range(steps):
+            for model, optimizer in which:
+                optimizer.zero_grad()
+                scaler.scale(loss_of(model, step)).backward()
+                scaler.step(optimizer)
+            scaler.update()
+
+    loop(list(zip(both, optimizers)), 5)
+    outers[0].close()
+    loop([(both[1], optimizers[1])], 4)
+    steps = [outer.steps for outer in outers]
+    outers[1].close()
+    return [steps, [digest(model) for model in both]]
 
 
 def as_torchft():

@@ -285,6 +285,8 @@ def test_what_cannot_work_is_refused():
         "a number": "codec=3 is not a string",
         "spec": "[topk] ratio=7",
         "average": "median",
+        "the inner one": "outer_optimizer is the inner optimizer",
+        "only empty": "is in none of the modules",
         "dense exchange": "average senders: the exchange 'dense' does not tell who sent an entry",
         "every": "every=0 is not a number of steps",
         "every 2.5": "every=2.5 is not a number of steps",
@@ -345,8 +347,50 @@ def test_a_state_that_does_not_fit_is_refused():
         "under way": damaged + "'under_way' cannot be read",
         "under way elsewhere": damaged + "'under_way' is of no fragment",
         "an update": damaged + "'under_way' has another size",
+        "not finite": damaged + "'start' has not the numbers of",
+        "no group0": damaged + "'group0' is missing",
+        "no dense1": damaged + "'dense1' is missing",
     }
     results = run(2, "misfits")
     ranks.assert_said([said for said, _ in results], expected)
     assert all(text.startswith("UsageError") for said, _ in results for text in said.values())
     assert all(goes_on for _, goes_on in results)
+
+
+def test_a_state_of_other_outer_optimizers_is_refused():
+    damaged = "is damaged: 'outer_optimizers' has "
+    expected = {
+        "empty": "'outer_optimizers' cannot be read",
+        "no groups": "'outer_optimizers' cannot be read",
+        "a group": damaged + "other groups",
+        "no lr": damaged + "other groups",
+        "lr": damaged + "lr=inf",
+        "momentum": damaged + "momentum=",
+        "parameters": damaged + "other groups",
+        "another's": damaged + "the state of no parameter",
+        "a size": damaged + "a momentum_buffer of another size",
+        "a buffer": damaged + "a momentum_buffer of another size, or one that is not finite",
+        "a thing": damaged + "momentum_buffer=",
+    }
+    results = run(2, "outer_misfits")
+    ranks.assert_said([said for said, _ in results], expected)
+    assert all(text.startswith("UsageError") for said, _ in results for text in said.values())
+    assert all(goes_on for _, goes_on in results)
+
+
+def test_an_exchange_under_way_is_not_lost_by_another_rhythm():
+    for left, said in run(2, "other_rhythm"):
+        assert left == 7 and said.startswith("UsageError") and "give every= and delay= as before" in said
+
+
+def test_empty_parameters_are_left_alone():
+    assert same(run(2, "empty_parameters"))[1] == []
+
+
+def test_parameters_that_were_replaced_are_refused():
+    for said in run(2, "replaced_parameters"):
+        assert "0.weight is not the parameter that LocalSteps was made with" in said
+
+
+def test_two_can_follow_one_scaler():
+    assert same(run(2, "two_on_a_scaler"))[0] == [5, 9]
