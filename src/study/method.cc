@@ -252,7 +252,9 @@ train::TrainConfig Method::config(const train::TrainConfig& common, const Cell& 
   }
   if (!has_exchange && Spec(config.sparsifier).name() == "dense") config.exchange = "dense";
   if (config.local_steps != common.local_steps) {  // at most as many steps of the optimiser as the others
-    config.local_steps = std::min(config.local_steps, std::max<std::uint64_t>(1, common.steps * common.local_steps));
+    const double all = static_cast<double>(common.steps) * static_cast<double>(common.local_steps);
+    if (all < static_cast<double>(config.local_steps))
+      config.local_steps = static_cast<std::uint64_t>(std::max(1.0, all));
     for (std::uint64_t* const count : {&config.steps, &config.eval_every}) {
       if (*count == 0) continue;
       const double exact = static_cast<double>(*count) * static_cast<double>(common.local_steps);

@@ -72,6 +72,10 @@ TEST(Method, HasAsManyStepsOfTheOptimiserWithLocalSteps) {
   EXPECT_EQ(method.config(common, {.ratio = "0.1"}).eval_every, 1);
   common.local_steps = 3;
   EXPECT_EQ(method.config(common, {.ratio = "0.1"}).steps, 50);
+  common.steps = 5;  // 15 of the optimiser
+  EXPECT_EQ(method.config(common, {.ratio = "0.1"}).local_steps, 15);
+  EXPECT_EQ(method.config(common, {.ratio = "0.1"}).steps, 1);
+  common.steps = 500;
   common.local_steps = 30;
   EXPECT_EQ(method.config(common, {.ratio = "0.1"}).steps, 500);
   EXPECT_EQ(method.config(common, {.ratio = "0.1"}).eval_every, 50);
