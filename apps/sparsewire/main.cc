@@ -94,8 +94,8 @@ int run(int argc, char** argv) {
   sparsewire::environment::sifts_on_host();
   CLI::App program(
       "Data-parallel training that sends 0.1 % to 1 % of every gradient.\n\n"
-      "  sparsewire compare                              every method on a small problem, half a minute\n"
-      "  sparsewire train --sparsifier topk:ratio=0.01   one training, on 4 threads",
+      "  sparsewire compare              every method on a small problem, half a minute\n"
+      "  sparsewire train --steps 200    one training, on 4 threads",
       "sparsewire");
   program.formatter(std::make_shared<sparsewire::cli::WrappedHelp>());  // before the commands, which inherit it
   program.set_version_flag("--version", SPARSEWIRE_VERSION);
