@@ -146,11 +146,6 @@ void Worker::Parts::check_usable() const {
 
 Exchange& Worker::Parts::active_exchange() noexcept { return goes_dense ? *dense_exchange : *exchange; }
 
-// Trailers have 4 bytes for it, and it counts there only beside a weight of one step.
-float in_float_range(double weight) {
-  return static_cast<float>(std::min(weight, static_cast<double>(std::numeric_limits<float>::max())));
-}
-
 // An error here must not leave the other ranks waiting: it travels with the trailer, and is thrown after the exchange.
 void Worker::Parts::sift() {
   stats.ns_sift = 0;
@@ -159,10 +154,11 @@ void Worker::Parts::sift() {
   has_sifted = has_swapped = false;
   thrown = nullptr;
   const int rank = transport.rank();
+  const double largest = std::numeric_limits<float>::max();  // that a trailer can hold
   trailer = {.rank = rank,
              .fingerprint = identity,
              .step = step_number,
-             .weight = in_float_range(config.weight),
+             .weight = static_cast<float>(std::min(config.weight, largest)),
              .lr = options.lr,
              .flags = options.flags,
              .loss = options.loss,

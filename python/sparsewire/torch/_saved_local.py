@@ -178,13 +178,13 @@ def _check_optimizer(saved: Any, optimizer: torch.optim.Optimizer) -> None:
     parameters: dict[int, torch.Tensor] = {}
     for group, here in zip(groups, optimizer.param_groups):
         numbers = group.get("params") if isinstance(group, dict) else None
-        if not isinstance(numbers, list) or len(numbers) != len(here["params"]) or not set(here) <= set(group):
+        if not isinstance(numbers, list) or len(numbers) != len(here["params"]) or not set(optimizer.defaults) <= set(group):
             raise _damaged("'outer_optimizers' has other groups")
         if not all(type(number) is int for number in numbers):
             raise _damaged("'outer_optimizers' has other parameters")
         parameters.update(zip(numbers, here["params"]))
-        for name, value in here.items():
-            if name != "params" and not _is_setting_like(group[name], value):
+        for name, value in here.items():  # a scheduler adds some
+            if name != "params" and name in group and not _is_setting_like(group[name], value):
                 raise _damaged(f"'outer_optimizers' has {name}={_saved.shown(group[name])}")
     for number, entry in saved["state"].items():
         if type(number) is not int or number not in parameters or not isinstance(entry, dict):
@@ -202,7 +202,7 @@ def _is_setting_like(found: Any, here: Any) -> bool:
     if isinstance(here, torch.Tensor) or isinstance(found, torch.Tensor):
         return _is_like(found, here) if isinstance(here, torch.Tensor) else False
     if isinstance(here, (int, float)) and not isinstance(here, bool):
-        return isinstance(found, (int, float)) and not isinstance(found, bool) and math.isfinite(found)
+        return isinstance(found, (int, float)) and not isinstance(found, bool) and (math.isfinite(found) or found == here)
     return found is None or here is None or type(found) is type(here)
 
 

@@ -684,13 +684,16 @@ def misfits():
     }
     model, optimizer, outer = made(fragments=2)
     said = said_by({name: (lambda one=one: outer.load_state_dict(one)) for name, one in states.items()})
-    model.load_state_dict(weights)
-    optimizer.load_state_dict(inner)
-    outer.load_state_dict(good)
-    go(model, optimizer, 5, first=5)
+    return [said, loaded_and_gone(model, optimizer, outer, (weights, inner, good), 5, first=5) == expected]
+
+
+def loaded_and_gone(model, optimizer, outer, saved, steps, first):
+    for one, state in zip((model, optimizer, outer), saved):
+        one.load_state_dict(state)
+    go(model, optimizer, steps, first=first)
     found = [starts(outer), digest(model)]
     outer.close()
-    return [said, found == expected]
+    return found
 
 
 def without(saved, name):
@@ -730,13 +733,8 @@ def outer_misfits():
     )
     go(model, optimizer, 8, first=9)
     expected = [starts(outer), digest(model)]
-    model.load_state_dict(weights)
-    optimizer.load_state_dict(inner)
-    outer.load_state_dict(good)
-    go(model, optimizer, 8, first=9)
-    found = [starts(outer), digest(model)]
-    outer.close()
-    return [said, found == expected]
+    torch.optim.lr_scheduler.StepLR(outer.outer_optimizer, 100)  # adds a setting that the state has not
+    return [said, loaded_and_gone(model, optimizer, outer, (weights, inner, good), 8, first=9) == expected]
 
 
 def other_rhythm():
