@@ -31,7 +31,7 @@ namespace {
 
 constexpr const char* kHelp = R"(sparsewire_bench: times one step of every sparsifier beside memory += gradient.
 
-  --table             time and print the table of docs/benchmarks.md (a few minutes, 3 GB of memory)
+  --table             time and print the table of docs/archive/benchmarks.md (a few minutes, 3 GB of memory)
   --wire              print the lengths of frames in bits; times nothing, but trains a network (two minutes)
   --table-md, --wire-md    the same, as Markdown
   --threads 1,2,4     time steps on these numbers of threads, each beside memory += gradient on as many

@@ -2,7 +2,7 @@
 
     check_study.py FOLDER...
 
-Reads plan.json and runs/*/{config.json,result.json,metrics.jsonl}. Written from docs/study.md; it shares nothing with the
+Reads plan.json and runs/*/{config.json,result.json,metrics.jsonl}. Written from docs/guides/study.md; it shares nothing with the
 C++ code, and has its own t distribution, by integration.
 """
 

@@ -59,7 +59,7 @@ def crc32c(data):
 
 
 def raw_frame(dim, entries):
-    """A frame by hand, as docs/wire_format.md says: indices raw32, values f32."""
+    """A frame by hand, as docs/reference/wire_format.md says: indices raw32, values f32."""
     frame = b"SWFR" + bytes([1, 3, 0, 0]) + struct.pack("<QQ", dim, len(entries))
     frame += b"".join(struct.pack("<f", value) for _, value in entries)
     frame += b"".join(struct.pack("<I", index) for index, _ in entries)

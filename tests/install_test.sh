@@ -39,15 +39,15 @@ timeout "$limit" "$work/consumer/transport_test" --gtest_brief=1 || fail "a tran
 echo "== a sparsifier of its own"
 timeout "$limit" "$work/consumer/sparsifier_test" --gtest_brief=1 || fail "a sparsifier that another project wrote fails its tests: $?"
 
-# docs/extending.md shows both whole.
+# docs/guides/extending.md shows both whole.
 shown() {  # the block of C++ on that page that has these words
-  sed -n '/^```cpp$/,/^```$/p' "$sources/../docs/extending.md" | awk -v words="$1" '/^```cpp$/ { block = ""; next }
+  sed -n '/^```cpp$/,/^```$/p' "$sources/../docs/guides/extending.md" | awk -v words="$1" '/^```cpp$/ { block = ""; next }
     /^```$/ { if (index(block, words)) { printf "%s", block; exit } next } { block = block $0 "\n" }'
 }
 diff <(shown "class QueueTransport") "$sources/consumer/queue_transport.h" ||
-  fail "docs/extending.md shows another transport than tests/consumer/"
+  fail "docs/guides/extending.md shows another transport than tests/consumer/"
 diff <(shown "class SteadyThreshold") "$sources/consumer/steady_threshold.h" ||
-  fail "docs/extending.md shows another sparsifier than tests/consumer/"
+  fail "docs/guides/extending.md shows another sparsifier than tests/consumer/"
 
 echo "== examples"
 cmake -S "$sources/../examples" -B "$work/examples" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" \

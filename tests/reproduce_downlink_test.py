@@ -15,7 +15,7 @@ from reproduce_case import Case, PROGRAM, f32
 
 
 def philox_words(key, counter_tail):
-    """Philox4x32-10, as docs/wire_format.md describes it: the words of block 0, 1, ..."""
+    """Philox4x32-10, as docs/reference/wire_format.md describes it: the words of block 0, 1, ..."""
     mask = 0xFFFFFFFF
     block = 0
     while True:

@@ -10,7 +10,8 @@
 namespace sparsewire::cli {
 namespace {
 
-// docs/wire_format.md: a magic, a version, three bytes, dim:u64, count:u64; after the entries a checksum of 4 bytes.
+// docs/reference/wire_format.md: a magic, a version, three bytes, dim:u64, count:u64; after the entries a checksum of 4
+// bytes.
 constexpr std::size_t kSmallestFrame = 28;
 constexpr std::size_t kDimAt = 8;
 constexpr std::uint64_t kMostDim = 0xFFFFFFFF;

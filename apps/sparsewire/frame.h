@@ -30,7 +30,7 @@ struct FrameSizes {
   double entropy_bound_index_bits = 0;
 };
 
-// With the keys that docs/cli.md lists.
+// With the keys that docs/reference/commands.md lists.
 Json frame_json(const FrameInfo& info);
 
 }  // namespace sparsewire::cli

@@ -1,4 +1,4 @@
-// Turns a SparseVector into bytes (a frame) and back. docs/wire_format.md describes the format.
+// Turns a SparseVector into bytes (a frame) and back. docs/reference/wire_format.md describes the format.
 //
 //   Codec codec("auto:values=bf16");
 //   codec.encode(sent, frame, &received);             // received: the values as the other side will decode them
@@ -85,7 +85,7 @@ class Codec {
 // a pool of its own.
 DecodeStatus decode(std::span<const std::byte> frame, SparseVector& vector, Pool* pool = nullptr);
 
-// The parts of a section of numbers in blocks, in bytes (docs/wire_format.md). All 0 for other sections.
+// The parts of a section of numbers in blocks, in bytes (docs/reference/wire_format.md). All 0 for other sections.
 struct NumberBytes {
   std::size_t parameters = 0;
   std::size_t classes = 0;

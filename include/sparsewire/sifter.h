@@ -160,7 +160,7 @@ class Sifter {
   // entries, of those whose weights are the same.
   void learn_from(std::span<const Predecessor<Sifter>> others);
 
-  // Everything that later steps depend on, in a versioned format with a checksum: docs/state_format.md.
+  // Everything that later steps depend on, in a versioned format with a checksum: docs/reference/state_format.md.
   std::vector<std::byte> save() const;
   // Continues where save() left off, with the same bits, in the same SifterContext (which is not saved). The tensors
   // may be in another order, and may be a subset of those saved: they are found by name. Throws UsageError if the bytes

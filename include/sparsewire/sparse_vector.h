@@ -8,8 +8,8 @@
 
 namespace sparsewire {
 
-// How indices were drawn at random, so that a receiver can draw the same ones (docs/wire_format.md). Random-k sets it
-// together with its entries, and the codec then needs to send no index.
+// How indices were drawn at random, so that a receiver can draw the same ones (docs/reference/wire_format.md). Random-k
+// sets it together with its entries, and the codec then needs to send no index.
 struct Draw {
   struct Unit {
     std::uint32_t size = 0;

@@ -2,7 +2,7 @@
 //
 // A Sifter (sifter.h) adds the gradient to the error memory and asks a sparsifier which of the sums to send. The
 // library has its own; `sparsewire list` shows them. To write another, derive from Sparsifier and register it: then its
-// name works in every spec string. docs/extending.md shows one from beginning to end, and
+// name works in every spec string. docs/guides/extending.md shows one from beginning to end, and
 // sparsewire/testing/sparsifier_conformance.h tests it.
 #pragma once
 

@@ -1,5 +1,5 @@
 // Saved state: named fields, a version, a checksum. In each class one function, `serialize`, both saves and restores,
-// so the two cannot get out of step. docs/state_format.md describes the format.
+// so the two cannot get out of step. docs/reference/state_format.md describes the format.
 //
 //   void serialize(State& state) override {
 //     state.value("momentum", momentum_);

@@ -39,7 +39,7 @@ inline constexpr std::chrono::milliseconds kDefaultDeadline = std::chrono::secon
 // the transport as it was. If only one rank made a wrong call, the others wait for it until the deadline, unless it
 // calls fail().
 //
-// To write a transport, implement rank(), size() and do_send_receive(); docs/extending.md shows one, and
+// To write a transport, implement rank(), size() and do_send_receive(); docs/guides/extending.md shows one, and
 // sparsewire/testing/transport_conformance.h tests it.
 //
 // THREADS: one caller at a time, from any thread; fail() also beside another call.
@@ -180,7 +180,8 @@ bool has_mpi() noexcept;
 //
 // Throws UsageError if this build has no MPI, if MPI was initialised with less than MPI_THREAD_SERIALIZED, or if the
 // deadline is not in [1 ms, 10,000 h]. Throws TransportError if not all ranks call it within the deadline; then this
-// process can make no other transport. The deadline does not hold for MPI_Init and MPI_Finalize: docs/exchange.md.
+// process can make no other transport. The deadline does not hold for MPI_Init and MPI_Finalize:
+// docs/reference/exchange.md.
 //
 // COST: memory and communicators of a destroyed transport are used again, except after a failure: then MPI may still
 // write to its buffers, and they are kept until the process ends.

@@ -95,7 +95,7 @@ void bind_codec(py::module_& module) {
   module.def("encode", &encode_vector, py::arg("vector"), py::arg("codec") = kDefaultCodec);
   module.def("encode", &encode_arrays, py::arg("indices"), py::arg("values"), py::arg("dim"),
              py::arg("codec") = kDefaultCodec, R"doc(
-Writes entries as a frame (docs/wire_format.md): ascending indices below ``dim``, and as many finite values.
+Writes entries as a frame (docs/reference/wire_format.md): ascending indices below ``dim``, and as many finite values.
 
 >>> frame = encode([2, 5], [0.5, -1.0], 8, codec="golomb:values=f32")
 >>> decode(frame) == SparseVector([2, 5], [0.5, -1.0], 8)

@@ -24,8 +24,9 @@ std::string text(const py::kwargs& options, const char* name) {
   return value.is_none() ? std::string() : value.cast<std::string>();
 }
 
-// The state of one Worker, from Worker.save(). The fields are those of docs/exchange.md, "Save and load". Throws
-// UsageError if a Worker with this layout and these options will not load it. `is_own`: the rank loads this state only.
+// The state of one Worker, from Worker.save(). The fields are those of docs/reference/exchange.md, "Save and load".
+// Throws UsageError if a Worker with this layout and these options will not load it. `is_own`: the rank loads this
+// state only.
 void check_saved_worker(const py::object& bytes, const py::object& layout, std::uint32_t rank, std::uint32_t ranks,
                         bool is_own, const py::kwargs& options) {
   const Bytes held(bytes);

@@ -328,7 +328,7 @@ sparsewire.BadGradient: [topk] rank 0, step 0: at index 1 the gradient is nan; t
            "Takes memory, velocity, step number and statistics of another Sifter over, under this one's specs.")
       .def(
           "save", [](HeldSifter& self) { return to_bytes(inside(self, [](Sifter& sifter) { return sifter.save(); })); },
-          "Everything that later steps depend on, as bytes (docs/state_format.md).")
+          "Everything that later steps depend on, as bytes (docs/reference/state_format.md).")
       .def("load", &load, py::arg("state"),
            "Continues where save() left off, with the same bits. Tensors are found by name.")
       .def(

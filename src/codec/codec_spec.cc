@@ -92,7 +92,7 @@ const ValueFormat& value_format_of(std::string_view codec) {
 }
 
 // Packing takes 9 to 5 bits off a float, the fewer the more of the entries are sent, and hardly anything off an
-// integer. 7 is right for a third of them (docs/benchmarks.md).
+// integer. 7 is right for a third of them (docs/archive/benchmarks.md).
 ValueBits expected_value_bits(std::string_view codec) {
   constexpr double kPackedAway = 7;
   Spec spec(codec);

@@ -1,8 +1,8 @@
 // Storage for vectors of the size of the model, on huge pages where the system has them.
 //
 // A pass over 25M floats touches 24,000 pages of 4 KiB; with pages of 2 MiB it was 15 % faster, both for `memory +=
-// gradient` and for a sift (docs/benchmarks_history.md). The storage starts on a cache line, so that no vector store
-// straddles two lines.
+// gradient` and for a sift (docs/archive/benchmarks_history.md). The storage starts on a cache line, so that no vector
+// store straddles two lines.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // What travels behind every frame of a step: a few bytes that tell all ranks whether one of them failed, before
-// anything is merged, and carry the caller's flags and loss. docs/message_format.md describes the bytes.
+// anything is merged, and carry the caller's flags and loss. docs/reference/message_format.md describes the bytes.
 #pragma once
 
 #include <array>

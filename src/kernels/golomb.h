@@ -1,5 +1,5 @@
-// Golomb code for gaps: a quotient in unary, a remainder in truncated binary, any divisor. docs/wire_format.md defines
-// the bits; this is a fast encoder and decoder.
+// Golomb code for gaps: a quotient in unary, a remainder in truncated binary, any divisor.
+// docs/reference/wire_format.md defines the bits; this is a fast encoder and decoder.
 //
 // Golomb, Run-length encodings, 1966; Gallager and Van Voorhis, 1975: optimal for the gaps of random supports.
 #pragma once

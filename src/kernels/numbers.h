@@ -1,6 +1,6 @@
 // A code for numbers whose size varies from place to place: gaps between indices, magnitudes of values. Blocks of 32
-// numbers have a parameter each, so the code follows the data. docs/wire_format.md defines the bits ("Numbers in
-// blocks"); this is a fast encoder and decoder.
+// numbers have a parameter each, so the code follows the data. docs/reference/wire_format.md defines the bits ("Numbers
+// in blocks"); this is a fast encoder and decoder.
 //
 // A number is a class and a rest. Classes are in one stream, in unary, and rests in another: so neither has to wait for
 // the other, and a reader finds the ends of up to 64 classes in one word. Up to class `linear` a class has 2^parameter

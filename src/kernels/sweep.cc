@@ -17,7 +17,7 @@ namespace {
 
 // Entries that the vector loop accumulates before the scalar loop takes out the large ones. With 1024, memory, gradient
 // and masks stay in the L1 cache, and the two loops do not disturb each other: at a ratio of 1 % this took 0.9 of the
-// time of 4096, and 0.75 of the time of taking entries out vector by vector (docs/benchmarks_history.md).
+// time of 4096, and 0.75 of the time of taking entries out vector by vector (docs/archive/benchmarks_history.md).
 constexpr std::size_t kStretch = 1024;
 constexpr std::size_t kWord = 64;  // entries for each word of the mask
 

@@ -1,4 +1,5 @@
-// The last step of unpacking values: from numbers to floats. docs/wire_format.md, "Packed values", defines the numbers.
+// The last step of unpacking values: from numbers to floats. docs/reference/wire_format.md, "Packed values", defines
+// the numbers.
 #pragma once
 
 #include <cstdint>

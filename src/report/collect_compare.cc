@@ -1,4 +1,4 @@
-// The folder of a comparison (docs/train.md, compare), finished or not.
+// The folder of a comparison (docs/guides/training.md, compare), finished or not.
 #include <fmt/core.h>
 
 #include <algorithm>

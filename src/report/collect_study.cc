@@ -1,4 +1,4 @@
-// The folder of a study (docs/study.md), finished or not.
+// The folder of a study (docs/guides/study.md), finished or not.
 #include <fmt/core.h>
 
 #include <algorithm>

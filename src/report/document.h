@@ -1,4 +1,5 @@
-// The data of a report, as the page gets it: docs/report.md describes the JSON. Written by the collectors (collect.h).
+// The data of a report, as the page gets it: docs/guides/report.md describes the JSON. Written by the collectors
+// (collect.h).
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,7 @@ constexpr std::size_t kLongestQuote = 300;  // of what is repeated in a notice
 constexpr std::uint64_t kPiece = 1 << 20;
 constexpr std::uint64_t kMostPieces = 256;  // of a pipe or a device, which may never end
 
-// docs/train.md has those of `train`, docs/pytorch.md those of the hook for PyTorch.
+// docs/guides/training.md has those of `train`, docs/start/pytorch.md those of the hook for PyTorch.
 constexpr std::array<std::string_view, 64> kKnown = {"step",
                                                      "steps",
                                                      "loss",

@@ -1,5 +1,5 @@
 // What the judging runs of the chosen cells say: every measure, the difference to the baseline, the bytes that a target
-// takes, and the loss at equal bytes. docs/study.md defines all of them.
+// takes, and the loss at equal bytes. docs/guides/study.md defines all of them.
 #pragma once
 
 #include <cstddef>

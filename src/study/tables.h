@@ -1,5 +1,5 @@
-// The files of a study, and the table that is printed. docs/study.md explains every column and field. A study that is
-// not finished has them too, of the runs that are there.
+// The files of a study, and the table that is printed. docs/guides/study.md explains every column and field. A study
+// that is not finished has them too, of the runs that are there.
 #pragma once
 
 #include <string>

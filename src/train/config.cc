@@ -117,7 +117,8 @@ std::vector<Setting> make_settings() {
        &C::eval_train},
       {{"measure_every",
         "N",
-        "Steps between two measurements of what compression loses (xi and gamma in the metrics file; docs/train.md); "
+        "Steps between two measurements of what compression loses (xi and gamma in the metrics file; "
+        "docs/guides/training.md); "
         "each costs two dense steps; 0: none",
         kMayChange,
         kSteps,
@@ -143,7 +144,8 @@ std::vector<Setting> make_settings() {
         "Options that may differ from those of the checkpoint: sparsifier,lr; from here on the new ones apply",
         kMayChange},
        &C::change},
-      {{"metrics", "FILE", "Write a line of JSON at each evaluation; docs/train.md explains its keys", kMayChange},
+      {{"metrics", "FILE", "Write a line of JSON at each evaluation; docs/guides/training.md explains its keys",
+        kMayChange},
        &C::metrics},
       {{"metrics_every_step", "", "Write a line for each step, not only at evaluations", kMayChange, {}, {}, "metrics"},
        &C::metrics_every_step},

@@ -29,7 +29,7 @@ struct StepReport {
   std::uint64_t steps = 0;                           // that the training is to have
 };
 
-// With the keys that docs/train.md lists.
+// With the keys that docs/guides/training.md lists.
 Json step_json(const StepReport& report);
 
 class MetricsFile {

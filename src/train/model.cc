@@ -35,7 +35,7 @@ std::string find_module() {
       fmt::format("a deep network needs libtorch, and there is no {} beside this program: build again, with "
                   "'cmake --preset release -DSPARSEWIRE_TORCH=ON "
                   "-DTorch_DIR=$(python -c \"import torch; print(torch.utils.cmake_prefix_path)\")/Torch && "
-                  "cmake --build --preset release' (docs/problems.md), or name that file in SPARSEWIRE_TORCH",
+                  "cmake --build --preset release' (docs/guides/problems.md), or name that file in SPARSEWIRE_TORCH",
                   kModuleFile));
 }
 

@@ -1,4 +1,4 @@
-// A second implementation of saved states, from docs/state_format.md: it writes what the library would not.
+// A second implementation of saved states, from docs/reference/state_format.md: it writes what the library would not.
 #pragma once
 
 #include <cstdint>

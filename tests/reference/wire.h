@@ -1,4 +1,4 @@
-// A second implementation of frames, slow and obviously right: written bit by bit from docs/wire_format.md.
+// A second implementation of frames, slow and obviously right: written bit by bit from docs/reference/wire_format.md.
 //
 // It shares nothing with src/ except the plain types of the public headers.
 #pragma once
@@ -55,7 +55,7 @@ Bytes write_frame(const SparseVector& vector, const Form& form);
 // Decodes a frame; nothing if a reader must refuse the bytes.
 std::optional<Frame> read_frame(std::span<const std::byte> bytes);
 
-// k of n positions, drawn for unit number `unit` as docs/wire_format.md describes.
+// k of n positions, drawn for unit number `unit` as docs/reference/wire_format.md describes.
 std::vector<std::uint32_t> draw_positions(const Draw& draw, std::uint64_t unit, std::uint64_t k, std::uint64_t n);
 
 }  // namespace sparsewire::reference

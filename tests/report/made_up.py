@@ -1,4 +1,4 @@
-"""Summaries of studies that never were, in the form of docs/study.md, and reports around them."""
+"""Summaries of studies that never were, in the form of docs/guides/study.md, and reports around them."""
 
 import math
 import random
@@ -8,7 +8,7 @@ from pathlib import Path
 import page_files
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-import check_study  # noqa: E402  the statistics, written from docs/study.md
+import check_study  # noqa: E402  the statistics, written from docs/guides/study.md
 
 
 def numbers(values):

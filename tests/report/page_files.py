@@ -1,4 +1,4 @@
-"""Pages of reports, filled from data that a test made up: the files of src/report/page and the form that docs/report.md gives."""
+"""Pages of reports, filled from data that a test made up: the files of src/report/page and the form that docs/guides/report.md gives."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""Which method to use, by the rule that docs/report.md gives: written from that page, and without a look at the page's own code.
+"""Which method to use, by the rule that docs/guides/report.md gives: written from that page, and without a look at the page's own code.
 
 Of the methods that are not worse than the baseline (no judging run diverged, and the 95 % interval of the difference does not lie
 entirely on the worse side of 0), the one with the fewest bytes to the target, which all its runs must have reached; without a

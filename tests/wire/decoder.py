@@ -1,4 +1,4 @@
-"""Decodes sparsewire frames, version 1. Written from docs/wire_format.md alone, without reading the C++ code: it proves that
+"""Decodes sparsewire frames, version 1. Written from docs/reference/wire_format.md alone, without reading the C++ code: it proves that
 the document is sufficient, and the tests compare the library with it. Simple rather than fast: every line follows a sentence
 of the document.
 

@@ -1,4 +1,4 @@
-"""Encodes sparsewire frames, version 1. Written from docs/wire_format.md alone: the frames that another encoder may send, not
+"""Encodes sparsewire frames, version 1. Written from docs/reference/wire_format.md alone: the frames that another encoder may send, not
 those that the library would choose. The caller chooses divisors, blocks and scales, so the tests can make frames that the
 library never makes.
 

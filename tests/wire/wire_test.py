@@ -1,4 +1,4 @@
-"""Compares docs/wire_format.md, the frames in tests/golden/ and the program with each other.
+"""Compares docs/reference/wire_format.md, the frames in tests/golden/ and the program with each other.
 
     wire_test.py [PROGRAM] [unittest's arguments]       or the program in SPARSEWIRE
 

@@ -9,8 +9,8 @@
 //                            name_of_case);
 //   }
 //
-// and link it with GTest::gtest_main. docs/extending.md shows a whole one. The tests use the sparsifier through a
-// Sifter, as workers and servers do. Nothing else of sparsewire includes this header.
+// and link it with GTest::gtest_main. docs/guides/extending.md shows a whole one. The tests use the sparsifier through
+// a Sifter, as workers and servers do. Nothing else of sparsewire includes this header.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -7,8 +7,8 @@
 //                            name_of);
 //   }
 //
-// and link it with GTest::gtest_main. An Engine runs a function on all ranks; docs/extending.md shows one. Tests that
-// need more ranks than the engine has, or a deadline where it has none, are skipped. Nothing else of sparsewire
+// and link it with GTest::gtest_main. An Engine runs a function on all ranks; docs/guides/extending.md shows one. Tests
+// that need more ranks than the engine has, or a deadline where it has none, are skipped. Nothing else of sparsewire
 // includes this header.
 #pragma once
 

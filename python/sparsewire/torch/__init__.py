@@ -8,7 +8,7 @@ Or a communication hook for DistributedDataParallel that sends the entries worth
     model = DistributedDataParallel(net)
     state = sw.register(model, "topk:ratio=0.001", exchange="sharded", downlink="topk:ratio=0.001")
 
-docs/pytorch.md is a tutorial.
+docs/start/pytorch.md is a tutorial.
 """
 
 # No `from __future__ import annotations` here: DDP reads the annotations of the hook.

@@ -1,5 +1,5 @@
 // Gaps as numbers in blocks, on the device: the same bits as kernels/plan_numbers.cc and write_numbers.cc.
-// docs/wire_format.md defines the code.
+// docs/reference/wire_format.md defines the code.
 //
 // The parameter of a block depends on that of the block before it. So a warp plans a segment from a parameter that it
 // finds by planning the group before it; where that was wrong, the segment is planned again.

@@ -1,4 +1,4 @@
-// Means and 95 % intervals of the t distribution, by the same formulas as the study's (docs/study.md).
+// Means and 95 % intervals of the t distribution, by the same formulas as the study's (docs/guides/study.md).
 
 function mean_of(numbers) {
   let sum = 0;

@@ -37,7 +37,7 @@ namespace {
 // Passes before one is recorded, of the first batch and without a result: libraries choose their kernels and allocate
 // what they need in the first ones. So the recording is done before a worker has its first gradient.
 constexpr int kWarmUps = 3;
-// Passes at a time: small batches leave much of a GPU idle (docs/benchmarks.md).
+// Passes at a time: small batches leave much of a GPU idle (docs/archive/benchmarks.md).
 constexpr std::size_t kPassesAtATime = 2;
 // Sizes of batches that are recorded. Each keeps its activations on the device.
 constexpr std::size_t kRecordings = 4;

@@ -156,8 +156,8 @@ def without_help(options):
 
 
 def test_the_tutorial_is_true(tmp_path):
-    """All Python blocks of docs/pytorch.md, one after the other, in two processes."""
-    text = (EXAMPLES.parent / "docs" / "pytorch.md").read_text()
+    """All Python blocks of docs/start/pytorch.md, one after the other, in two processes."""
+    text = (EXAMPLES.parent / "docs" / "start" / "pytorch.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     assert len(blocks) >= 8
     script = tmp_path / "tutorial.py"

@@ -1,5 +1,5 @@
 // For every index codec and every value format: decoding gives what was encoded, with the rounded values that
-// `received` announced, and the slow reader written from docs/wire_format.md reads the same.
+// `received` announced, and the slow reader written from docs/reference/wire_format.md reads the same.
 #include "sparsewire/codec.h"
 
 #include <gtest/gtest.h>

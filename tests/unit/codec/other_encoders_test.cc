@@ -1,4 +1,4 @@
-// Frames that other encoders may write: the decoder reads whatever docs/wire_format.md allows.
+// Frames that other encoders may write: the decoder reads whatever docs/reference/wire_format.md allows.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -37,7 +37,7 @@ std::vector<Damage> every_damage() {
   };
 }
 
-// The state with other data in a field, and a valid checksum (docs/state_format.md).
+// The state with other data in a field, and a valid checksum (docs/reference/state_format.md).
 Bytes with_field(const Bytes& state, std::string_view field, std::span<const std::byte> data) {
   const std::string old(reinterpret_cast<const char*>(state.data()), state.size());
   const auto as_text = [](const auto& number) {

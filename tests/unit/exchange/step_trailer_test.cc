@@ -1,4 +1,4 @@
-// What travels behind a frame: every bit of it is protected. docs/message_format.md describes the bytes.
+// What travels behind a frame: every bit of it is protected. docs/reference/message_format.md describes the bytes.
 #include "exchange/step_trailer.h"
 
 #include <gtest/gtest.h>
@@ -142,7 +142,7 @@ TEST(StepTrailer, IsRefusedAtAnyOtherLength) {
   }
 }
 
-// Byte by byte, from docs/message_format.md, with a checksum that shares nothing with the library's.
+// Byte by byte, from docs/reference/message_format.md, with a checksum that shares nothing with the library's.
 TEST(StepTrailer, HasTheDocumentedBytes) {
   const Message message = message_with(trailer_with(Failure{Kind::error, 3, 9, Cause("full")}));
   const unsigned char expected[] = {

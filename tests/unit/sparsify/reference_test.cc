@@ -71,7 +71,7 @@ TEST(ReferenceHalf, NarrowsToTheNearestAndSaturates) {
   EXPECT_EQ(to_bf16(-0x1.fffffep127F), 0xFF7F);
 }
 
-// The examples of docs/wire_format.md.
+// The examples of docs/reference/wire_format.md.
 TEST(ReferenceWire, ReadsTheExamplesOfTheDocument) {
   const std::string_view digits = "123456789";
   EXPECT_EQ(crc32c(std::as_bytes(std::span(digits))), 0xE3069283U);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Measures the tables of docs/choosing.md and prints them.
+"""Measures the tables of docs/start/choosing.md and prints them.
 
-    docs/choosing.py PROGRAM [--data a9a] [--only mlp,logreg,exchange,codec]
+    bench/choosing.py PROGRAM [--data a9a] [--only mlp,logreg,exchange,codec]
 
 PROGRAM is build/release/apps/sparsewire/sparsewire. About ten minutes of processor time. The results do not depend on the
 machine: the same seed gives the same weights and the same bytes everywhere.
