@@ -65,7 +65,7 @@ struct OtherRank {
 // What rank 0 sees of the other ranks. The first call of a step brings their frames, the second their answers.
 class SimulatedRanks final : public Transport {
  public:
-  explicit SimulatedRanks(const ExchangePlan& plan) {
+  explicit SimulatedRanks(const ExchangePlan& plan) : shares_(plan.weights) {
     const Regions regions(plan.dim, kLocalRanks);
     for (int r = 1; r < kLocalRanks; ++r) others_.push_back(std::make_unique<OtherRank>(plan, r, regions));
   }
@@ -122,12 +122,13 @@ class SimulatedRanks final : public Transport {
         fine = decode(from->frames[region], inputs[static_cast<std::size_t>(from->rank)]) == DecodeStatus::ok && fine;
       }
       other->aggregator.begin();
-      if (!fine || other->aggregator.choose(1.0F)) throw std::runtime_error("a region could not be served");
+      if (!fine || other->aggregator.choose(shares_, 1.0F)) throw std::runtime_error("a region could not be served");
       other->aggregator.encode(other->answer);
       other->aggregator.finish();
     }
   }
 
+  const std::vector<float> shares_;  // of all ranks in the sum
   std::vector<std::unique_ptr<OtherRank>> others_;
   StepTrailer trailer_;
   int calls_ = 0;
