@@ -1,8 +1,8 @@
 #!/bin/bash
 # Builds and tests everything; on a bare Debian it installs what is missing first.
 #
-#   ./test.sh            layout of the source (clang-format), links of the pages, then three builds: release (g++), dev
-#                        (clang; address and undefined behaviour sanitizers, fuzz targets), tsan (clang; thread sanitizer)
+#   ./test.sh            layout of the source (clang-format), links and results of the pages, then three builds: release
+#                        (g++), dev (clang; address and undefined behaviour sanitizers, fuzz targets), tsan (clang; thread sanitizer)
 #   ./test.sh --quick    layout, links and the release build only
 #   ./test.sh --all      also names (clang-tidy), the benches, the unit tests built by clang, the program and the examples
 #                        under sanitizers, the wheel of the Python package in an environment of its own, and longer runs of
@@ -103,6 +103,7 @@ run_tests() {
 # The environment of the Python tests is made while the first preset is built.
 step source layout tools/check_layout.sh
 step source links tools/check_links.py
+step source results tools/results.py --check
 (step python environment tools/python_environment.sh) > build/python.log 2>&1 &
 environment=$!
 build "${presets[0]}" && is_built=true || is_built=false
