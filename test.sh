@@ -2,7 +2,8 @@
 # Builds and tests everything; on a bare Debian it installs what is missing first.
 #
 #   ./test.sh            layout of the source (clang-format), links and results of the pages, then three builds: release
-#                        (g++), dev (clang; address and undefined behaviour sanitizers, fuzz targets), tsan (clang; thread sanitizer)
+#                        (g++), dev (clang; address and undefined behaviour sanitizers, fuzz targets), tsan (clang; thread
+#                        sanitizer)
 #   ./test.sh --quick    layout, links and the release build only
 #   ./test.sh --all      also names (clang-tidy), the benches, the unit tests built by clang, the program and the examples
 #                        under sanitizers, the wheel of the Python package in an environment of its own, and longer runs of

@@ -60,21 +60,26 @@ class Table(NamedTuple):
 TABLES = [
     Table("step", "A step on one processor",
           "Times `memory += gradient` of the same run, by processor time: 25 million entries, one thread.", "sparsifier"),
-    Table("threads", "A step on 16 threads", "Times `memory += gradient` on as many threads: 100 million entries, medians of one run.", "sparsifier"),
+    Table("threads", "A step on 16 threads",
+          "Times `memory += gradient` on as many threads: 100 million entries, medians of one run.", "sparsifier"),
     Table("codec", "Encode and decode",
-          "Times `memory += gradient` over all 25 million entries, for the 1 % that are sent: processor time, one thread.", "codec"),
-    Table("length", "Bits of an index", "Positions drawn at random from 25 million; the header is shared among them.", "share sent"),
+          "Times `memory += gradient` over all 25 million entries, for the 1 % that are sent: processor time, one thread.",
+          "codec"),
+    Table("length", "Bits of an index",
+          "Positions drawn at random from 25 million; the header is shared among them.", "share sent"),
     Table("frame", "Bits of an entry",
           "What worker 0 sends of a network that four workers train (784-3328-3328-3328-10 units, made-up images).", "Top-k"),
     Table("hook", "The hook in one process",
-          "Times `memory += gradient`: one bucket of 25 million gradients, with the dense answer. A rank alone makes no frames.", "sparsifier"),
+          "Times `memory += gradient`: one bucket of 25 million gradients, with the dense answer. A rank alone makes no frames.",
+          "sparsifier"),
     Table("links", "A step on slow links",
-          "Seconds a step where computing takes 0.5 or 0.1 s; one run on four simulated hosts that share the cores, with 10.5 million "
-          "parameters and gloo. LocalSteps and DiLoCo exchange every 30 steps.", "method"),
+          "Seconds a step where computing takes 0.5 or 0.1 s; one run on four simulated hosts that share the cores, with 10.5 "
+          "million parameters and gloo. LocalSteps and DiLoCo exchange every 30 steps.", "method"),
     Table("gpu", "A step on a GPU",
           "Times `memory += gradient` on the device, until the chosen entries lie there.", "entries, sparsifier"),
     Table("gpu-hook", "The hook on a GPU",
-          "Milliseconds a step beyond DDP's own: one process, 25 million parameters, Top-k 0.1 % both ways, three buckets.", "method"),
+          "Milliseconds a step beyond DDP's own: one process, 25 million parameters, Top-k 0.1 % both ways, three buckets.",
+          "method"),
 ]
 
 
