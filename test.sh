@@ -44,14 +44,15 @@ step() {
   return 1
 }
 
-# count PRESET    adds up the cases of a run: those of GoogleTest programs by what they print, other entries of ctest as one
+# count PRESET WHAT    adds up the cases of a run of ctest: those of GoogleTest programs and pytest by what they print, other
+# entries as one
 count() {
   local numbers
-  numbers=$(python3 tools/count_tests.py "build/$1-test.log" "build/$1/Testing/Temporary/LastTest.log") || numbers="0 1 0"
+  numbers=$(python3 tools/count_tests.py "build/$1-$2.log" "build/$1/Testing/Temporary/LastTest.log") || numbers="0 1 0"
   read -r good bad left_out <<< "$numbers"
   passed=$((passed + good)) failed=$((failed + bad)) skipped=$((skipped + left_out))
   # The names, from the list at the end of ctest's output.
-  sed -nE 's/^[[:space:]]+[0-9]+ - (.+ \(.+\)).*$/    \1/p' "build/$1-test.log" | grep -vF '(Skipped)' >> "$failures"
+  sed -nE 's/^[[:space:]]+[0-9]+ - (.+ \(.+\)).*$/    \1/p' "build/$1-$2.log" | grep -vF '(Skipped)' >> "$failures"
 }
 
 sum_up() {
@@ -91,14 +92,14 @@ build_python() {
     step release build-python cmake --build --preset release
 }
 
-# run_tests PRESET
-run_tests() {
-  local command=(ctest --preset "$1")
-  if $all && [[ $1 == release ]]; then command=(ctest --preset release-all); fi
+# run_ctest PRESET WHAT OPTION...
+run_ctest() {
+  local preset=$1 what=$2 command=(ctest --preset "$1")
+  shift 2
+  if $all && [[ $preset == release ]]; then command=(ctest --preset release-all); fi
   # The thread sanitizer cannot place its shadow memory where a new kernel randomises addresses widely.
-  if [[ $1 == tsan* ]] && setarch -R true 2> /dev/null; then command=(setarch -R "${command[@]}"); fi
-  step "$1" test "${command[@]}"
-  count "$1"
+  if [[ $preset == tsan* ]] && setarch -R true 2> /dev/null; then command=(setarch -R "${command[@]}"); fi
+  step "$preset" "$what" "${command[@]}" "$@"
 }
 
 # The environment of the Python tests is made while the first preset is built.
@@ -118,21 +119,34 @@ if ! wait "$environment"; then
 elif $is_built; then
   build_python
 fi
-for ((i = 0; i < ${#presets[@]}; ++i)); do
-  next=${presets[i + 1]-}
-  # Some tests mostly wait, so the next preset is built meanwhile, by what the tests leave of the processors.
-  if [[ $next ]]; then
-    set -m  # a process group of its own, which sum_up can end
-    (renice -n 19 "$BASHPID" > /dev/null; build "$next") &
-    building=$!
-    set +m
-  fi
-  if $is_built; then run_tests "${presets[i]}"; fi
-  if [[ $next ]]; then
-    wait "$building" && is_built=true || is_built=false
-    building=
-  fi
+# Some tests mostly wait, so the other presets are built meanwhile, by what the tests leave of the processors.
+others=("${presets[@]:1}")
+if ((${#others[@]})); then
+  rm -f build/built
+  mkfifo build/built
+  exec 3<> build/built
+  set -m  # a process group of its own, which sum_up can end
+  (renice -n 19 "$BASHPID" > /dev/null; for preset in "${others[@]}"; do build "$preset" && echo true >&3 || echo false >&3; done) &
+  building=$!
+  set +m
+fi
+built=()
+for preset in "${presets[@]}"; do
+  if [[ $preset != "${presets[0]}" ]]; then read -r is_built <&3; fi
+  $is_built || continue
+  built+=("$preset")
+  run_ctest "$preset" test --label-exclude '^waits$'
+  count "$preset" test
 done
+building=
+# What waits for deadlines hardly computes: that of all presets at a time.
+waiting=()
+for preset in "${built[@]}"; do
+  run_ctest "$preset" deadlines --label-regex '^waits$' --parallel 24 &
+  waiting+=($!)
+done
+wait "${waiting[@]}"
+for preset in "${built[@]}"; do count "$preset" deadlines; done
 if $all; then
   step release benches cmake --build --preset release --target benches
   step source names tools/check_names.sh build/clang

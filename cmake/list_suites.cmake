@@ -10,7 +10,7 @@ function(sparsewire_patient variable)
   endif()
 endfunction()
 
-# sparsewire_add_suites(<target> [RUN_SERIAL] [TIMEOUT <seconds>] [LABELS <label>...] [FILTER <gtest filter>])
+# sparsewire_add_suites(<target> [PROCESSORS <n>] [TIMEOUT <seconds>] [LABELS <label>...] [FILTER <gtest filter>])
 #
 # One ctest entry for each suite of a GoogleTest program, and one for each test of a parameterised suite, with all its
 # parameters: `ctest -R TopK` finds them, and hardly more processes are started than there are suites. (An entry for each
@@ -18,9 +18,12 @@ endfunction()
 #
 # The suites are listed when ctest runs, so that the list is never older than the program.
 function(sparsewire_add_suites target)
-  cmake_parse_arguments(PARSE_ARGV 1 suites "RUN_SERIAL" "TIMEOUT;FILTER" "LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 suites "" "TIMEOUT;FILTER;PROCESSORS" "LABELS")
   if(NOT suites_TIMEOUT)
     set(suites_TIMEOUT 900)
+  endif()
+  if(NOT suites_PROCESSORS)
+    set(suites_PROCESSORS 1)
   endif()
   sparsewire_patient(suites_TIMEOUT)
   set(script ${CMAKE_CURRENT_BINARY_DIR}/${target}_suites.cmake)
@@ -28,7 +31,7 @@ function(sparsewire_add_suites target)
 set(program \"$<TARGET_FILE:${target}>\")
 set(timeout \"${suites_TIMEOUT}\")
 set(labels \"${suites_LABELS}\")
-set(run_serial \"${suites_RUN_SERIAL}\")
+set(processors \"${suites_PROCESSORS}\")
 set(filter \"${suites_FILTER}\")
 set(target \"${target}\")
 include(\"${PROJECT_SOURCE_DIR}/cmake/list_suites_at_test_time.cmake\")
