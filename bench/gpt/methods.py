@@ -1,88 +1,114 @@
-"""How workers agree: dense, PowerSGD and Top-k after every step; DiLoCo and LocalSteps after many.
+"""How workers agree: PowerSGD and Top-k after every step; LocalSteps after many.
 
 The sparse ones use sparsewire's own Workers, on threads of this process; their bytes are those of encoded messages.
+Each says what one worker's message has (`sent`), and what crosses the busiest worker's link in one direction (`moved`).
 """
 
-import threading
+import concurrent.futures
+import math
+import os
 
-import numpy
 import torch
 
 import sparsewire
 
 
+def all_reduce(workers, message):
+    """`sent` and `moved` of an all-reduce in a ring."""
+    return message, 2 * (workers - 1) / workers * message
+
+
 class Exchange:
-    """sparsewire's Workers, one for each model of the stack."""
+    """sparsewire's Workers, one for each row. Gradients are sifted on the GPU where the package can."""
 
-    def __init__(self, layout, workers, **options):
+    def __init__(self, layout, workers, device, **options):
         self.group = sparsewire.ThreadGroup(workers, deadline=600)
-        self.layout = layout
-        self.dim = sum(size for _, size in layout)
+        self.pool = concurrent.futures.ThreadPoolExecutor(workers)
+        dim = sum(size for _, size in layout)
+        self.is_direct = device.type == "cpu" or sparsewire.has_cuda()
+        self.host = None if self.is_direct else torch.empty(workers, dim, pin_memory=True)
+        self.update = torch.empty(dim, device=device) if self.is_direct else torch.empty(dim, pin_memory=True)
+        self.dim, self.densities, self.shares = dim, [], []
         self.workers = [None] * workers
-        self.host = torch.empty(workers, self.dim, pin_memory=torch.cuda.is_available())
-        self.update = numpy.empty(self.dim, numpy.float32)
-        self.densities = []
-        self._on_all(lambda rank: self._make(rank, options))
+        threads = max(1, (os.cpu_count() or 1) // workers)
 
-    def _make(self, rank, options):
-        self.workers[rank] = sparsewire.Worker(self.layout, transport=self.group.at(rank), check_every=10, **options)
+        def make(rank):
+            transport = self.group.at(rank)
+            self.workers[rank] = sparsewire.Worker(layout, transport=transport, check_every=10, threads=threads, **options)
+
+        self._on_all(make)
+        self.is_scaled = "scale=lr" in options.get("feedback", "")
 
     def _on_all(self, do):
-        errors = []
-
         def run(rank):
             try:
                 do(rank)
             except BaseException as error:
                 self.group.mark_lost(rank, repr(error))
-                errors.append(error)
+                raise
 
-        threads = [threading.Thread(target=run, args=(rank,)) for rank in range(len(self.workers))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if errors:
-            raise errors[0]
+        for done in [self.pool.submit(run, rank) for rank in range(len(self.workers))]:
+            done.result()
 
-    def __call__(self, gradients):
-        """The update of all, from a gradient of each: workers x dim. Also the bytes of one worker's messages, both ways."""
-        self.host.copy_(gradients)
-        rows = self.host.numpy()
-        self._on_all(lambda rank: self.workers[rank].step(rows[rank]))
+    def close(self):
+        self.pool.shutdown()
+        self.workers.clear()
+
+    def __call__(self, gradients, lr):
+        """The update of all, from a row of each, which is overwritten by the next call; and the bytes."""
+        rows = gradients if self.is_direct else self.host.copy_(gradients)
+        # A threshold follows the learning rate; what goes into the memory is the row itself either way.
+        scale = {"lr": lr, "unscale": 1 / lr} if self.is_scaled else {}
+        self._on_all(lambda rank: self.workers[rank].step(rows[rank], **scale))
         self.workers[0].write_update(self.update)
-        stats = self.workers[-1].stats()  # not rank 0, which may be the server
-        self.densities.append(stats["density"])
-        others = len(self.workers) - 1
-        # What one worker encodes: under allgather the same message goes to all others.
-        sent = stats["bytes_up"] / (others if self.workers[0].config["exchange"] == "allgather" else 1)
-        return torch.from_numpy(self.update).to(gradients.device), sent, stats["bytes_down"]
+        all_stats = [worker.stats() for worker in self.workers]
+        self.densities.append(all_stats[0]["density"])
+        self.shares.append(all_stats[0]["entries_sent"] / self.dim)
+        count = len(self.workers)
+        others = max(1, count - 1)
+        is_sharded = self.workers[0].config["exchange"] == "sharded"
+        sent = all_stats[0]["bytes_up"] * (count if is_sharded else 1) / others
+        moved = max(stats["bytes_up"] + stats["bytes_down"] + stats["bytes_served"] for stats in all_stats) / 2
+        return self.update.to(gradients.device), (sent, moved)
+
+
+def orthonormal(p):
+    """Gram-Schmidt over the few columns of p: layers x height x rank."""
+    columns = []
+    for column in p.unbind(-1):
+        for other in columns:
+            column = column - (column * other).sum(-1, keepdim=True) * other
+        columns.append(column / (column.norm(dim=-1, keepdim=True) + 1e-20))
+    return torch.stack(columns, -1)
 
 
 class PowerSGD:
-    """Vogels et al., 2019, with error feedback and a warm start, after every step; tensors of one dimension go densely."""
+    """Vogels et al., 2019, with error feedback and a warm start, after every step; tensors of one dimension go densely.
 
-    def __init__(self, rank):
-        self.rank, self.memory, self.q = rank, {}, {}
+    Its two all-reduces are sums of products with the same factor, so here the memories are averaged first.
+    """
+
+    def __init__(self, shape, workers, rank, device):
+        self.memory = torch.zeros(workers, shape.matrix_dim, device=device)
+        generator = torch.Generator().manual_seed(1)
+        self.groups, at, numbers = [], 0, shape.dim - shape.matrix_dim
+        for _, count, size in shape.kinds:
+            if len(size) == 2:
+                q = torch.randn(count, size[1], rank, generator=generator).to(device)
+                self.groups.append([at, count, size, q])
+                at += count * math.prod(size)
+                numbers += count * rank * sum(size)
+        self.bytes = all_reduce(workers, 4 * numbers)
 
     def __call__(self, gradients):
-        bytes_sent = 0
-        for name, gradient in gradients.items():
-            workers = gradient.shape[0]
-            if gradient.dim() < 3:
-                gradient.copy_(gradient.mean(0, keepdim=True).expand_as(gradient))
-                bytes_sent += 4 * gradient[0].numel()
-                continue
-            owed = gradient + self.memory[name] if name in self.memory else gradient.clone()
-            if name not in self.q:
-                generator = torch.Generator(gradient.device).manual_seed(1)
-                shape = (gradient.shape[2], self.rank)
-                self.q[name] = torch.randn(shape, generator=generator, device=gradient.device)
-            p = torch.linalg.qr((owed @ self.q[name]).mean(0))[0]
-            self.q[name] = (owed.transpose(1, 2) @ p).mean(0)
-            found = p @ self.q[name].T
-            self.memory[name] = owed - found
-            gradient.copy_(found.unsqueeze(0).expand_as(gradient))
-            bytes_sent += 4 * self.rank * (gradient.shape[1] + gradient.shape[2])
-        assert workers
-        return bytes_sent
+        matrix_dim = self.memory.shape[1]
+        self.memory += gradients[:, :matrix_dim]
+        mean = torch.cat([self.memory.mean(0), gradients[:, matrix_dim:].mean(0)])
+        for group in self.groups:
+            at, count, size, q = group
+            owed = mean[at : at + count * math.prod(size)].view(count, *size)
+            p = orthonormal(owed @ q)
+            group[3] = owed.transpose(1, 2) @ p
+            owed.copy_(p @ group[3].transpose(1, 2))
+        self.memory -= mean[:matrix_dim]
+        return mean, self.bytes
