@@ -66,8 +66,8 @@ class Exchange:
         self.shares.append(all_stats[0]["entries_sent"] / self.dim)
         count = len(self.workers)
         others = max(1, count - 1)
-        is_sharded = self.workers[0].config["exchange"] == "sharded"
-        sent = all_stats[0]["bytes_up"] * (count if is_sharded else 1) / others
+        share = {"allgather": 1 / others, "sharded": count / others, "server": 1}[self.workers[0].config["exchange"]]
+        sent = all_stats[-1]["bytes_up"] * share  # rank 0 may be the server
         moved = max(stats["bytes_up"] + stats["bytes_down"] + stats["bytes_served"] for stats in all_stats) / 2
         return self.update.to(gradients.device), (sent, moved)
 
@@ -103,7 +103,7 @@ class PowerSGD:
     def __call__(self, gradients):
         matrix_dim = self.memory.shape[1]
         self.memory += gradients[:, :matrix_dim]
-        mean = torch.cat([self.memory.mean(0), gradients[:, matrix_dim:].mean(0)])
+        mean = torch.cat([self.memory.mean(0), gradients[:, matrix_dim:].float().mean(0)])
         for group in self.groups:
             at, count, size, q = group
             owed = mean[at : at + count * math.prod(size)].view(count, *size)

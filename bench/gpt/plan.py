@@ -13,7 +13,9 @@ Rules, written before the results:
 """
 
 import argparse
+import functools
 import gc
+import itertools
 import json
 import math
 import os
@@ -48,7 +50,7 @@ METHODS = {
     "local-15": (f"{LOCAL} {TOPK} --every 15", 1.0),
     "local-100": (f"{LOCAL} {TOPK} --every 100", 1.0),
     "local-30-0.2%": (f"{LOCAL} topk:k=8,chunk=4096,dense_below=4096", 1.0),
-    "local-30-threshold": (f"{LOCAL} threshold:{RATIO},calibrate=6 --feedback ef:decay=0.95,scale=lr", 1.0),
+    "local-30-threshold": (f"{LOCAL} threshold:{RATIO},calibrate=20 --feedback ef:decay=0.95,scale=lr", 1.0),
     "local-30-rtopk": (f"{LOCAL} rtopk:{RATIO}", 1.0),
     "local-30-regtopk": (f"{LOCAL} regtopk:{RATIO}", 1.0),
 }
@@ -107,13 +109,17 @@ def final_loss(row):
     return loss if math.isfinite(loss) else math.inf
 
 
+@functools.cache
+def places(name):
+    """The place of every cell that a tuning might reach."""
+    outer = range(-10, 11) if METHODS[name][1] else [0]
+    return {cell_of(name, place): place for place in itertools.product(range(-20, 21), outer)}
+
+
 def tuning(rows, name):
     """Losses of the tuning of a method, by place."""
-    losses = {row["cell"]: final_loss(row) for row in rows if row["size"] == "12M" and row["name"] == name}
-    places = [(inner, outer) for inner in range(-20, 21) for outer in range(-10, 11 if METHODS[name][1] else -9)]
-    if not METHODS[name][1]:
-        places = [(inner, 0) for inner, _ in places]
-    return {place: losses[cell_of(name, place)] for place in places if cell_of(name, place) in losses}
+    found = [row for row in rows if row["size"] == "12M" and row["name"] == name]
+    return {places(name)[row["cell"]]: final_loss(row) for row in found}
 
 
 def left(rows):
@@ -146,8 +152,12 @@ def flags(size, name, seed, cell):
 
 def expected_seconds(rows, run):
     size, name = run[:2]
-    found = [row["wall_seconds"] for row in rows if (row["size"], row["name"]) == (size, name)]
-    return 1.05 * max(found) + 2 if found else SECONDS.get((size, name), SECONDS[size])
+    alike = [row for row in rows if row["size"] == size and row["machine"] == machine()]
+    found = [row["wall_seconds"] for row in alike if row["name"] == name]
+    others = [row["wall_seconds"] for row in alike if row["name"] != "topk-1%"]
+    if found:
+        return 1.05 * max(found) + 2
+    return SECONDS.get((size, name)) or (1.5 * max(others) if others else SECONDS[size])
 
 
 def machine():

@@ -129,7 +129,7 @@ class Training:
     def __init__(self, options):
         self.options = o = options
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        torch.backends.cuda.matmul.allow_tf32 = True
+        torch.set_float32_matmul_precision("high")
         data = Corpus if os.path.isdir(o.text) else Text
         self.text = data(o.text, o.context, self.device, o.seed)
         self.shape = model.Shape(self.text.vocabulary, o.context, o.width, o.layers, o.heads)
