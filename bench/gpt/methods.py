@@ -19,13 +19,13 @@ def all_reduce(workers, message):
 
 
 class Exchange:
-    """sparsewire's Workers, one for each row. Gradients are sifted on the GPU where the package can."""
+    """sparsewire's Workers, one for each row. `on_host`: gradients on a GPU are copied to the host first."""
 
-    def __init__(self, layout, workers, device, **options):
+    def __init__(self, layout, workers, device, on_host, **options):
         self.group = sparsewire.ThreadGroup(workers, deadline=600)
         self.pool = concurrent.futures.ThreadPoolExecutor(workers)
         dim = sum(size for _, size in layout)
-        self.is_direct = device.type == "cpu" or sparsewire.has_cuda()
+        self.is_direct = device.type == "cpu" or not on_host
         self.host = None if self.is_direct else torch.empty(workers, dim, pin_memory=True)
         self.update = torch.empty(dim, device=device) if self.is_direct else torch.empty(dim, pin_memory=True)
         self.dim, self.densities, self.shares = dim, [], []

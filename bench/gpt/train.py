@@ -24,6 +24,8 @@ import model
 import numpy
 import torch
 
+import sparsewire
+
 
 def parse(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -55,6 +57,7 @@ def parse(arguments=None):
     parser.add_argument("--average", default="senders")
     parser.add_argument("--outer-lr", type=float, default=1.0)
     parser.add_argument("--outer-momentum", type=float, default=0.0)
+    parser.add_argument("--sift-on-host", action="store_true", help="also where the package can work on the GPU")
     parser.add_argument("--compile", action="store_true", help="with torch.compile")
     parser.add_argument("--out", help="a file to append the line of the run to")
     return parser.parse_args(arguments)
@@ -155,7 +158,8 @@ class Training:
         elif not self.is_dense:
             chosen = dict(sparsifier=o.sparsifier, exchange=o.exchange, codec=o.codec, average=o.average, seed=o.seed)
             chosen |= dict(feedback=o.feedback, downlink=o.downlink, downlink_codec=o.downlink_codec)
-            self.exchange = methods.Exchange(self.shape.layout(), o.workers, self.device, **chosen)
+            on_host = o.sift_on_host or not sparsewire.has_cuda()
+            self.exchange = methods.Exchange(self.shape.layout(), o.workers, self.device, on_host, **chosen)
         self.sent = self.moved = 0
         self.seconds = {"training": 0.0, "exchange": 0.0}
         self.exchanges = 0
