@@ -55,10 +55,50 @@ def register(
     deadline: float = 300.0,
     metrics: Optional[str] = None,
 ) -> State:
-    """Makes ``model`` exchange its gradients sparsely; the options are those of :class:`State`. Collective.
+    """Makes ``model`` exchange its gradients sparsely. Collective: all ranks call it, with the same options.
 
-    ``model`` is a DistributedDataParallel, whose process group is used unless another is given; or an FSDP2 model, whose
-    replicas are the ranks of ``replicate_group``.
+    Ratios, and ``k``, hold for each bucket of DistributedDataParallel, or for each module of FSDP2.
+
+    Args:
+        model: A DistributedDataParallel, or an FSDP2 model (torch 2.7 or later) that is sharded over one dimension of a
+            mesh.
+        sparsifier: Which entries a rank sends: ``topk:ratio=0.01`` and others that ``sparsewire list`` shows.
+        process_group: The ranks that exchange. None: those of the DistributedDataParallel. It is used to exchange
+            addresses only: the ranks are connected over TCP by themselves.
+        replicate_group: With FSDP2: the ranks that hold the same shard in other replicas.
+        exchange: Who sends to whom: ``sharded`` (each rank sums a part), ``allgather``, ``server`` (rank 0), ``dense``,
+            or ``auto`` (frames, or all values where those are shorter).
+        downlink: What comes back: a sparsifier with an error memory of its own, on whoever sums up. None: all entries
+            of the sum.
+        codec: How indices and values become bytes: ``auto``, ``auto:values=bf16``, ``int8`` and so on. What rounding
+            loses stays in the error memory.
+        downlink_codec: That of the answer. None: ``codec``.
+        feedback: What happens to entries that are not sent: ``ef`` keeps them, ``ef:decay=0.95`` shrinks what waits in
+            each step, ``none`` drops them, ``momentum:m=0.9,clip=1`` is momentum before the choice (DGC), for an
+            optimizer without any.
+        scope: ``model``: the largest entries of a bucket; ``layer``: each parameter sends its share.
+        seed: Of random choices (``randomk``, ``rtopk``).
+        check_every: After so many steps ranks compare checksums of their updates, and a difference is an error. 0:
+            never.
+        threads: How many threads one rank sifts and encodes with. The result does not depend on it.
+        start_step: So many backward passes at the beginning are exchanged densely.
+        min_compress_size: Parameters with fewer entries are exchanged densely.
+        exclude: Names of parameters, or a function of name and parameter: these are exchanged densely. Not with FSDP2.
+        scaler: The GradScaler, if there is one. A step in which the gradient of any rank is infinite is then taken back
+            on all ranks. Not with FSDP2.
+        deadline: Seconds of silence after which a rank counts as lost. It must be longer than any pause between two
+            backward passes: an evaluation, or a checkpoint.
+        metrics: A file that gets one line of JSON for every backward pass; ``{rank}`` in its name is replaced. Lines
+            are appended.
+
+    Returns:
+        What saves, loads, counts and ends the hook.
+
+    Raises:
+        UsageError: An option has a value that it cannot have. Options that differ between ranks: the first backward pass.
+        TypeError: The model is not wrapped, or was compiled before.
+        ValueError: The model has a hook already, or a mesh that does not fit.
+        TransportError: A rank did not come within the deadline.
     """
     common = {name: value for name, value in locals().items() if name not in ("model", "process_group", "replicate_group")}
     ddp = model if isinstance(model, torch.nn.parallel.DistributedDataParallel) else None

@@ -59,7 +59,18 @@ class Session:
         self._stages.connect()
 
     def stats(self) -> dict[str, Any]:
-        """Bytes, density, norms and times: of the last exchange, and in total."""
+        """Bytes, density, norms and times. Waits for an exchange that is under way.
+
+        Returns:
+            Totals are ``steps`` (backward passes of the hook, exchanges of LocalSteps), ``skipped``, ``seconds``,
+            ``bytes_up`` and ``bytes_down`` (frames that this rank sent and received as a worker), ``bytes_served``
+            (what it handled as a server), ``bytes_dense`` (what an all-reduce of f32 would have sent and received in as
+            many steps), ``factor_against_dense`` (``bytes_dense`` over the three before it), ``host_copies``,
+            ``device``. Under ``last``, of the last one: the same bytes, ``dense_bytes`` (the size of the gradient),
+            ``entries_sent`` by this rank, ``entries_total`` in the update of all, ``density`` (its share of all
+            entries), ``sent_norm``, ``memory_norm``, and ``seconds_sift``, ``seconds_encode``, ``seconds_exchange``,
+            ``seconds_decode``, ``seconds_merge``, ``seconds_apply``.
+        """
         self._stages.settle()
         return self._passes.totals.as_dict()
 
@@ -75,6 +86,12 @@ class Session:
 
         Call it between two steps: the line has the number of steps done. The names ``loss``, ``train_loss``,
         ``test_loss``, ``test_accuracy`` and the like come first in reports. Does nothing without ``metrics=``.
+
+        Args:
+            numbers: By name. Tensors of one entry are taken as numbers.
+
+        Raises:
+            UsageError: The metrics have a number of this name already.
         """
         if not self._is_busy:
             self._stages.settle()
@@ -122,7 +139,14 @@ class Session:
     ) -> None:
         """Other options from the next exchange on; memories are kept. Collective: all ranks must give the same.
 
-        What can change is what ``Worker.retune`` allows: sparsifiers and their keys, decay, codecs, check_every.
+        What can change is what ``Worker.retune`` allows: sparsifiers and their keys, decay, codecs, check_every. What is not
+        given stays.
+
+        Args:
+            sparsifier: As for ``register()``, like all others.
+
+        Raises:
+            UsageError: An option cannot change to this.
         """
         self._check_quiet()
         wanted = self.options.changed(

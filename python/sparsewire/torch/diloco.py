@@ -36,6 +36,18 @@ def DiLoCo(  # noqa: N802 - torchft's name
     ``feedback="ef:decay=0.95"``, ``codec="auto:values=int2"`` and ``exchange="allgather"``, as LocalSteps has them, and an
     outer optimizer without momentum. With a delay and ``fragment_update_alpha=0`` the steps made meanwhile are kept, where
     torchft drops them.
+
+    Args:
+        model_fragments: The model in a list, or its modules, which take turns.
+        inner_optimizer: Of the model; its steps are counted by a hook.
+        outer_optimizer: Of the parameters of the model, or one for each fragment.
+        sync_every: Inner steps from one exchange of a fragment to the next.
+        fragment_sync_delay: ``delay`` of ``LocalSteps``.
+        fragment_update_alpha: ``mix`` of ``LocalSteps``.
+        sparsifier: This and all that follow are as for ``LocalSteps``.
+
+    Returns:
+        The ``LocalSteps``, a context manager that exchanges the last steps at its end.
     """
     modules = list(model_fragments)
     model = modules[0] if len(modules) == 1 else torch.nn.ModuleList(modules)

@@ -57,28 +57,51 @@ class LocalSteps(Session):
             optimizer.zero_grad()
         outer.close()
 
-    Collective, like ``sync()`` and ``close()``. The model is a plain module, unless several processes hold it (``group``).
-    All ranks start with the weights and buffers of rank 0. Buffers are not exchanged later: running statistics of BatchNorm
-    are those of each rank.
+    Collective, like ``sync()`` and ``close()``. All ranks start with the weights and buffers of rank 0. Buffers are not
+    exchanged later: running statistics of BatchNorm are those of each rank.
 
-    optimizer: the inner one, whose steps are counted by a hook; of several the last one counts. None: call ``step()`` after
-        each step yourself.
-    every: inner steps from one exchange of a parameter to the next.
-    sparsifier, feedback, codec, exchange, downlink, downlink_codec, average, seed, check_every, threads: as for
-        ``sparsewire.Worker``; steps are exchanges there.
-    outer_lr, outer_momentum: start -= outer_lr * update, or with Nesterov's momentum as in ``torch.optim.SGD``.
-    outer_optimizer: any other one: a function that makes an optimizer of a list of tensors (the start, in float32), or an
-        optimizer of the parameters of this model, or several, which then work on the start instead.
-    fragments: into how many parts of similar size the model is divided, or their modules. Each has a turn of its own.
-    delay: so many inner steps go on while the messages of a part are under way.
-    mix: the share of its own weights that a rank keeps in an exchange. 0: the new start, and the steps made meanwhile.
-    group: the ranks; None: all. Where a model in DDP or FSDP2 is spread over processes in one place, the processes with the
-        same number in the other places; each exchanges a part of the model.
-    exclude, min_compress_size: parameters that are averaged densely, as are all of one dimension.
-    memory: "device": start and memory lie where the model is; "host": on the host.
-    scaler: the GradScaler, if there is one: steps that it leaves out count, too.
-    deadline: seconds of silence after which a rank counts as lost; longer than the fastest rank may have to wait.
-    metrics: a file that gets one line of JSON for every exchange; ``{rank}`` in its name is replaced.
+    Args:
+        model: A plain module, compiled or not; a DistributedDataParallel or FSDP2 model only with ``group``.
+        optimizer: The inner one, whose steps are counted by a hook; of several the last one counts. None: call ``step()``
+            after each step yourself.
+        every: Inner steps from one exchange of a parameter to the next.
+        sparsifier: Which entries of its movement a rank sends. The default is the 64 largest of each 4,096 (1.6 %).
+        feedback: ``ef`` keeps what is not sent, ``ef:decay=0.95`` shrinks what waits in each exchange, ``none`` drops it.
+        codec: How entries become bytes: the default writes a sign and one of two magnitudes. What rounding loses waits.
+        exchange: Who sends to whom: ``allgather`` (all messages to all), ``sharded`` (each rank sums a part), ``server``
+            (rank 0), ``dense``, or ``auto``.
+        downlink: What comes back, with ``sharded`` or ``server``: a sparsifier with a memory of its own, such as
+            ``topk:ratio=0.03``. None: all entries of the sum.
+        downlink_codec: That of the answer. None: ``codec``.
+        average: ``senders``: the mean over the ranks that sent an entry; ``all``: over all ranks.
+        outer_optimizer: A function that makes an optimizer of a list of tensors (the start, in float32); or an optimizer of
+            the parameters of this model, or several, which then work on the start instead.
+        outer_lr: start -= outer_lr * update.
+        outer_momentum: Nesterov's, as in ``torch.optim.SGD``. It belongs to whole weights: see ``DiLoCo``.
+        fragments: Into how many parts of similar size the model is divided, or a list of its modules. Part f has its turn when
+            step = f*every/fragments (mod every), so ``every`` must be a multiple of their number.
+        delay: So many inner steps go on while the messages of a part are under way. The model then gets the new start and
+            the steps made meanwhile.
+        mix: The share of its own weights that a rank keeps in an exchange: torchft's ``fragment_update_alpha``.
+        group: The ranks; None: all. Where a model in DDP or FSDP2 is spread over processes in one place: the processes with
+            the same number in the other places. Each exchanges a part of the model.
+        exclude: Names of parameters, or a function of name and parameter: these are averaged densely.
+        min_compress_size: Parameters with fewer entries are averaged densely, as are all of one dimension: in bf16 where
+            ``codec`` rounds values, in f32 otherwise.
+        memory: ``device``: start, error memory and message lie where the model is, 12 bytes a parameter (16 with ``delay``
+            or ``mix``); ``host``: on the host.
+        scaler: The GradScaler, if there is one: ``scaler.update()`` then counts the steps, also those that it leaves out.
+        deadline: Seconds of silence after which a rank counts as lost; longer than the fastest rank may have to wait, which
+            at the end is up to ``every`` steps.
+        metrics: A file that gets one line of JSON for every exchange; ``{rank}`` in its name is replaced. Lines are appended.
+        seed: Of random choices (``randomk``, ``rtopk``).
+        check_every: After so many exchanges ranks compare checksums of their updates. 0: never.
+        threads: How many threads one rank sifts and encodes with. The result does not depend on it.
+
+    Raises:
+        UsageError: An option has a value that it cannot have, or the ranks differ.
+        TypeError: A model, weights or an optimizer that it cannot work with.
+        TransportError: A rank did not come within the deadline.
     """
 
     def __init__(
@@ -404,8 +427,13 @@ class LocalSteps(Session):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on from ``state_dict()`` of this rank, or from ``consolidated_state_dict()``. All ranks must load.
 
-        Load the model and the inner optimizer as well. With the consolidated form the model gets the start weights. Raises
-        UsageError, and changes nothing, if the state does not fit.
+        Load the model and the inner optimizer as well. With the consolidated form the model gets the start weights.
+
+        Args:
+            state: What ``state_dict()`` or ``consolidated_state_dict()`` returned; not the whole checkpoint.
+
+        Raises:
+            UsageError: The state is damaged, or does not fit. Nothing has changed then.
         """
         self._check_quiet()
         if self._under_way is not None:

@@ -23,19 +23,12 @@ class State(Session):
 
     ``sparsewire.torch.register(model, ...)`` does the same in one line, and gives the parameters their names.
 
-    process_group: the ranks that exchange gradients; None: all. It is not used for communication: the ranks are connected
-        over TCP by themselves, by ``register()`` or at the first bucket.
-    sparsifier, exchange, downlink, codec, downlink_codec, feedback, scope, seed, check_every, threads: as for
-        ``sparsewire.Worker``. A ``ratio`` holds for every bucket; so does ``k``.
-    start_step: so many backward passes are exchanged densely first.
-    min_compress_size: parameters with fewer entries are exchanged densely.
-    exclude: names of parameters, or a function of name and parameter: these are exchanged densely.
-    scaler: the GradScaler, if there is one. A step in which a gradient is infinite is then taken back on all ranks.
-    deadline: seconds of silence after which a rank counts as lost. It must be longer than any pause between two backward
-        passes: an evaluation, or a checkpoint.
-    metrics: a file that gets one line of JSON for every backward pass; ``{rank}`` in its name is replaced.
+    All other arguments are those of ``register()``. Steps are counted from 1: in metrics ``step`` is the number of steps done,
+    and messages name the one that failed.
 
-    Steps are counted from 1: in metrics ``step`` is the number of steps done, and messages name the one that failed.
+    Args:
+        process_group: The ranks that exchange gradients; None: all. It is used to exchange addresses only: the ranks are
+            connected over TCP by themselves, by ``register()`` or at the first bucket.
 
     >>> state = State(sparsifier="topk:ratio=0.01", start_step=10)
     >>> state.options.sparsifier
@@ -86,6 +79,9 @@ class State(Session):
         """Gives the parameters the names that they have in ``module``: the DistributedDataParallel or what it wraps.
 
         Without a process group of its own the State uses that of a DistributedDataParallel.
+
+        Raises:
+            UsageError: A state was loaded, and its parameters have other names or sizes.
         """
         self._parameters.bind(module)
         ddp = module if isinstance(module, torch.nn.parallel.DistributedDataParallel) else None
@@ -135,11 +131,16 @@ class State(Session):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on from ``state_dict()`` of this rank, or from ``consolidated_state_dict()``. All ranks must load.
 
-        The options must be those with which it was saved; ``retune()`` can change them afterwards. Raises UsageError, and
-        changes nothing, if the state is damaged, is of another rank, of another number of ranks and not consolidated, of
-        another model, or was saved with other options. What is found in the next backward pass only: that not all ranks
-        have loaded states of the same step; with FSDP2 the sizes of parameters; and, if this State is not bound, names and
-        sizes.
+        The options must be those with which it was saved; ``retune()`` can change them afterwards. What is found in the next
+        backward pass only: that not all ranks have loaded states of the same step; with FSDP2 the sizes of parameters; and,
+        if this State is not bound, names and sizes. A state is for the parameters that had gradients.
+
+        Args:
+            state: What ``state_dict()`` or ``consolidated_state_dict()`` returned; not the whole checkpoint.
+
+        Raises:
+            UsageError: The state is damaged, is of another rank, of another number of ranks and not consolidated, of another
+                model, or was saved with other options. Nothing has changed then.
         """
         self._check_quiet()
         rank, size = self._place()
