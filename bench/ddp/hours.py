@@ -28,22 +28,28 @@ def read(path):
         return [json.loads(line) for line in file if line.strip()]
 
 
-def best_of(rows, name):
-    """Mean of best loss and of its step: of the cell with most judging seeds, or of the best cell where there are none."""
+def loss_of(found):
+    return statistics.mean(row["best"]["validation_loss"] for row in found)
+
+
+def runs_of(rows, name):
+    """Those of the cell with most judging seeds, or of the best cell where there are none."""
     cells = collections.defaultdict(list)
     for row in rows:
-        if row["name"] == name and row["best"]:
+        if row["name"] == name and row.get("best"):
             cells[row["cell"]].append(row)
 
     def judging(cell):
         return [row for row in cells[cell] if row["seed"] != TUNING_SEED]
 
-    def loss(found):
-        return statistics.mean(row["best"]["validation_loss"] for row in found)
+    cell = min(cells, key=lambda one: (-len(judging(one)), loss_of(cells[one])))
+    return judging(cell) or cells[cell]
 
-    cell = min(cells, key=lambda one: (-len(judging(one)), loss(cells[one])))
-    found = judging(cell) or cells[cell]
-    return loss(found), statistics.mean(row["best"]["step"] for row in found)
+
+def best_of(rows, name):
+    """Mean of best loss and of its step."""
+    found = runs_of(rows, name)
+    return loss_of(found), statistics.mean(row["best"]["step"] for row in found)
 
 
 def main():
