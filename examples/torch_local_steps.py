@@ -120,7 +120,7 @@ def main():
 
     path = (options.checkpoint or "").replace("{rank}", str(rank))
     if options.resume:
-        saved = torch.load(path)
+        saved = torch.load(path, weights_only=True)
         for name, one in (("model", model), ("optimizer", optimizer), ("schedule", schedule), ("outer", outer)):
             one.load_state_dict(saved[name])
 
