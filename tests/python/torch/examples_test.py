@@ -136,10 +136,26 @@ def test_accelerate(tmp_path):
 
 
 @LONG
-@pytest.mark.parametrize("name", ["ddp", "local_steps", "fsdp2", "lightning", "accelerate"])
+@pytest.mark.timeout(900)
+def test_trainer(tmp_path):
+    needs("transformers")
+    options = ["torch_trainer.py", "--folder", "run"]
+    first = torchrun(2, *options, "--steps", 40, folder=tmp_path)
+    assert "5 exchanges, factor" in first  # every 10 steps, and one before it saves
+    resumed = torchrun(2, *options, "--steps", 80, "--resume", folder=tmp_path)
+    assert "10 exchanges, factor" in resumed
+    losses = [float(loss) for loss in re.findall(r"'loss': '([\d.]+)'", first + resumed)]
+    assert len(losses) == 4 and losses == sorted(losses, reverse=True), losses
+
+
+NEEDS = {"lightning": "lightning", "accelerate": "accelerate", "trainer": "transformers"}
+
+
+@LONG
+@pytest.mark.parametrize("name", ["ddp", "local_steps", "fsdp2", "lightning", "accelerate", "trainer"])
 def test_help_says_what_every_option_is(name, tmp_path):
-    if name in ("lightning", "accelerate"):
-        needs(name)
+    if name in NEEDS:
+        needs(NEEDS[name])
     said = run([EXAMPLES / f"torch_{name}.py", "--help"], tmp_path)
     options = said[said.index("options:") :]
     assert "torch_" in said[: said.index("options:")]  # how it is started
