@@ -34,8 +34,18 @@ if(TARGET sparsewire_cli AND TARGET sparsewire_torch)
   install(TARGETS sparsewire_torch LIBRARY DESTINATION lib/sparsewire)  # where src/train/model.cc looks for it
 endif()
 
-# Before 1.0 a minor version may break its users.
-write_basic_package_version_file(${PROJECT_BINARY_DIR}/sparsewireConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+# find_package(sparsewire 0.7) finds every later version in which what was written for 0.7 still compiles. Raise this number when
+# the public headers break their users (CONTRIBUTING.md, "What stays stable").
+set(sparsewire_oldest_api 0.7)
+set(version_file ${PROJECT_BINARY_DIR}/sparsewireConfigVersion.cmake)
+write_basic_package_version_file(${version_file} COMPATIBILITY SameMajorVersion)
+file(READ ${version_file} version_check)
+file(WRITE ${version_file} "if(PACKAGE_FIND_VERSION VERSION_LESS ${sparsewire_oldest_api} AND NOT \"\${PACKAGE_FIND_VERSION}\" STREQUAL \"\")
+  set(PACKAGE_VERSION ${PROJECT_VERSION})
+  set(PACKAGE_VERSION_COMPATIBLE FALSE)
+  return()
+endif()
+${version_check}")
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/sparsewireConfig.cmake.in
                               ${PROJECT_BINARY_DIR}/sparsewireConfig.cmake INSTALL_DESTINATION ${package_dir})
 install(FILES ${PROJECT_BINARY_DIR}/sparsewireConfig.cmake ${PROJECT_BINARY_DIR}/sparsewireConfigVersion.cmake

@@ -21,6 +21,11 @@ rm -rf "$work"
 cmake --install "$build" --prefix "$work/first" > /dev/null
 mv "$work/first" "$prefix"
 
+# The consumer and an example are those of 0.7.0: what was written for it must build against today's library.
+echo "== written for 0.7.0"
+(cd "$sources/.." && sha256sum --check --quiet tests/consumer_0_7_0.sha256) ||
+  fail "these files are no longer those of 0.7.0: keep its files as tests/consumer_0_7_0 (git show e7f2230:FILE), and build both"
+
 echo "== find_package"
 cmake -S "$sources/consumer" -B "$work/consumer" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" \
   -DCMAKE_CXX_COMPILER="$CXX" -DCMAKE_CXX_FLAGS="$CXXFLAGS" > /dev/null
@@ -33,6 +38,16 @@ sent 2: 4.5
 sent 5: -1.5
 nothing lost
 END
+
+# Versions before 0.7 have other interfaces, and later ones may.
+cat > "$work/wanted.cmake" << 'END'
+include(${FILE})
+message(STATUS "${PACKAGE_FIND_VERSION}: ${PACKAGE_VERSION_COMPATIBLE}")
+END
+for wanted in 0.6 0.7 1.0; do
+  cmake -DFILE="$(find "$prefix" -name sparsewireConfigVersion.cmake)" -DPACKAGE_FIND_VERSION=$wanted \
+    -DPACKAGE_FIND_VERSION_MAJOR=${wanted%.*} -P "$work/wanted.cmake"
+done | diff - <(printf -- '-- %s\n' "0.6: FALSE" "0.7: TRUE" "1.0: FALSE") || fail "find_package() takes other versions than it should"
 
 echo "== a transport of its own"
 timeout "$limit" "$work/consumer/transport_test" --gtest_brief=1 || fail "a transport that another project wrote fails its tests: $?"
