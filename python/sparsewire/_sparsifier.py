@@ -204,8 +204,8 @@ def _keys_of(factory: Callable[..., Sparsifier]) -> dict[str, type]:
     function = getattr(factory, "__init__") if isinstance(factory, type) else factory
     try:
         annotations = typing.get_type_hints(function)
-    except (NameError, TypeError):
-        annotations = {}
+    except (NameError, TypeError):  # a name that is not there; with Python 3.9 also "float | None"
+        annotations = {key: _type_of(text) for key, text in getattr(function, "__annotations__", {}).items()}
     keys: dict[str, type] = {}
     for key, parameter in inspect.signature(factory).parameters.items():
         if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
@@ -216,3 +216,11 @@ def _keys_of(factory: Callable[..., Sparsifier]) -> dict[str, type]:
         args = [one for one in typing.get_args(kind) if one is not type(None)]
         keys[key] = args[0] if len(args) == 1 else (kind or str)
     return keys
+
+
+def _type_of(annotation: Any) -> Any:
+    """What "float" or "float | None" says; nothing for any other text."""
+    if not isinstance(annotation, str):
+        return annotation
+    names = [name.strip() for name in annotation.split("|") if name.strip() != "None"]
+    return {"float": float, "int": int, "bool": bool, "str": str}.get(names[0]) if len(names) == 1 else None

@@ -265,7 +265,8 @@ def test_an_exception_keeps_its_traceback_and_the_other_ranks_are_told(register)
             worker.step(gradient)
         except (ZeroDivisionError, sparsewire.RankFailed) as error:
             assert numpy.array_equal(worker.memory(), before)
-            return type(error), str(error), "1 // 0" in "".join(traceback.format_exception(error))
+            lines = traceback.format_exception(type(error), error, error.__traceback__)
+            return type(error), str(error), "1 // 0" in "".join(lines)
 
     results = sparsewire.run_on_threads(3, body, deadline=LIMIT)
     assert results[1][0] is ZeroDivisionError
