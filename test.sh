@@ -6,7 +6,7 @@
 #                        sanitizer)
 #   ./test.sh --quick    layout, links and the release build only
 #   ./test.sh --all      also names (clang-tidy), the benches, the unit tests built by clang, the program and the examples
-#                        under sanitizers, the wheel of the Python package in an environment of its own, and longer runs of
+#                        under sanitizers, wheels of the Python package in environments of their own, and longer runs of
 #                        many tests
 #
 # A failure does not stop the rest. The end names what failed and where its output is; the last line adds up all test cases:
