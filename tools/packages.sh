@@ -7,6 +7,7 @@ build_packages=(g++ cmake ninja-build libhwy-dev libcli11-dev libfmt-dev nlohman
 test_packages=(chromium chromium-driver clang-14 clang-format-14 iproute2 libclang-rt-14-dev libgmock-dev
                libgtest-dev openmpi-bin pkg-config procps python3 python3-dev python3-selenium python3-venv)
 all_packages=(clang-tidy-14)
+site_packages=(doxygen git python3 python3-venv)
 
 # need_packages PACKAGE...    installs those that are missing; silent, offline and without root when none is
 need_packages() {
