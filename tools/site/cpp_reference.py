@@ -204,7 +204,9 @@ class Pages:
             return [*out, self.prose(one.text), "```cpp\n" + tidy(plain(one.node.find("initializer"))) + ";\n```"]
         bases = ", ".join(f"{base.get('prot')} {base.text}" for base in one.node.findall("basecompoundref"))
         head = f"{template_of(one.node)}{one.kind} {one.name}{' : ' + bases if bases else ''};"
-        out += ["```cpp\n" + tidy(head) + "\n```", self.prose(one.text)]
+        if bases or template_of(one.node):
+            out.append("```cpp\n" + tidy(head) + "\n```")
+        out.append(self.prose(one.text))
         data = [member for member in one.members if member.kind == "variable" and member.node.get("static") == "no"]
         out += self.variables(data)
         rest = [member for member in one.members if member not in data]

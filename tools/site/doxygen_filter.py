@@ -49,6 +49,8 @@ def filtered(lines):
             block.append(text_of(lines[at]))
             at += 1
         out += [code[1].rstrip(), *documentation(block, "///< ")]
+        if at < len(lines) and is_comment(lines[at]):
+            out.append("")  # or doxygen would take the next comment for a part of this one
     return out
 
 

@@ -222,13 +222,18 @@ def main():
 
     cpp = cpp_reference.write(given.xml, ROOT, site.to / "reference/cpp", doxygen_filter.filtered)
     for name, (module, title) in PYTHON.items():
-        site.write(f"reference/python/{name}", tables.python_page(module, title))
+        site.write(f"reference/python/{name}", tables.python_page(module, title, given.build / "python/sparsewire"))
     site.add_shown()
-    shutil.copy(Path(__file__).parent / "site.css", site.to / "site.css")
+    for name in ("site.css", "iframe-worker.js"):
+        shutil.copy(Path(__file__).parent / name, site.to / name)
+    # The package as griffe reads it: without the compiled module, whose stub says more.
+    shutil.copytree(given.build / "python/sparsewire", given.to / "python/sparsewire", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
 
     # JSON is YAML. Paths count from the folder of this file.
+    python = {"paths": [str(given.to.resolve() / "python")],
+              "options": {"extensions": [str(Path(__file__).resolve().parent / "docstrings.py")]}}  # fmt: skip
     config = {"INHERIT": os.path.relpath(ROOT / "mkdocs.yml", given.to), "docs_dir": "docs", "site_dir": "../site", "nav": navigation(site, cpp),
-              "plugins": {"mkdocstrings": {"handlers": {"python": {"paths": [str((given.build / "python").resolve())]}}}}}  # fmt: skip
+              "plugins": {"mkdocstrings": {"handlers": {"python": python}}}}  # fmt: skip
     (given.to / "mkdocs.yml").write_text(json.dumps(config, indent=1), encoding="utf-8")
 
 

@@ -11,6 +11,13 @@ OPTIONS = {"sparsifiers": "sparsifier", "feedbacks": "feedback", "codecs": "code
 FEEDBACKS = ["ef", "none", "momentum"]  # `sparsewire list` has no table of these
 
 
+def power_of_two(number):
+    for power in (number.bit_length() - 1, number.bit_length()):
+        if number in (2**power, 2**power - 1):
+            return f"2^{power}" if number == 2**power else f"2^{power} - 1"
+    return str(number)
+
+
 class Program:
     def __init__(self, path):
         self.path = str(path)
@@ -22,6 +29,10 @@ class Program:
     def commands(self):
         text = self.run("--help").stdout
         return re.findall(r"^  (\w+) {2,}\S", text[text.index("\nSubcommands:") :], re.MULTILINE)
+
+    @functools.cache
+    def summary(self, command):
+        return self.run(command, "--help").stdout.split("\n")[0]
 
     @functools.cache
     def options(self, command):
@@ -53,7 +64,10 @@ class Program:
         return FEEDBACKS if kind == "feedbacks" else [one["name"] for one in self.choices[kind]]
 
     def error(self, kind, spec):
-        return self.run("train", f"--{OPTIONS[kind]}", spec, "--steps", "1", "--quiet").stderr.split("\n")[0]
+        # A problem of two weights, which takes no time to make; splits need samples.
+        small = "mlp:inputs=1,hidden=0,classes=2,samples=8,held_back=1,batch=1" if kind == "splits" else "regtopk_toy"
+        problem = [] if kind == "problems" else ["--problem", small]
+        return self.run("train", *problem, f"--{OPTIONS[kind]}", spec, "--steps", "1", "--quiet").stderr.split("\n")[0]
 
     @functools.cache
     def keys(self, kind, name):
@@ -67,10 +81,11 @@ class Program:
         said = re.search(r"=\? is (?:not|neither) (?:an? )?(.*)$", self.error(kind, f"{name}:{key}=?"))
         if not said:
             return ""
-        text = re.sub(r"^one of ", "", said[1])
+        text = said[1]
+        if text.startswith("one of "):
+            return ", ".join(f"`{word}`" for word in sorted(text.removeprefix("one of ").split(", ")))
         text = re.sub(r"^number in \(-inf, inf\)$", "a number", text)
-        text = re.sub(r"^(whole )?number in ", r"\1", text).replace("whole [", "whole, [")
-        text = text.replace("3.4028234663852886e+38", "3.4e38").replace("18446744073709551615", "2^64 - 1")
-        text = text.replace("9007199254740992", "2^53").replace("4294967296", "2^32").replace("4294967295", "2^32 - 1")
-        text = text.replace("1e-06", "0.000001").replace("1e+30", "1e30")
-        return text.replace(", 50890]", ", entries]") if key == "k" else text
+        text = re.sub(r"^(whole )?number in ", r"\1", text).replace("whole [", "whole, [").replace("0 nor widths", "0, or widths")
+        text = re.sub(r"\b1e-06\b", "0.000001", text).replace("3.4028234663852886e+38", "3.4e38").replace("e+", "e")
+        text = re.sub(r"\b\d{7,}\b", lambda number: power_of_two(int(number[0])), text)
+        return text.replace(", 2]", ", entries]") if key == "k" else text

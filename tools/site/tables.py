@@ -2,6 +2,8 @@
 
     <!-- options: train -->        the options of a sub-command; for others than train those that train has not are shown
     <!-- list: sparsifiers -->     a table of `sparsewire list`
+    <!-- commands -->              the sub-commands
+    <!-- allowed: problems -->     the keys of all specs of a kind, and what they may be
     <!-- keys: sparsifiers -->     before a table of keys and meanings: adds which specs take a key, and its range
 """
 
@@ -29,7 +31,7 @@ def option_table(program, command):
             lines = [f"| {head} | meaning |", "|---|---|"]
             for names, meaning in shown:
                 required = " (required)" if names.endswith(" REQUIRED") else ""
-                lines.append(f"| `{names.removesuffix(' REQUIRED').replace(',', ', ')}` | {cell(meaning)}{required} |")
+                lines.append(f"| `{re.sub(r',(?=-)', ', ', names.removesuffix(' REQUIRED'))}` | {cell(meaning)}{required} |")
             out.append("\n".join(lines))
     if same:
         out.append("As in [train](#train): " + ", ".join(f"`{name}`" for name in same) + ".")
@@ -79,21 +81,37 @@ def key_table(program, kind, rows):
     return "\n".join(lines)
 
 
-def problem_keys(program):
-    """The keys of all problems: guides/problems.md says what they mean."""
-    lines = ["| problem | keys and what they may be |", "|---|---|"]
-    for name in program.names("problems"):
-        keys = [f"`{key}=` {program.allowed('problems', name, key)}".strip() for key in program.keys("problems", name)]
-        lines.append(f"| `{name}` | {'; '.join(keys)} |")
+def allowed_table(program, kind):
+    """The keys of all specs of a kind, for kinds whose guide says what they mean. Not those of deep networks: asking about
+    one loads libtorch, which takes a second."""
+    lines = [f"| {SHORT[kind]} | keys |", "|---|---|"]
+    for name in program.names(kind):
+        if "needs libtorch" in str(next(row for row in program.choices[kind] if row["name"] == name)):
+            continue
+        keys = [f"`{key}=` {program.allowed(kind, name, key)}".strip() for key in program.keys(kind, name)]
+        lines.append(f"| `{name}` | {'; '.join(keys) or 'none'} |")
+    return "\n".join(lines)
+
+
+def command_table(program):
+    lines = ["| command | does |", "|---|---|"]
+    lines += [f"| [`{name}`](#{name}) | {program.summary(name)} |" for name in program.commands]
     return "\n".join(lines)
 
 
 def filled(text, program):
     text = re.sub(r"^<!-- options: (\w+) -->$", lambda found: option_table(program, found[1]), text, flags=re.MULTILINE)
     text = re.sub(r"^<!-- list: (\w+) -->$", lambda found: list_table(program, found[1]), text, flags=re.MULTILINE)
-    text = re.sub(r"^<!-- problem keys -->$", lambda found: problem_keys(program), text, flags=re.MULTILINE)
+    text = re.sub(r"^<!-- allowed: (\w+) -->$", lambda found: allowed_table(program, found[1]), text, flags=re.MULTILINE)
+    text = re.sub(r"^<!-- commands -->$", lambda found: command_table(program), text, flags=re.MULTILINE)
     return re.sub(r"^<!-- keys: (\w+) -->\n+((?:\|.*\n)+)", lambda found: key_table(program, found[1], found[2].strip().split("\n")) + "\n", text, flags=re.MULTILINE)
 
 
-def python_page(module, title):
-    return f"# {title}\n\n::: {module}\n    options:\n      heading_level: 2\n"
+def python_page(module, title, package):
+    text = f"# {title}\n\n::: {module}\n"
+    if module == "sparsewire":
+        stub = (package / "_core.pyi").read_text(encoding="utf-8")
+        text += "\n## Dictionaries\n\nWhat `stats()`, `inspect()` and others return.\n"
+        for name in re.findall(r"^class (\w+)\(TypedDict", stub, re.MULTILINE):
+            text += f"\n::: sparsewire._core.{name}\n    options:\n      heading_level: 3\n"
+    return text
