@@ -104,7 +104,7 @@ run_ctest() {
 
 # The environment of the Python tests is made while the first preset is built.
 step source layout tools/check_layout.sh
-step source links tools/check_links.py
+step source pages tools/check_links.py
 step source results tools/results.py --check
 (step python environment tools/python_environment.sh) > build/python.log 2>&1 &
 environment=$!
