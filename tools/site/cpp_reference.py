@@ -131,7 +131,8 @@ class Pages:
             lines = block.split("\n")
             if all(line.startswith("  ") for line in lines) or any(re.search(r"\S {3,}\S", line) for line in lines):
                 least = min(len(line) - len(line.lstrip()) for line in lines)
-                language = "cpp" if re.search(r"\);|\) \{", block) else "text"
+                is_table = any(re.match(r" *\S+ {3,}(?!//)\S", line) for line in lines)
+                language = "cpp" if re.search(r"\);|\) \{", block) and not is_table else "text"
                 out.append(f"```{language}\n" + "\n".join(line[least:] for line in lines) + "\n```")
                 continue
             out.append(self.inline("\n".join(line.strip() for line in lines)))
@@ -184,6 +185,8 @@ class Pages:
         return out
 
     def variables(self, members):
+        if members and not any(one.text for one in members):
+            return ["```cpp\n" + "\n".join(signature(one) for one in members) + "\n```"]
         rows = ["| field | meaning |", "|---|---|"]
         for one in members:
             code = signature(one).rstrip(";").replace("|", "\\|")
@@ -191,6 +194,8 @@ class Pages:
         return ["\n".join(rows)] if members else []
 
     def values(self, node):
+        if not any(text_of(value) for value in node.findall("enumvalue")):
+            return ["One of " + ", ".join(f"`{value.findtext('name')}`" for value in node.findall("enumvalue")) + "."]
         rows = ["| value | meaning |", "|---|---|"]
         for value in node.findall("enumvalue"):
             rows.append(f"| `{value.findtext('name')}` | {self.cell(text_of(value))} |")

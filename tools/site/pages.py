@@ -85,6 +85,8 @@ class Site:
             if not place:
                 return words
             here = os.path.relpath(place, PurePosixPath(page).parent)
+            if re.fullmatch(r"[\w/.-]+\.md", words):  # the site has no such files
+                words = PurePosixPath(words).stem.replace("_", " ")
             return f"[{words}]({here}{hash_}{anchor})"
 
         return outside_code(text, lambda part: re.sub(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)", turn, part))
@@ -121,9 +123,7 @@ class Site:
 
 
 def outside_code(text, change):
-    """The text with `change` made to what is neither a code block nor code in a line."""
-    parts = re.split(r"(^ *```.*?^ *```[ \t]*$|`[^`\n]+`(?!\]))", text, flags=re.DOTALL | re.MULTILINE)
-    # A link may hold code, so only blocks are kept apart; a link in code in a line has no file behind it.
+    """The text with `change` made to what is no block of code."""
     parts = re.split(r"(^ *```.*?^ *```[ \t]*$)", text, flags=re.DOTALL | re.MULTILINE)
     return "".join(part if at % 2 else change(part) for at, part in enumerate(parts))
 
@@ -215,7 +215,7 @@ def main():
             (site.to / page).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / source, site.to / page)
     home = site.to / "index.md"
-    home.write_text(home.read_text(encoding="utf-8").replace("](docs/", "]("), encoding="utf-8")
+    home.write_text("---\nhide: [navigation]\n---\n\n" + home.read_text(encoding="utf-8").replace("](docs/", "]("), encoding="utf-8")
     site.write("project/citation.md", "# How to cite\n\n```yaml\n" + (ROOT / "CITATION.cff").read_text(encoding="utf-8") + "```\n")
     rows = [f"- [{title_of(path)}]({path.name})" for path in sorted((site.to / "decisions").glob("*.md"))]
     site.write("decisions/index.md", "# Decisions\n\nWhat was decided, and why.\n\n" + "\n".join(rows) + "\n")

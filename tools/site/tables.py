@@ -108,10 +108,11 @@ def filled(text, program):
 
 
 def python_page(module, title, package):
-    text = f"# {title}\n\n::: {module}\n"
-    if module == "sparsewire":
-        stub = (package / "_core.pyi").read_text(encoding="utf-8")
-        text += "\n## Dictionaries\n\nWhat `stats()`, `inspect()` and others return.\n"
-        for name in re.findall(r"^class (\w+)\(TypedDict", stub, re.MULTILINE):
-            text += f"\n::: sparsewire._core.{name}\n    options:\n      heading_level: 3\n"
+    text = f"# {title}\n\n::: {module}\n    options:\n      show_root_full_path: true\n"
+    if module != "sparsewire":
+        return text + "      show_if_no_docstring: false\n"
+    stub = (package / "_core.pyi").read_text(encoding="utf-8")
+    text += "\n## Dictionaries\n\nWhat `stats()`, `inspect()` and others return.\n"
+    for name in re.findall(r"^class (\w+)\(TypedDict", stub, re.MULTILINE):
+        text += f"\n::: sparsewire._core.{name}\n    options:\n      heading_level: 3\n"
     return text
