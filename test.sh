@@ -1,13 +1,13 @@
 #!/bin/bash
 # Builds and tests everything; on a bare Debian it installs what is missing first.
 #
-#   ./test.sh            layout of the source (clang-format), links and results of the pages, then three builds: release
+#   ./test.sh            layout of the source (clang-format), what the pages name, their results, then three builds: release
 #                        (g++), dev (clang; address and undefined behaviour sanitizers, fuzz targets), tsan (clang; thread
 #                        sanitizer)
-#   ./test.sh --quick    layout, links and the release build only
+#   ./test.sh --quick    layout, pages and the release build only
 #   ./test.sh --all      also names (clang-tidy), the benches, the unit tests built by clang, the program and the examples
-#                        under sanitizers, wheels of the Python package in environments of their own, and longer runs of
-#                        many tests
+#                        under sanitizers, wheels of the Python package in environments of their own, the site, and longer
+#                        runs of many tests
 #
 # A failure does not stop the rest. The end names what failed and where its output is; the last line adds up all test cases:
 # "N passed, N failed, N skipped". Returns 1 if anything failed.
@@ -150,7 +150,10 @@ for preset in "${built[@]}"; do count "$preset" deadlines; done
 if $all; then
   step release benches cmake --build --preset release --target benches
   step source names tools/check_names.sh build/clang
-  if [[ ! $without_python ]]; then step python package tools/check_package.sh; fi
+  if [[ ! $without_python ]]; then
+    step python package tools/check_package.sh
+    step python site tools/site.sh
+  fi
 fi
 finished=true
 if [[ $without_python ]]; then echo "-- python: $without_python"; fi

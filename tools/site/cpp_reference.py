@@ -67,7 +67,7 @@ def signature(one):
     start = " ".join([*(word for word in words if word not in kind.split()), kind, one.name.split("::")[-1]]).replace("  ", " ").strip()
     if one.kind == "variable":
         first = tidy(plain(node.find("initializer")))
-        return f"{start} {first}".strip() + ";"
+        return " ".join(f"{start} {first}".split()) + ";"
     code = start + tidy(plain(node.find("argsstring"))).replace("=0", " = 0").replace("=default", " = default").replace("=delete", " = delete")
     if len(code) > 96 and "(" in code:
         head, _, rest = code.partition("(")
