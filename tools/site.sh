@@ -26,5 +26,7 @@ fi
 mkdir -p build/site-doxygen
 doxygen tools/site/Doxyfile
 python3 tools/site/pages.py --build "$build" --xml build/site-doxygen/xml --to build/site-pages
-NO_MKDOCS_2_WARNING=1 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$build/python build/site-venv/bin/mkdocs --quiet build --strict --clean -f build/site-pages/mkdocs.yml
+# (Its --quiet would hide warnings from --strict.)
+NO_MKDOCS_2_WARNING=1 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$build/python build/site-venv/bin/mkdocs build --strict --clean \
+  -f build/site-pages/mkdocs.yml > build/site.log 2>&1 || { cat build/site.log >&2; exit 1; }
 echo "build/site/index.html"

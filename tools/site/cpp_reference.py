@@ -150,7 +150,7 @@ class Pages:
                     out.append(f"`{code}`")
                 continue
             piece = re.sub(r"([\\*_\[\]#|])", r"\\\1", piece)
-            piece = html.escape(piece, quote=False)
+            piece = re.sub(r"(?<!\S)\\\*(\w+)\\\*(?!\S)", r"*\1*", html.escape(piece, quote=False))
             piece = re.sub(r"\b([A-Z]\w*[a-z]\w*)\b", lambda word: f"[`{word[1]}`]({self.known[word[1]]})" if word[1] in self.known else word[1], piece)
             out.append(re.sub(r"\b(REQUIRES|ENSURES|THREADS|COST):", r"**\1:**", piece))
         return "".join(out)

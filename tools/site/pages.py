@@ -80,7 +80,8 @@ class Site:
             name, hash_, anchor = target.partition("#")
             path = os.path.normpath(PurePosixPath(source).parent / name)
             if link[1] or path.endswith((".png", ".svg")):
-                return link[0] if path in self.files else words
+                place = self.place.get(path)
+                return f"{link[1]}[{words}]({os.path.relpath(place, PurePosixPath(page).parent)})" if place else words
             place = self.place_of(path)
             if not place:
                 return words
@@ -92,6 +93,12 @@ class Site:
         return outside_code(text, lambda part: re.sub(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)", turn, part))
 
     def write(self, page, text):
+        group = page.split("/")[0]
+        search = {"source": "exclude: true", "decisions": "boost: 0.3", "project": "boost: 0.5"}.get(group)
+        if page == "index.md":
+            text = "---\nhide: [navigation]\n---\n\n" + text
+        elif search:
+            text = f"---\nsearch:\n  {search}\n---\n\n" + text
         path = self.to / page
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -159,8 +166,11 @@ def for_python_markdown(text):
             out.append(" " * 4 * len(depths) + bare)
             depths.append(indent + len(item[0]))
             continue
-        if bare.startswith("|") and before and not before.startswith("|"):
-            out.append("")
+        if bare.startswith("|"):
+            if before and not before.startswith("|"):
+                out.append("")
+            # A bar in code separates no cells here, and needs no backslash.
+            line = re.sub(r"`[^`]+`", lambda code: code[0].replace("\\|", "|"), line)
         if not bare:
             out.append("")
             continue
@@ -211,11 +221,9 @@ def main():
     for source, page in sorted(site.place.items()):
         if page and source.endswith(".md") and (ROOT / source).is_file():
             site.add(source, page, lambda text: tables.filled(text, program))
-        elif page and source.endswith((".png", ".svg")):
+        elif page and source.startswith("docs/") and source in site.files:
             (site.to / page).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / source, site.to / page)
-    home = site.to / "index.md"
-    home.write_text("---\nhide: [navigation]\n---\n\n" + home.read_text(encoding="utf-8").replace("](docs/", "]("), encoding="utf-8")
     site.write("project/citation.md", "# How to cite\n\n```yaml\n" + (ROOT / "CITATION.cff").read_text(encoding="utf-8") + "```\n")
     rows = [f"- [{title_of(path)}]({path.name})" for path in sorted((site.to / "decisions").glob("*.md"))]
     site.write("decisions/index.md", "# Decisions\n\nWhat was decided, and why.\n\n" + "\n".join(rows) + "\n")
