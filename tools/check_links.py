@@ -16,8 +16,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
-# A path from the root of the repository, in code; `foo` stands for one that a reader will make.
-NAMED = re.compile(r"(?<![\w/.-])((?:apps|bench|cmake|docs|examples|fuzz|include|python|src|tests|tools)/[\w./*-]*\w)")
+# A path from the root of the repository, in code. Not what a command writes (behind -o, --picture, >); `foo` stands for what
+# a reader will make.
+NAMED = re.compile(r"(?<![\w/.-])(?<!-o )(?<!--out )(?<!--output )(?<!--picture )(?<!> )((?:apps|bench|cmake|docs|examples|fuzz|include|python|src|tests|tools)/[\w./*-]*\w)")
 
 
 def without_code(text):
