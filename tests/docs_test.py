@@ -102,6 +102,27 @@ class Commands(unittest.TestCase):
         self.assertGreater(len(seen), 5)
 
 
+class Scripts(unittest.TestCase):
+    maxDiff = None
+
+    def test_every_option_of_a_script_is_in_its_source(self):
+        wrong, seen = [], 0
+        for page in PAGES:
+            for line in code_of(page.read_text(encoding="utf-8")):
+                # Up to the next program: some scripts start others.
+                for name, rest in re.findall(r"(?:^|[\s/])((?:tools|bench|examples)/[\w./-]+)((?:\s+(?!\S*/|python|sparsewire)[^\s|;#]+)*)", line):
+                    script = ROOT / name
+                    if not script.is_file():
+                        continue
+                    source = "".join(one.read_text(encoding="utf-8") for one in [script, *script.parent.glob("*.py")])
+                    for option in re.findall(r"\s(--[a-z][\w-]*)", rest):
+                        seen += 1
+                        if option not in source:
+                            wrong.append(f"{page.relative_to(ROOT)}: {name} has no {option}: {line}")
+        self.assertEqual([], wrong)
+        self.assertGreater(seen, 3)
+
+
 class Tables(unittest.TestCase):
     def test_generated_tables_can_be_made_and_have_all_keys(self):
         marked = 0

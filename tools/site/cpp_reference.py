@@ -5,6 +5,8 @@ import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+import tables
+
 # The headers in the order in which a newcomer needs them; others follow.
 ORDER = ["worker", "worker_config", "transport", "tcp_transport", "gradient", "layout", "sifter", "sparsifier", "sparse_vector",
          "codec", "spec", "state", "device", "pool", "errors"]  # fmt: skip
@@ -191,7 +193,7 @@ class Pages:
         for one in members:
             code = signature(one).rstrip(";").replace("|", "\\|")
             rows.append(f"| `{code}` | {self.cell(one.text)} |")
-        return ["\n".join(rows)] if members else []
+        return [tables.with_names(rows)] if members else []
 
     def values(self, node):
         if not any(text_of(value) for value in node.findall("enumvalue")):

@@ -13,6 +13,11 @@ SHORT = {"sparsifiers": "sparsifier", "codecs": "codec", "value_formats": "value
          "optimisers": "optimiser", "schedules": "schedule", "splits": "split"}  # fmt: skip
 
 
+def with_names(lines):
+    """A table whose first column has names, which are not broken (site.css)."""
+    return '<div class="names" markdown>\n\n' + "\n".join(lines) + "\n\n</div>"
+
+
 def cell(text):
     return re.sub(r"(?<![\w`])(--[a-z][\w-]*)", r"`\1`", text.replace("|", "\\|").replace("<", "&lt;"))
 
@@ -32,7 +37,7 @@ def option_table(program, command):
             for names, meaning in shown:
                 required = " (required)" if names.endswith(" REQUIRED") else ""
                 lines.append(f"| `{re.sub(r',(?=-)', ', ', names.removesuffix(' REQUIRED'))}` | {cell(meaning)}{required} |")
-            out.append("\n".join(lines))
+            out.append(with_names(lines))
     if same:
         out.append("As in [train](#train): " + ", ".join(f"`{name}`" for name in same) + ".")
     return "\n\n".join(out)
@@ -78,7 +83,7 @@ def key_table(program, kind, rows):
         takers = keys[key]
         of = "all" if takers == everyone else ", ".join(takers)
         lines.append(f"| `{key}=` | {of} | {allowed_text(program, kind, key, takers)} | {meaning} |")
-    return "\n".join(lines)
+    return with_names(lines)
 
 
 def allowed_table(program, kind):
