@@ -1,10 +1,10 @@
 // Indices from the gaps between them. For kernels that are compiled for each SIMD level: it is included once for each,
 // so it has no #pragma once.
-#if defined(SPARSEWIRE_KERNELS_ADD_UP_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef SPARSEWIRE_KERNELS_ADD_UP_H_
-#undef SPARSEWIRE_KERNELS_ADD_UP_H_
+#if defined(SPARSEWIRE_KERNELS_ADD_UP_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef SPARSEWIRE_KERNELS_ADD_UP_H
+#undef SPARSEWIRE_KERNELS_ADD_UP_H
 #else
-#define SPARSEWIRE_KERNELS_ADD_UP_H_
+#define SPARSEWIRE_KERNELS_ADD_UP_H
 #endif
 
 #include <hwy/highway.h>

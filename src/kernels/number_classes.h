@@ -1,10 +1,10 @@
 // The class that a number in blocks (numbers.h) is in, for plan_numbers.cc and write_numbers.cc. They are compiled for
 // each SIMD level: this is included once for each, so it has no #pragma once.
-#if defined(SPARSEWIRE_KERNELS_NUMBER_CLASSES_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef SPARSEWIRE_KERNELS_NUMBER_CLASSES_H_
-#undef SPARSEWIRE_KERNELS_NUMBER_CLASSES_H_
+#if defined(SPARSEWIRE_KERNELS_NUMBER_CLASSES_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef SPARSEWIRE_KERNELS_NUMBER_CLASSES_H
+#undef SPARSEWIRE_KERNELS_NUMBER_CLASSES_H
 #else
-#define SPARSEWIRE_KERNELS_NUMBER_CLASSES_H_
+#define SPARSEWIRE_KERNELS_NUMBER_CLASSES_H
 #endif
 
 #include <hwy/highway.h>
