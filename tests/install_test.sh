@@ -81,6 +81,30 @@ read -r -a libraries <<< "$(pkg-config --libs sparsewire)"
 # Where CUDA's runtime is depends on the machine, so users say it, and we do.
 cuda=$(sed -n 's/^CUDA_cudart_static_LIBRARY:.*=//p' "$build/CMakeCache.txt")
 if [[ $cuda ]]; then libraries+=("-L$(dirname "$cuda")"); fi
+# The C++ of the README, with what it leaves to the reader: each worker pulls the weights to its own number.
+readme=$work/readme.cc
+block() { sed -n '/^```cpp$/,/^```$/{/^```/d;p}' "$sources/../README.md"; }
+{
+  echo '#include <sparsewire/transport.h>'
+  echo '#include <cmath>'
+  echo '#include <vector>'
+  block | grep '^#include'
+  cat << 'END'
+int main() {
+  const std::vector<float> start(100, 1.0F);
+  const int steps = 1500;
+  const float lr = 0.1F;
+  const auto compute_gradient = [](int rank, const std::vector<float>& weights, std::vector<float>& gradient) {
+    for (std::size_t i = 0; i < weights.size(); ++i) gradient[i] = weights[i] - static_cast<float>(rank);
+  };
+  float last = 0;
+END
+  block | grep -v '^#include' | sed 's|^});$|  if (transport.rank() == 0) last = weights[99];\n});|'
+  echo '  return std::abs(last - 3.5F) < 1.0F ? 0 : 1;  // the mean of 0 to 7'
+  echo '}'
+} > "$readme"
+"$CXX" -std=c++20 "${flags[@]}" "$readme" -o "$work/readme" "${libraries[@]}"
+"$work/readme" || fail "the C++ of the README does not train"
 "$CXX" -std=c++20 "${flags[@]}" "$sources/consumer/main.cc" -o "$work/by_pkg_config" "${libraries[@]}"
 LD_LIBRARY_PATH=$(dirname "$(dirname "$pc")") "$work/by_pkg_config" | diff "$work/output" - ||
   fail "built with pkg-config, the consumer printed something else"
