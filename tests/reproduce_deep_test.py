@@ -217,7 +217,6 @@ class ExperimentsOnOtherData(Case):
         self.assertEqual(verdict([0.5, 0.6], [0.56, 0.66]), "holds")
         self.assertEqual(verdict([0.5, 0.6], [0.53, 0.63]), "partly")
         self.assertEqual(verdict([0.5, 0.6], [0.56, 0.6]), "does not hold")  # not beyond what seeds explain
-        self.assertEqual(verdict([0.5, 0.6], [0.49, 0.59]), "does not hold")
         self.assertEqual(verdict([0.5, 0.6], [0.56, 0.66], "diverged"), "not judged")
 
     def test_text(self):
