@@ -74,8 +74,8 @@ TABLES = [
           "Times `memory += gradient`: one bucket of 25 million gradients, with the dense answer. A rank alone makes no frames.",
           "sparsifier"),
     Table("links", "A step on slow links",
-          "Seconds a step where computing takes 0.5 or 0.1 s; one run. Four simulated hosts share the cores; 10.5 million "
-          "parameters, gloo. LocalSteps and DiLoCo exchange every 30 steps.", "method"),
+          "Seconds a step where computing takes 0.5 or 0.1 s; one run. Four simulated hosts share the cores; ten linear "
+          "layers of 10.5 million parameters, computing is a sleep, gloo. LocalSteps and DiLoCo exchange every 30 steps.", "method"),
     Table("gpu", "A step on a GPU",
           "Times `memory += gradient` on the device, until the chosen entries lie there.", "entries, sparsifier"),
     Table("gpu-hook", "The hook on a GPU",
