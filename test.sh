@@ -142,7 +142,7 @@ building=
 # What waits for deadlines hardly computes: that of all presets at a time.
 waiting=()
 for preset in "${built[@]}"; do
-  run_ctest "$preset" deadlines --label-regex '^waits$' --parallel 24 &
+  run_ctest "$preset" deadlines --label-regex '^waits$' --parallel 60 &
   waiting+=($!)
 done
 wait "${waiting[@]}"
