@@ -109,16 +109,6 @@ step source results tools/results.py --check
 (step python environment tools/python_environment.sh) > build/python.log 2>&1 &
 environment=$!
 build "${presets[0]}" && is_built=true || is_built=false
-without_python=
-if ! wait "$environment"; then
-  sed -i '/^python: environment/d' "$failures"
-  without_python="the tests of the package and of deep networks were skipped, because the environment cannot be made"
-  echo "-- python: $without_python:"
-  tail -n 5 build/python-environment.log
-  skipped=$((skipped + 1))
-elif $is_built; then
-  build_python
-fi
 # Some tests mostly wait, so the other presets are built meanwhile, by what the tests leave of the processors.
 others=("${presets[@]:1}")
 if ((${#others[@]})); then
@@ -129,6 +119,16 @@ if ((${#others[@]})); then
   (renice -n 19 "$BASHPID" > /dev/null; for preset in "${others[@]}"; do build "$preset" && echo true >&3 || echo false >&3; done) &
   building=$!
   set +m
+fi
+without_python=
+if ! wait "$environment"; then
+  sed -i '/^python: environment/d' "$failures"
+  without_python="the tests of the package and of deep networks were skipped, because the environment cannot be made"
+  echo "-- python: $without_python:"
+  tail -n 5 build/python-environment.log
+  skipped=$((skipped + 1))
+elif $is_built; then
+  build_python
 fi
 built=()
 for preset in "${presets[@]}"; do

@@ -19,6 +19,8 @@ if len(sys.argv) < 2:
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 
 
+LONG = "SPARSEWIRE_LONG_TESTS" in os.environ
+
 # What a number may come with, besides "method", "metric" and "value".
 KEYS = {"part": str, "form": str, "problem": str, "codec": str, "stage": str, "workers": int, "dim": int, "ratio": (int, float), "k": int, "s": int, "mu": (int, float)}
 KEYS |= {"lambda": float, "gap": float, "lr": float, "schedule": str, "every": int, "seed": int, "step": int}

@@ -6,7 +6,6 @@ find out on the real data is on their pages, and takes too long for a test.
 """
 
 import json
-import os
 import re
 import shutil
 import unittest
@@ -222,7 +221,7 @@ class ExperimentsOnOtherData(Case):
     def test_text(self):
         write_text(self.data / "tinyshakespeare", 32)
         self.check("rtopk-text", seeds=1)
-        for part in ("every_step", "sparsifiers") if "SPARSEWIRE_LONG_TESTS" in os.environ else ("every_step",):
+        for part in ("every_step", "sparsifiers") if reproduce_case.LONG else ("every_step",):
             self.check("loco-text", seeds=1, only=part)
         report = self.check("loco-text", seeds=1, only="local_steps")
         values = {one["method"]: one["value"] for one in report["measured"] if one["metric"] == "bytes_up" and one["seed"] == 0 and one["part"] == "local_steps"}

@@ -9,7 +9,7 @@ import random
 import unittest
 
 import check_study
-from reproduce_case import Case
+from reproduce_case import LONG, Case
 
 
 class ThresholdTotalError(Case):
@@ -81,6 +81,7 @@ class ThresholdLogreg(Case):
         rounds = by_seed(judged, "topk", "rounds")[topk].values()
         self.assertIn(f"{min(rounds):.0f} to {max(rounds):.0f}", report["table"])
 
+    @unittest.skipUnless(LONG, "with ./test.sh --all")
     def test_is_not_judged_where_dense_training_does_not_arrive(self):
         """Then the gap is below what single samples let training reach, and who gets there is luck."""
         report = self.report("threshold-logreg", "--quick", "--data", self.libsvm(("-1", "+1")), "--gap", "0.001")
@@ -89,6 +90,7 @@ class ThresholdLogreg(Case):
         self.assertEqual(report["verdict"], "not judged")
         self.assertEqual(report["reason"], "dense training does not reach the gap with every seed in 1000 rounds")
 
+    @unittest.skipUnless(LONG, "with ./test.sh --all")
     def test_is_not_judged_by_one_seed(self):
         report = self.report("threshold-logreg", "--quick", "--seeds", "1")
         self.assertEqual(report["verdict"], "not judged")

@@ -3,11 +3,14 @@
 import hashlib
 import json
 import lzma
+import os
 import pathlib
 import sys
 
 import pytest
 
+if "SPARSEWIRE_LONG_TESTS" not in os.environ:
+    pytest.skip("with ./test.sh --all", allow_module_level=True)
 pytest.importorskip("torch", reason="torch is not installed")
 import numpy  # noqa: E402
 
