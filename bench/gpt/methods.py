@@ -85,11 +85,11 @@ def orthonormal(p):
 class PowerSGD:
     """Vogels et al., 2019, with error feedback and a warm start, after every step; tensors of one dimension go densely.
 
-    Its two all-reduces are sums of products with the same factor, so here the memories are averaged first.
+    Its two all-reduces are sums of products with the same factor, so here the mean of all memories does for all.
     """
 
     def __init__(self, shape, workers, rank, device):
-        self.memory = torch.zeros(workers, shape.matrix_dim, device=device)
+        self.memory = torch.zeros(shape.matrix_dim, device=device)
         generator = torch.Generator().manual_seed(1)
         self.groups, at, numbers = [], 0, shape.dim - shape.matrix_dim
         for _, count, size in shape.kinds:
@@ -101,9 +101,10 @@ class PowerSGD:
         self.bytes = all_reduce(workers, 4 * numbers)
 
     def __call__(self, gradients):
-        matrix_dim = self.memory.shape[1]
-        self.memory += gradients[:, :matrix_dim]
-        mean = torch.cat([self.memory.mean(0), gradients[:, matrix_dim:].float().mean(0)])
+        matrix_dim = len(self.memory)
+        mean = gradients.float().mean(0)
+        mean[:matrix_dim] += self.memory
+        self.memory.copy_(mean[:matrix_dim])
         for group in self.groups:
             at, count, size, q = group
             owed = mean[at : at + count * math.prod(size)].view(count, *size)

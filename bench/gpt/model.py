@@ -3,9 +3,11 @@
 Pre-norm, no biases, tied embeddings, learnt positions. Matrices come first in a row, vectors last.
 """
 
+import functools
 import math
 
 import torch
+import torch._dynamo
 import torch.nn.functional as F
 
 
@@ -52,6 +54,13 @@ def initial(shape, seed):
     return weights
 
 
+@functools.cache
+def compiled_once(function):
+    """By torch.compile, once for each shape in a process."""
+    torch._dynamo.config.recompile_limit = 64
+    return torch.compile(function, dynamic=False)
+
+
 def linear(x, weight):
     return torch.bmm(x, weight.transpose(1, 2))
 
@@ -79,11 +88,11 @@ def head(x, last_norm, tokens, targets):
 
 
 class Passes:
-    """Forward passes; with `compiled` by torch.compile, once for each shape."""
+    """Forward passes, compiled or not."""
 
     def __init__(self, shape, compiled=False):
         self.shape = shape
-        self.block, self.head = (torch.compile(f, dynamic=False) if compiled else f for f in (block, head))
+        self.block, self.head = (compiled_once(f) if compiled else f for f in (block, head))
 
     def losses(self, weights, inputs, targets):
         """The mean loss of each worker. weights: a row for each; inputs and targets: workers x rows x context."""
@@ -106,11 +115,15 @@ class Models:
         dtype = torch.bfloat16 if self.weights.is_cuda else torch.float32
         self.used = torch.empty(workers, shape.dim, dtype=dtype, device=device).requires_grad_()
         self.passes, self.eager = Passes(shape, compiled), Passes(shape)
+        self.refresh()
+
+    @torch.no_grad()
+    def refresh(self):
+        """What the passes use, after the weights were changed."""
+        self.used.copy_(self.weights.expand_as(self.used))
 
     def gradients(self, inputs, targets):
         """The losses and the gradients of all, a row for each, in the type of the passes."""
-        with torch.no_grad():
-            self.used.copy_(self.weights.expand_as(self.used))
         self.used.grad = None
         losses = self.passes.losses(self.used, inputs, targets)
         losses.sum().backward()
@@ -125,3 +138,33 @@ class Models:
             some = some.unsqueeze(0).long()
             sums += self.eager.losses(weights, some[..., :-1], some[..., 1:])[0] * some.shape[1]
         return float(sums) / len(windows)
+
+
+def adamw(weights, used, mean, square, gradient, rates, matrix_dim, beta2):
+    """A step of AdamW, with each row's gradient clipped at norm 1; matrices decay. One pass over all arrays if it is compiled."""
+    lr, first, second = rates.unbind()
+    norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True, dtype=torch.float32)
+    clipped = gradient.float() * (1.0 / (norm + 1e-6)).clamp(max=1.0)
+    mean.copy_(0.9 * mean + 0.1 * clipped)
+    square.copy_(beta2 * square + (1 - beta2) * clipped * clipped)
+    is_matrix = torch.arange(weights.shape[1], device=weights.device) < matrix_dim
+    kept = 1 - torch.where(is_matrix, 0.1 * lr, torch.zeros_like(lr))
+    weights.copy_(kept * weights - lr / first * mean / ((square / second).sqrt() + 1e-8))
+    used.copy_(weights.expand_as(used))
+
+
+class AdamW:
+    """Of all rows of the weights at once, and of what the passes use."""
+
+    def __init__(self, models, matrix_dim, beta2, compiled):
+        self.models, self.matrix_dim, self.beta2 = models, matrix_dim, beta2
+        self.mean, self.square = (torch.zeros_like(models.weights) for _ in range(2))
+        self.steps, self.rates = 0, torch.empty(3, device=models.weights.device)
+        self.adamw = compiled_once(adamw) if compiled else adamw
+
+    @torch.no_grad()
+    def step(self, gradient, lr):
+        self.steps += 1
+        self.rates.copy_(torch.tensor([lr, 1 - 0.9**self.steps, 1 - self.beta2**self.steps]))
+        used = self.models.used.detach()
+        self.adamw(self.models.weights, used, self.mean, self.square, gradient, self.rates, self.matrix_dim, self.beta2)

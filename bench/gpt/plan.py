@@ -1,5 +1,6 @@
 """The experiment of docs/evidence/gpt.md: tunes every method with a small model, then trains the large one with what was best.
-Leaves out what the files of rows have, so that it can be called again, and begins no run that would end too late.
+Leaves out what the files of rows have, so that it can be called again, and begins no run that would end too late. Processes
+with the same --out and --share share the work.
 
     python3 bench/gpt/plan.py corpus/ --known results/0.8.0/gpt.jsonl --out new.jsonl --seconds 540
     python3 bench/gpt/plan.py corpus/ --known results/0.8.0/gpt.jsonl --list
@@ -15,12 +16,14 @@ Rules, written before the results:
 import argparse
 import functools
 import gc
+import hashlib
 import itertools
 import json
 import math
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 
@@ -54,27 +57,37 @@ METHODS = {
     "local-30-rtopk": (f"{LOCAL} rtopk:{RATIO}", 1.0),
     "local-30-regtopk": (f"{LOCAL} regtopk:{RATIO}", 1.0),
 }
-# Not tuned: name, whose cell, other flags, and how much wider the model counts.
+# Not tuned: name, whose cell, and other flags.
 MORE = {
-    "local-30-of-32": ("local-30", THIRTY_TWO, WIDER),
-    "local-30-both-of-32": ("local-30-both", THIRTY_TWO, WIDER),
-    "dense-rate-as-tuned": ("dense", "", 1.0),
-    "local-30-rate-as-tuned": ("local-30", "", 1.0),
+    "local-30-of-32": ("local-30", THIRTY_TWO),
+    "local-30-both-of-32": ("local-30-both", THIRTY_TWO),
 }
+# Likewise with the small model, to find reasons; they decide nothing. Those of MORE_STEPS take long.
+REASONS = {
+    "both, 512 of 4,096 down": ("local-30-both", "--downlink topk:k=512,chunk=4096"),
+    "both, f32 down": ("local-30-both", "--downlink-codec auto"),
+    "both, 512 of 4,096 and f32 down": ("local-30-both", "--downlink topk:k=512,chunk=4096 --downlink-codec auto"),
+}
+MORE_STEPS = {
+    "one way, 4 times the steps": ("local-30", "--steps 4000"),
+    "one way, 4 times the rows": ("local-30", "--rows 32"),
+}
+OTHERS = MORE | REASONS | MORE_STEPS
 MAIN = ["dense", "local-30", "diloco", "local-30-both"]
+# The slowest first.
 ORDER = [
     (MAIN, [0]),
-    (["topk-1%", "powersgd-4", "local-15", "local-100"], [0]),
+    (["topk-1%", "local-30-both-of-32", "powersgd-4", "local-30-of-32", "local-15", "local-100"], [0]),
     (["local-30-0.2%", "local-30-threshold", "local-30-rtopk", "local-30-regtopk"], [0]),
-    (["local-30-of-32", "local-30-both-of-32"], [0]),
-    (MAIN, [1, 2]),
-    (["dense-rate-as-tuned", "local-30-rate-as-tuned"], [0]),
+    (MAIN, [1]),
+    (MAIN, [2]),
 ]
 TUNING_SEED = 100
 CELLS = 5
 FIRST_RATE = 0.002
-# Seconds of a run that was never made; a first guess.
-SECONDS = {("12M", "topk-1%"): 60, ("64M", "topk-1%"): 400, "12M": 25, "64M": 170}
+# Seconds of a GPU with nothing beside it; a guess.
+SECONDS = {"12M": 13, "64M": 90}
+LONGER = {"topk-1%": 2, "local-30-of-32": 2, "local-30-both-of-32": 2} | dict.fromkeys(MORE_STEPS, 4)
 
 
 def rates(name, inner, outer):
@@ -125,39 +138,61 @@ def tuning(rows, name):
 def left(rows):
     """(size, name, seed, cell) of what is to be run, in order; of a method that is being tuned the next cell only."""
     done = {(row["size"], row["name"], row["seed"], row["cell"]) for row in rows}
-    for names, seeds in ORDER:
-        sources = {name: MORE[name][0] if name in MORE else name for name in names}
-        waiting = set()
-        for source in dict.fromkeys(sources.values()):
-            place = next_place(tuning(rows, source), METHODS[source][1])
-            if place is not None:
-                waiting.add(source)
-                yield "12M", source, TUNING_SEED, cell_of(source, place)
-        for seed in seeds:
-            for name, source in sources.items():
-                if source in waiting:
-                    continue
-                losses = tuning(rows, source)
-                wider = MORE[name][2] if name in MORE else WIDER
-                run = ("64M", name, seed, cell_of(source, min(losses, key=losses.get), wider))
-                if run not in done:
-                    yield run
+    best = {}
+    for name in dict.fromkeys(MORE.get(name, (name,))[0] for names, _ in ORDER for name in names):
+        losses = tuning(rows, name)
+        place = next_place(losses, METHODS[name][1])
+        if place is None:
+            best[name] = min(losses, key=losses.get)
+        else:
+            yield "12M", name, TUNING_SEED, cell_of(name, place)
+    small = [("12M", name, TUNING_SEED) for name in REASONS]
+    large = [("64M", name, seed) for names, seeds in ORDER for seed in seeds for name in names]
+    longer = [("12M", name, TUNING_SEED) for name in MORE_STEPS]
+    last = len(large) - len(ORDER[-1][0])
+    for size, name, seed in [*small, *large[:last], *longer, *large[last:]]:
+        source = OTHERS.get(name, (name,))[0]
+        if source in best:
+            run = (size, name, seed, cell_of(source, best[source], WIDER if size == "64M" else 1.0))
+            if run not in done:
+                yield run
 
 
 def flags(size, name, seed, cell):
-    source, others, _ = MORE.get(name, (name, "", 1.0))
-    found = f"--name {name} {COMMON} {SIZES[size]} {EIGHT} {METHODS[source][0]} {others} --seed {seed} {cell}"
+    source, others = OTHERS.get(name, (name, ""))
+    spoken = name.replace(" ", "-").replace(",", "")
+    found = f"--name {spoken} {COMMON} {SIZES[size]} {EIGHT} {METHODS[source][0]} {others} --seed {seed} {cell}"
     return " ".join(found.split())
 
 
-def expected_seconds(rows, run):
-    size, name = run[:2]
-    alike = [row for row in rows if row["size"] == size]
-    found = [row["wall_seconds"] for row in alike if row["name"] == name]
-    others = [row["wall_seconds"] for row in alike if row["name"] != "topk-1%"]
-    if found:
-        return 1.05 * max(found) + 2
-    return SECONDS.get((size, name)) or (1.5 * max(others) if others else SECONDS[size])
+def expected_seconds(run, beside=0):
+    """With so many other runs beside it."""
+    return SECONDS[run[0]] * LONGER.get(run[1], 1) * (1 + beside)
+
+
+class Share:
+    """The work of several processes: in a folder, an empty file for each run that one of them began, and for each that ended."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def path(self, run, what):
+        return os.path.join(self.folder, hashlib.sha256(repr(run).encode()).hexdigest()[:16] + what)
+
+    def begin(self, run):
+        """False if one of them did before."""
+        try:
+            os.close(os.open(self.path(run, ".begun"), os.O_CREAT | os.O_EXCL))
+            return True
+        except FileExistsError:
+            return False
+
+    def end(self, run):
+        open(self.path(run, ".ended"), "w", encoding="utf-8").close()
+
+    def running(self):
+        names = os.listdir(self.folder)
+        return sum(name.endswith(".begun") for name in names) - sum(name.endswith(".ended") for name in names)
 
 
 def machine():
@@ -167,15 +202,17 @@ def machine():
 
 
 def commit():
-    found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    return found.stdout.strip()
+    try:
+        return subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        return ""
 
 
 def do(run, options, must_end):
     """Makes one run, and returns its row."""
     size, name, seed, cell = run
     began = time.time()
-    chosen = flags(*run) + (" --compile" if options.compile else "") + (f" {options.also}" if options.also else "")
+    chosen = flags(*run) + (f" {options.also}" if options.also else "")
     training = train.Training(train.parse([options.corpus, *chosen.split()]))
     try:
         found = training.run(lambda line: print(name, cell, json.dumps(line), file=sys.stderr, flush=True), must_end)
@@ -204,10 +241,10 @@ def parse():
     parser.add_argument("--out", default="gpt.jsonl", help="a file to append rows to")
     parser.add_argument("--seconds", type=float, default=540, help="from the start of this process; no run ends later")
     parser.add_argument("--only", default="", help="methods, with commas between them")
-    parser.add_argument("--compile", action="store_true", help="with torch.compile")
+    parser.add_argument("--share", help="an empty folder, for several processes")
     parser.add_argument("--commit", default=commit(), help="for the rows")
     parser.add_argument("--list", action="store_true", help="only say what is left")
-    parser.add_argument("--also", default="", help="flags behind those of each run, to try the plan at a tiny size")
+    parser.add_argument("--also", default="", help="flags behind those of each run, such as --compile")
     return parser.parse_args()
 
 
@@ -215,32 +252,39 @@ def main():
     began = time.time()
     options = parse()
     only = set(filter(None, options.only.split(",")))
-    failed = set()
-    while True:
-        rows = read([*options.known, options.out])
-        todo = [run for run in left(rows) if run not in failed and (not only or run[1] in only)]
-        if options.list:
-            print(*(f"{expected_seconds(rows, run):5.0f} s  {' '.join(map(str, run))}" for run in todo), sep="\n")
-            return 0
-        must_end = began + options.seconds
-        fitting = [run for run in todo if time.time() + expected_seconds(rows, run) < must_end]
-        if not fitting:
-            print(f"{len(todo)} runs that are known are left, {len(failed)} failed", file=sys.stderr)
-            return 1 if failed else 0
-        run = fitting[0]
-        try:
-            row = json.dumps(do(run, options, must_end))
-            with open(options.out, "a", encoding="utf-8") as file:
-                file.write(row + "\n")
-            print(row[:200], flush=True)
-        except train.TooSlow:
-            print(f"{run} would not have ended in time", file=sys.stderr)
-            failed.add(run)
-        except Exception:
-            traceback.print_exc()
-            failed.add(run)
-        gc.collect()
-        torch.cuda.empty_cache()
+    must_end = began + options.seconds
+    failed = 0
+    with tempfile.TemporaryDirectory() as own:
+        share = Share(options.share or own)
+        while True:
+            rows = read([*options.known, options.out])
+            todo = [run for run in left(rows) if not only or run[1] in only]
+            if options.list:
+                print(*(f"{expected_seconds(run):5.0f} s  {' '.join(map(str, run))}" for run in todo), sep="\n")
+                return 0
+            beside = share.running()
+            fitting = (run for run in todo if time.time() + expected_seconds(run, beside) < must_end)
+            run = next((run for run in fitting if share.begin(run)), None)
+            if run is None:
+                if beside and time.time() < must_end:
+                    time.sleep(1)  # what runs may say what comes next
+                    continue
+                print(f"{len(todo)} runs that are known are left, {failed} failed", file=sys.stderr)
+                return 1 if failed else 0
+            try:
+                row = json.dumps(do(run, options, must_end))
+                with open(options.out, "a", encoding="utf-8", buffering=1 << 20) as file:
+                    file.write(row + "\n")
+                print(row[:200], flush=True)
+            except train.TooSlow:
+                print(f"{run} would not have ended in time", file=sys.stderr)
+                failed += 1
+            except Exception:
+                traceback.print_exc()
+                failed += 1
+            share.end(run)
+            gc.collect()
+            torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":

@@ -59,6 +59,7 @@ def parse(arguments=None):
     parser.add_argument("--outer-momentum", type=float, default=0.0)
     parser.add_argument("--sift-on-host", action="store_true", help="also where the package can work on the GPU")
     parser.add_argument("--compile", action="store_true", help="with torch.compile")
+    parser.add_argument("--cudnn", action="store_true", help="attention of cuDNN, whatever PyTorch would choose")
     parser.add_argument("--out", help="a file to append the line of the run to")
     return parser.parse_args(arguments)
 
@@ -133,23 +134,25 @@ class Training:
         self.options = o = options
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         torch.set_float32_matmul_precision("high")
+        if o.cudnn:
+            torch.backends.cuda.enable_flash_sdp(False)
+            torch.backends.cuda.enable_mem_efficient_sdp(False)
         data = Corpus if os.path.isdir(o.text) else Text
         self.text = data(o.text, o.context, self.device, o.seed)
         self.shape = model.Shape(self.text.vocabulary, o.context, o.width, o.layers, o.heads)
         # The weights that all have in common, and how far all went in the last exchanges.
         self.start = model.initial(self.shape, o.seed).to(self.device)
         self.momentum = torch.zeros_like(self.start) if o.outer_momentum else None
-        # Equal weights need one model only: a batch of all rows gives the mean of all gradients.
+        # Where the mean of all gradients is all that is needed, one model has it, from the rows of all.
         self.models = model.Models(
             self.shape,
             self.start,
-            1 if o.method == "dense" else o.workers,
+            1 if o.method in ("dense", "powersgd") else o.workers,
             o.method == "local",
             self.device,
             o.compile,
         )
-        self.gradients = torch.empty_like(self.models.weights)
-        self.optimizer = self._optimizer()
+        self.optimizer = model.AdamW(self.models, self.shape.matrix_dim, o.beta2, o.compile)
         self.is_dense = o.method == "dense" or (o.method == "local" and o.sparsifier == "dense")
         self.dense_bytes = methods.all_reduce(o.workers, 4 * self.shape.dim)
         self.exchange = self.power = None
@@ -163,17 +166,6 @@ class Training:
         self.sent = self.moved = 0
         self.seconds = {"training": 0.0, "exchange": 0.0}
         self.exchanges = 0
-
-    def _optimizer(self):
-        cut, params, others = self.shape.matrix_dim, [], []
-        for weights, gradients in zip(self.models.weights, self.gradients):
-            for found, part in ((params, slice(0, cut)), (others, slice(cut, None))):
-                one = weights[part]
-                one.grad = gradients[part]
-                found.append(one)
-        groups = [{"params": params, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
-        fused = self.device.type == "cuda"
-        return torch.optim.AdamW(groups, lr=self.options.lr, betas=(0.9, self.options.beta2), fused=fused)
 
     def now(self):
         if self.device.type == "cuda":
@@ -201,12 +193,7 @@ class Training:
         else:
             update, (sent, moved) = gradients, self.dense_bytes if o.method == "dense" else (0, 0)
         self.sent, self.moved = self.sent + sent, self.moved + moved
-        update = update.view(len(self.gradients), -1)
-        norm = torch.linalg.vector_norm(update, dim=1, keepdim=True, dtype=torch.float32)
-        torch.mul(update, (1.0 / (norm + 1e-6)).clamp(max=1.0), out=self.gradients)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        self.optimizer.step()
+        self.optimizer.step(update.view(len(self.models.weights), -1), lr)
         return loss
 
     def outer_step(self, step):
@@ -217,6 +204,7 @@ class Training:
             update = update + o.outer_momentum * self.momentum
         self.start.sub_(update, alpha=o.outer_lr)
         self.models.weights.copy_(self.start.expand_as(self.models.weights))
+        self.models.refresh()
 
     def validation_loss(self):
         weights = self.start if self.options.method == "local" else self.models.weights[0]
@@ -247,7 +235,7 @@ class Training:
                 write({**judged[-1], "loss": round(float(loss.mean()), 4), "seconds": round(since - began, 1), "left": round(left)})
                 if not math.isfinite(judged[-1]["validation_loss"]):
                     break
-                if left > must_end - time.time():
+                if left > 2 * (must_end - time.time()):  # what runs beside it may end, and leave it the GPU
                     raise TooSlow
         return self.line(judged, since - began)
 
