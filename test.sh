@@ -6,8 +6,8 @@
 #                        sanitizer)
 #   ./test.sh --quick    layout, pages and the release build only
 #   ./test.sh --all      also names (clang-tidy), the benches, the unit tests built by clang, the program and the examples
-#                        under sanitizers, wheels of the Python package in environments of their own, the site, and longer
-#                        runs of many tests
+#                        under sanitizers, the laboratory on an installed copy, wheels of the Python package in
+#                        environments of their own, the site, and longer runs of many tests
 #
 # A failure does not stop the rest. The end names what failed and where its output is; the last line adds up all test cases:
 # "N passed, N failed, N skipped". Returns 1 if anything failed.
@@ -149,6 +149,7 @@ wait "${waiting[@]}"
 for preset in "${built[@]}"; do count "$preset" deadlines; done
 if $all; then
   step release benches cmake --build --preset release --target benches
+  step release laboratory tools/check_lab.sh build/release
   step source names tools/check_names.sh build/clang
   if [[ ! $without_python ]]; then
     step python package tools/check_package.sh

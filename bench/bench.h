@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "core/pages.h"
 #include "sparsewire/pool.h"
 #include "sparsewire/sparse_vector.h"
+#include "sparsewire/support/pages.h"
 
 namespace sparsewire::bench {
 

@@ -9,12 +9,12 @@
 #include <map>
 #include <stdexcept>
 
-#include "core/pages.h"
 #include "data.h"
 #include "exchange/aggregator.h"
 #include "exchange/exchange.h"
 #include "exchange/messages.h"
 #include "exchange/regions.h"
+#include "sparsewire/support/pages.h"
 #include "timing.h"
 
 namespace sparsewire::bench {

@@ -8,13 +8,13 @@
 #include <cstdlib>
 #include <exception>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "bench.h"
 #include "codecs.h"
-#include "core/list.h"
 #include "export.h"
 #include "flags.h"
 #include "floor.h"
@@ -96,7 +96,8 @@ Options parse(char* program, const std::vector<std::string>& arguments) {
       if (options.export_folder.empty()) throw UsageError("--export needs a folder: --export DIR");
     } else if (flag == "--threads") {
       const bool is_next = equals == std::string::npos && i + 1 < arguments.size();
-      for (const std::string& count : split_list(is_next ? arguments[++i] : value, ',')) {
+      std::istringstream counts((is_next ? arguments[++i] : value) + ",");
+      for (std::string count; std::getline(counts, count, ',');) {
         options.threads.push_back(parse_flag<int>(flag, count, 1, 1024));
       }
     } else if (argument == "--help" || argument == "-h") {

@@ -8,11 +8,11 @@
 #include <optional>
 #include <regex>
 
-#include "core/pages.h"
 #include "data.h"
 #include "floor.h"
 #include "sharded.h"
 #include "sparsewire/sifter.h"
+#include "sparsewire/support/pages.h"
 #include "steps.h"
 
 namespace sparsewire::bench {

@@ -9,10 +9,10 @@
 #include <stdexcept>
 #include <vector>
 
-#include "core/half.h"
 #include "mlp.h"
 #include "sparsewire/codec.h"
 #include "sparsewire/sparse_vector.h"
+#include "sparsewire/support/half.h"
 #include "supports.h"
 #include "zstd/zstd.h"
 

@@ -20,21 +20,11 @@ endif()
 enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
 
-# The options of a target of its own for nvcc, which takes others than the C++ compiler. As an option, because CMake 3.25
-# does not know the standards of nvcc 13. The same bits as on the processor: no contraction, no flush to zero, exact
-# division and square root.
-function(sparsewire_cuda_options target)
-  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
-  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
-  target_link_libraries(${target} PRIVATE CUDA::cudart_static)
-  target_compile_options(${target} PRIVATE
-    $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 -fmad=false -ftz=false -prec-div=true -prec-sqrt=true --expt-relaxed-constexpr>)
-endfunction()
-
 # Its objects become part of the library.
 add_library(sparsewire_cuda OBJECT src/kernels/cuda/unit_memory.cu src/kernels/cuda/gradient_norm.cu src/sparsify/cuda/device_memory.cu
                                    src/sparsify/cuda/device_arrays.cu src/sparsify/cuda/device_sum.cu
                                    src/sparsify/cuda/devices.cu)
+target_include_directories(sparsewire_cuda PRIVATE src include)
 sparsewire_cuda_options(sparsewire_cuda)
 target_sources(sparsewire PRIVATE $<TARGET_OBJECTS:sparsewire_cuda>)
 target_link_libraries(sparsewire PRIVATE CUDA::cudart_static)

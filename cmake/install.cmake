@@ -21,18 +21,8 @@ endfunction()
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/sparsewire)
 set(pkgconfig_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
-install(TARGETS sparsewire EXPORT sparsewireTargets FILE_SET HEADERS)
+install(TARGETS sparsewire sparsewire_equal_bits EXPORT sparsewireTargets FILE_SET HEADERS)
 install(EXPORT sparsewireTargets NAMESPACE sparsewire:: DESTINATION ${package_dir})
-
-if(TARGET sparsewire_cli)
-  file(RELATIVE_PATH bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
-  set_target_properties(sparsewire_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_lib}")
-  install(TARGETS sparsewire_cli)
-endif()
-
-if(TARGET sparsewire_cli AND TARGET sparsewire_torch)
-  install(TARGETS sparsewire_torch LIBRARY DESTINATION lib/sparsewire)  # where src/train/model.cc looks for it
-endif()
 
 # find_package(sparsewire 0.7) finds every later version in which what was written for 0.7 still compiles. Raise this number when
 # the public headers break their users (CONTRIBUTING.md, "What stays stable").

@@ -1,19 +1,15 @@
-# The commands in which the root CMakeLists.txt writes the module table.
+# The commands in which the two houses write the module table: src/ in the root CMakeLists.txt, lab/ in its own.
 
-# sparsewire_module(<name> [UNIT] [TARGET <target>] [HEADERS <header>...] [DEPENDS <module>...])
+# sparsewire_module(<name> TARGET <target> [UNIT] [HEADERS <header>...] [DEPENDS <module>...])
 #
-# Adds src/<name>/*.cc to the target, which is the library unless said otherwise. HEADERS are those of
-# include/sparsewire/ that belong to the module, DEPENDS the modules it may include, directly: nothing follows from what
-# those depend on. With UNIT the module is compiled as one unit, because most of the time goes into headers; names in its
-# anonymous namespaces must then differ.
+# Adds <name>/*.cc, from the folder `house` of the source tree, to the target. HEADERS are those of include/sparsewire/ that
+# belong to the module, DEPENDS the modules of its house that it may include, directly: nothing follows from what those depend
+# on. With UNIT the module is compiled as one unit, because most of the time goes into headers; names in its anonymous namespaces
+# must then differ.
 function(sparsewire_module name)
   cmake_parse_arguments(PARSE_ARGV 1 module "UNIT" "TARGET" "HEADERS;DEPENDS")
-  sparsewire_add_row(src/${name} "${module_HEADERS}" "${module_DEPENDS}")
-  if(NOT module_TARGET)
-    set(module_TARGET sparsewire)
-  endif()
-
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cc)
+  sparsewire_add_row(${house}/${name} "${module_HEADERS}" "${module_DEPENDS}")
+  file(GLOB sources CONFIGURE_DEPENDS ${house_folder}/${name}/*.cc)
   target_sources(${module_TARGET} PRIVATE ${sources})
   if(module_UNIT)
     # A registry stays on its own: a program can replace it (tests/unit/parts).
@@ -23,17 +19,8 @@ function(sparsewire_module name)
   endif()
   list(TRANSFORM module_HEADERS PREPEND ${PROJECT_SOURCE_DIR}/include/sparsewire/)
   if(module_HEADERS)
-    target_sources(sparsewire PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES ${module_HEADERS})
+    target_sources(${module_TARGET} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES ${module_HEADERS})
   endif()
-  set_property(GLOBAL APPEND PROPERTY SPARSEWIRE_MODULES ${name})
-endfunction()
-
-# sparsewire_program(<name> [DEPENDS <module>...])
-#
-# apps/<name>/ may include every public header, its own files, and the internal headers of the modules it DEPENDS on.
-function(sparsewire_program name)
-  cmake_parse_arguments(PARSE_ARGV 1 program "" "" "DEPENDS")
-  sparsewire_add_row(apps/${name} "" "${program_DEPENDS}")
 endfunction()
 
 # Writes the table for tests/includes_test.py.
@@ -46,7 +33,7 @@ endfunction()
 function(sparsewire_add_row folder headers depends)
   get_property(above GLOBAL PROPERTY SPARSEWIRE_MODULES)
   foreach(module IN LISTS depends)
-    if(NOT module IN_LIST above)
+    if(NOT ${house}/${module} IN_LIST above)
       message(FATAL_ERROR "${folder} depends on ${module}, which is no module above it: the table has a strict order")
     endif()
   endforeach()
@@ -56,4 +43,5 @@ function(sparsewire_add_row folder headers depends)
   endforeach()
   set_property(GLOBAL APPEND PROPERTY SPARSEWIRE_MODULE_ROWS
                "  \"${folder}\": {\"headers\": [${headers}], \"depends\": [${depends}]}")
+  set_property(GLOBAL APPEND PROPERTY SPARSEWIRE_MODULES ${folder})
 endfunction()

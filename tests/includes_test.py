@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds every #include of src/, include/ and apps/ against the module table of the root CMakeLists.txt.
+"""Holds every #include of both houses, src/ and lab/, and of include/ against the module tables of their CMakeLists.txt.
 
     includes_test.py TABLE ROOT     TABLE: the modules.json that CMake wrote; ROOT: the source tree
     includes_test.py --self-test    each kind of forbidden include is found in a small tree made for it
@@ -14,16 +14,19 @@ from pathlib import Path
 INCLUDE = re.compile(r'\s*#\s*include\s*(?:"(?P<quoted>[^"]+)"|<(?P<angled>[^>]+)>)')
 SOURCES = {".cc", ".h", ".def", ".cu", ".cuh"}
 PUBLIC = "include/sparsewire/"
+PROGRAM = "lab/program"  # its own headers are beside it
 TESTING = PUBLIC + "testing/"  # for the tests of other projects: these headers use GoogleTest
 
 
 class Table:
     def __init__(self, rows):
         self.depends = {folder: set(row["depends"]) for folder, row in rows.items()}
-        self.modules = {folder.removeprefix("src/") for folder in rows if folder.startswith("src/")}
-        self.owner = {  # public header -> module
+        self.owner = {  # public header -> module of src/
             "sparsewire/" + header: folder.removeprefix("src/") for folder, row in rows.items() for header in row["headers"]
         }
+
+    def modules(self, house):
+        return {folder.removeprefix(house + "/") for folder in self.depends if folder.startswith(house + "/")}
 
     def row_of(self, path):
         """The row that a file falls under, or None. `path` is relative to the root."""
@@ -36,9 +39,9 @@ class Table:
     def objection(self, path, name, quoted):
         """Why the file may not include `name`, or None."""
         row = self.row_of(path)
-        is_app = row.startswith("apps/")
+        house, module = row.split("/")
+        is_program = row == PROGRAM
         is_public = path.startswith(PUBLIC)
-        module = row.removeprefix("src/")
         allowed = self.depends[row] | {module}
         first, _, rest = name.partition("/")
 
@@ -46,13 +49,13 @@ class Table:
             if name not in self.owner:
                 return "no public header of the module table"
             owner = self.owner[name]
-            return None if is_app or owner in allowed else f"it belongs to {owner}, which {module} may not include"
-        if first in self.modules and rest:
+            return None if house == "lab" or owner in allowed else f"it belongs to {owner}, which {module} may not include"
+        if first in self.modules(house) and rest:
             if is_public:
                 return "a public header may not include an internal one"
             return None if first in allowed else f"{module} may not include {first}"
         if quoted:
-            return None if is_app and not rest else "not the name of one of our headers: write module/header.h"
+            return None if is_program and not rest else "not the name of a header of this house: write module/header.h"
         if path.startswith(TESTING) and name == "gtest/gtest.h":
             return None
         if is_public and not re.fullmatch(r"[a-z_0-9]+", name):
@@ -62,7 +65,8 @@ class Table:
 
 def complaints(table, root):
     found = []
-    files = [p for top in ("src", "include", "apps") for p in (root / top).rglob("*") if p.suffix in SOURCES]
+    files = [p for top in ("src", "include", "lab") for p in (root / top).rglob("*") if p.suffix in SOURCES]
+    files = [p for p in files if p.relative_to(root).parts[:2] != ("lab", "tests")]
     for file in sorted(files):
         path = file.relative_to(root).as_posix()
         if table.row_of(path) is None:
@@ -83,7 +87,9 @@ def self_test():
             "src/kernels": {"headers": [], "depends": ["core"]},
             "src/sparsify": {"headers": ["sifter.h"], "depends": ["core"]},
             "src/exchange": {"headers": [], "depends": ["sparsify"]},
-            "apps/tool": {"headers": [], "depends": ["kernels"]},
+            "lab/text": {"headers": [], "depends": []},
+            "lab/loop": {"headers": [], "depends": ["text"]},
+            "lab/program": {"headers": [], "depends": ["loop"]},
         }
     )
     allowed = {
@@ -93,7 +99,9 @@ def self_test():
         "src/core/a.cc": ['"core/a.h"', '"sparsewire/errors.h"', "<hwy/highway.h>", "<sys/mman.h>"],
         "src/kernels/a.cc": ['"core/a.h"', '"kernels/a.h"'],
         "src/kernels/deep/a.cc": ['"core/a.h"'],
-        "apps/tool/main.cc": ['"command.h"', '"sparsewire/sifter.h"', '"kernels/a.h"', "<fmt/format.h>"],
+        "lab/loop/a.cc": ['"text/a.h"', '"loop/a.h"', '"sparsewire/sifter.h"', "<nlohmann/json.hpp>"],
+        "lab/program/main.cc": ['"command.h"', '"sparsewire/sifter.h"', '"loop/a.h"', "<fmt/format.h>"],
+        "lab/tests/unit/a_test.cc": ['"../src/kernels/a.h"'],  # tests are no row
     }
     forbidden = {
         "src/core/up.cc": ['"kernels/a.h"', '"sparsewire/sifter.h"', "<kernels/a.h>"],
@@ -103,9 +111,12 @@ def self_test():
         "include/sparsewire/sifter.h": ["<hwy/highway.h>", "<immintrin.h>", '"fmt/format.h"', '"core/a.h"'],
         "include/sparsewire/errors.h": ["<gtest/gtest.h>"],
         "include/sparsewire/testing/a.h": ["<gmock/gmock.h>", '"core/a.h"'],
-        "apps/tool/main.cc": ['"core/a.h"', '"../core/a.h"'],
+        "src/core/other.cc": ['"loop/a.h"', '"text/a.h"'],
+        "lab/text/up.cc": ['"loop/a.h"'],
+        "lab/loop/inside.cc": ['"core/a.h"', '"kernels/a.h"', '"sparsewire/no_such.h"', '"a.h"', '"../src/core/a.h"'],
+        "lab/program/main.cc": ['"core/a.h"', '"../core/a.h"', '"text/a.h"'],
     }
-    stray = ["include/sparsewire/unlisted.h", "src/utils/a.h"]
+    stray = ["include/sparsewire/unlisted.h", "src/utils/a.h", "lab/core/a.h"]
 
     for files, wanted in ((allowed, 0), (forbidden, 1)):
         for path, includes in files.items():

@@ -120,7 +120,7 @@ LD_LIBRARY_PATH=$(dirname "$(dirname "$pc")") "$work/with_transport" || status=$
 echo "== headers"
 diff <(cd "$sources/../include" && find . -name '*.h' | sort) <(cd "$prefix/include" && find . -name '*.h' | sort) ||
   fail "the installed headers are not those of include/"
-for header in "$prefix"/include/sparsewire/{,testing/}*.h; do
+for header in "$prefix"/include/sparsewire/{,support/,testing/}*.h; do
   "$CXX" -std=c++20 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I "$prefix/include" -include "$header" -x c++ /dev/null ||
     fail "${header##*/} does not compile on its own"
 done

@@ -3,14 +3,14 @@
 #
 # The library is built by g++ with --coverage. The tests are not: they are linked from build/release where they are built already
 # (SPARSEWIRE_TEST_OBJECTS names another such build), and do as much as under sanitizers. What runs in other processes does not
-# count: MPI, TCP between processes, the program, Python. Nor does the laboratory: train, study, reproduce, report.
+# count: MPI, TCP between processes, the program, Python. Nor does the laboratory.
 #
 #   tools/coverage.sh [JOBS]
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 
-modules=(core kernels sparsify codec transport merge exchange worker files)
-folders=(core sparsify codec transport exchange device files memory parts)  # of tests/unit; not deadlines, which mostly waits
+modules=(core kernels sparsify codec transport merge exchange worker)
+folders=(core sparsify codec transport exchange device memory parts)  # of tests/unit; not deadlines, which mostly waits
 objects=${SPARSEWIRE_TEST_OBJECTS-$PWD/build/release}
 options=(-DCMAKE_BUILD_TYPE=Release "-DCMAKE_CXX_FLAGS=--coverage -DSPARSEWIRE_SLOW_BUILD" "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG"
          -DSPARSEWIRE_BUILD_TESTS=ON -DSPARSEWIRE_BUILD_APPS=OFF -DSPARSEWIRE_BUILD_BENCH=OFF -DSPARSEWIRE_MPI=OFF)

@@ -18,7 +18,7 @@ build=$1
 folder=$2
 mkdir -p "$folder/lib/std" "$folder/lib/glibc"
 programs=()
-for program in tests/cuda_tests bench/cuda_sift_bench bench/cuda_bench; do
+for program in tests/cuda_tests lab/tests/cuda_replica_tests bench/cuda_sift_bench bench/cuda_bench; do
   if [[ -x $build/$program ]]; then programs+=("$build/$program"); fi
 done
 for program in "${programs[@]}"; do
@@ -64,6 +64,7 @@ shards=8
 for ((shard = 0; shard < shards; ++shard)); do
   GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard run "tests$shard" 60 ./cuda_tests --gtest_brief=1 "$@" &
 done
+[[ -x cuda_replica_tests ]] && run tests-replicas 60 ./cuda_replica_tests --gtest_brief=1
 wait
 grep -h -A14 -E 'Failure|exception|terminate|what\(\)' out.tests*.txt | cut -c1-400 | head -150
 grep -h -E '^\[  FAILED .*ms\)' out.tests*.txt | cut -c1-200 | sort | head -60

@@ -21,7 +21,7 @@
 #include "sparsewire/errors.h"
 #include "sparsewire/transport.h"
 #include "sparsewire/worker.h"
-#include "transport/gather_and_broadcast.h"
+#include "transport/control_gather.h"
 
 namespace sparsewire::bench {
 namespace {
@@ -40,6 +40,12 @@ constexpr const char* kHelp =
 The time of a row is that of the slowest rank, the median over the steps. Its bytes, up and down, are the mean over the
 ranks; those of the busiest rank include the bytes that it moves as a server.
 )";
+
+std::vector<double> of_all_ranks(Transport& transport, double mine) {
+  std::vector<double> all;
+  ControlGather(transport).gather(mine, all);
+  return all;
+}
 
 struct Options {
   bool mpi = false;
@@ -125,7 +131,7 @@ double time_steps(const Options& options, Transport& transport, Before&& before,
     const auto begin = std::chrono::steady_clock::now();
     timed();
     const std::chrono::duration<double, std::milli> mine = std::chrono::steady_clock::now() - begin;
-    const std::vector<double> all = gather_and_broadcast(transport, mine.count());
+    const std::vector<double> all = of_all_ranks(transport, mine.count());
     if (step >= kUntimed) times.push_back(*std::max_element(all.begin(), all.end()));
   }
   return median(times);
@@ -143,10 +149,10 @@ Measured measure(const Row& row, const Options& options, Transport& transport) {
         worker.write_update(update);
       });
   const StepStats& stats = worker.stats();
-  const auto all_bytes = gather_and_broadcast(transport, static_cast<double>(stats.bytes_up + stats.bytes_down));
+  const auto all_bytes = of_all_ranks(transport, static_cast<double>(stats.bytes_up + stats.bytes_down));
   measured.bytes = std::accumulate(all_bytes.begin(), all_bytes.end(), 0.0) / static_cast<double>(all_bytes.size());
   const auto all_moved =
-      gather_and_broadcast(transport, static_cast<double>(stats.bytes_up + stats.bytes_down + stats.bytes_served));
+      of_all_ranks(transport, static_cast<double>(stats.bytes_up + stats.bytes_down + stats.bytes_served));
   measured.busiest = *std::max_element(all_moved.begin(), all_moved.end());
   measured.density = stats.density;
   measured.last = stats;

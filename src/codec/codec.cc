@@ -19,14 +19,14 @@
 #include "codec/support.h"
 #include "codec/value_format.h"
 #include "core/buffer.h"
-#include "core/crc32c.h"
 #include "core/room.h"
 #include "core/slices.h"
-#include "core/standard_float_mode.h"
 #include "kernels/entries.h"
 #include "kernels/frame_plan.h"
 #include "kernels/simd.h"
 #include "sparsewire/errors.h"
+#include "sparsewire/support/crc32c.h"
+#include "sparsewire/support/float_mode.h"
 
 namespace sparsewire {
 namespace {

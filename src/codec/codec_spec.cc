@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/registry.h"
+#include "core/names.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/spec.h"
 

@@ -1,5 +1,5 @@
 // 16-bit values: f16 and bf16.
-#include "core/half.h"
+#include "sparsewire/support/half.h"
 
 #include <algorithm>
 #include <cstring>

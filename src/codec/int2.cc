@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "codec/blocks.h"
-#include "core/half.h"
 #include "kernels/levels.h"
+#include "sparsewire/support/half.h"
 
 namespace sparsewire {
 namespace {

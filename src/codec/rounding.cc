@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "core/standard_float_mode.h"
 #include "kernels/frame_plan.h"
+#include "sparsewire/support/float_mode.h"
 
 namespace sparsewire {
 

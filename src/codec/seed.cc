@@ -4,9 +4,9 @@
 
 #include "codec/fields.h"
 #include "codec/index_codec.h"
-#include "core/crc32c.h"
-#include "core/philox.h"
 #include "kernels/draw.h"
+#include "sparsewire/support/crc32c.h"
+#include "sparsewire/support/philox.h"
 
 namespace sparsewire {
 namespace {

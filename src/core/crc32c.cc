@@ -1,4 +1,4 @@
-#include "core/crc32c.h"
+#include "sparsewire/support/crc32c.h"
 
 #include <array>
 #include <bit>
@@ -49,6 +49,8 @@ std::uint32_t crc32c_extend_by_table(std::uint32_t crc, std::span<const std::byt
 
 std::uint32_t crc32c_by_table(std::span<const std::byte> bytes) noexcept { return ~crc32c_extend_by_table(~0U, bytes); }
 
-std::uint32_t crc32c(std::span<const std::byte> bytes) noexcept { return ~crc32c_extend(~0U, bytes); }
+std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before) noexcept {
+  return ~crc32c_extend(~before, bytes);
+}
 
 }  // namespace sparsewire

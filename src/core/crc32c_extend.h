@@ -13,4 +13,8 @@ std::uint32_t crc32c_extend(std::uint32_t crc, std::span<const std::byte> bytes)
 std::uint32_t crc32c_extend_in_parts(std::uint32_t crc, std::span<const std::byte> bytes) noexcept;
 std::uint32_t crc32c_extend_by_table(std::uint32_t crc, std::span<const std::byte> bytes) noexcept;
 
+// A whole checksum, computed with tables, which works on every machine. Tests compare the processor's instruction with
+// it.
+std::uint32_t crc32c_by_table(std::span<const std::byte> bytes) noexcept;
+
 }  // namespace sparsewire

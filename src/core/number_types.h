@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/half.h"
 #include "sparsewire/gradient.h"
+#include "sparsewire/support/half.h"
 
 namespace sparsewire {
 

@@ -1,4 +1,4 @@
-#include "core/pages.h"
+#include "sparsewire/support/pages.h"
 
 #include <sys/mman.h>
 

@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/standard_float_mode.h"
 #include "sparsewire/errors.h"
+#include "sparsewire/support/float_mode.h"
 
 namespace sparsewire {
 

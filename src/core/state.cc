@@ -7,8 +7,8 @@
 #include <cassert>
 #include <cstring>
 
-#include "core/crc32c.h"
 #include "sparsewire/errors.h"
+#include "sparsewire/support/crc32c.h"
 
 namespace sparsewire {
 namespace {

@@ -9,11 +9,11 @@
 #include <optional>
 
 #include "codec/value_format.h"
-#include "core/half.h"
 #include "exchange/clock.h"
 #include "exchange/exchange.h"
 #include "exchange/messages.h"
 #include "sparsewire/errors.h"
+#include "sparsewire/support/half.h"
 #include "sparsify/device_memory.h"
 
 namespace sparsewire {

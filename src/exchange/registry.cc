@@ -1,7 +1,6 @@
-#include "core/registry.h"
-
 #include <fmt/core.h>
 
+#include "core/names.h"
 #include "exchange/exchange.h"
 #include "sparsewire/errors.h"
 

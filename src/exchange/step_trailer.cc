@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/crc32c.h"
+#include "sparsewire/support/crc32c.h"
 
 namespace sparsewire {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/buffer.h"
-#include "core/philox.h"
 #include "sparsewire/pool.h"
+#include "sparsewire/support/philox.h"
 
 namespace sparsewire::kernels {
 

@@ -1,10 +1,10 @@
-// Many Philox blocks at a time, with the same bits as core/philox.h.
+// Many Philox blocks at a time, with the same bits as sparsewire/support/philox.h.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "core/philox.h"
+#include "sparsewire/support/philox.h"
 
 namespace sparsewire::kernels {
 

@@ -5,8 +5,8 @@
 #include <optional>
 #include <span>
 
-#include "core/philox.h"
-#include "core/portable_math.h"
+#include "sparsewire/support/philox.h"
+#include "sparsewire/support/portable_math.h"
 
 namespace sparsewire::kernels {
 

@@ -8,10 +8,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <mutex>
 
-#include "core/environment.h"
 #include "sparsewire/errors.h"
+#include "sparsewire/support/simd.h"
 
 namespace sparsewire::kernels {
 namespace {
@@ -72,8 +73,11 @@ void choose_simd() {
   static std::once_flag once;  // if this throws, the next call tries again
   std::call_once(once, [] {
     runnable();
-    if (const std::string level = environment::simd(); level != "auto") force_simd(level);
+    const char* level = std::getenv("SPARSEWIRE_SIMD");  // NOLINT(concurrency-mt-unsafe): sparsewire never calls setenv
+    if (level != nullptr && *level != '\0' && std::string_view(level) != "auto") force_simd(level);
   });
 }
 
 }  // namespace sparsewire::kernels
+
+void sparsewire::check_simd() { kernels::choose_simd(); }

@@ -14,8 +14,8 @@ std::vector<std::string> simd_levels();
 // The level in use.
 std::string simd_level();
 
-// Reads SPARSEWIRE_SIMD once; must be called before the first kernel. Throws UsageError if the variable names a level
-// that is not in simd_levels().
+// Reads SPARSEWIRE_SIMD once, the one environment variable of the engine: auto (default) or a level; must be called
+// before the first kernel. Throws UsageError if the variable names a level that is not in simd_levels().
 void choose_simd();
 
 // For tests: uses `level` from now on, or the best level for "auto". Throws UsageError if it is not in simd_levels().

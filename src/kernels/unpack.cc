@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "core/half.h"
 #include "kernels/targets.h"  // must come before foreach_target.h
+#include "sparsewire/support/half.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/unpack.cc"
 #include <hwy/foreach_target.h>  // must come before highway.h

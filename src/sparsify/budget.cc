@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/portable_math.h"
+#include "sparsewire/support/portable_math.h"
 
 namespace sparsewire {
 

@@ -12,11 +12,11 @@
 #include <span>
 #include <vector>
 
-#include "core/pages.h"
 #include "kernels/sweep.h"
 #include "sparsewire/gradient.h"
 #include "sparsewire/pool.h"
 #include "sparsewire/sparse_vector.h"
+#include "sparsewire/support/pages.h"
 #include "sparsify/device_memory.h"
 #include "sparsify/unit_pass.h"
 #include "sparsify/units.h"

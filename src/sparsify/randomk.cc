@@ -2,8 +2,8 @@
 // that the receiver can draw the same indices.
 //
 // With `shared=true` all workers draw the same indices.
-#include "core/philox.h"
 #include "kernels/draw.h"
+#include "sparsewire/support/philox.h"
 #include "sparsify/budget.h"
 #include "sparsify/registry.h"
 #include "sparsify/unit_sparsifier.h"

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <utility>
 
-#include "core/registry.h"
+#include "core/names.h"
 #include "kernels/simd.h"
 #include "sparsewire/errors.h"
 #include "sparsify/chosen_outside.h"

@@ -6,8 +6,8 @@
 
 #include <cmath>
 
-#include "core/philox.h"
 #include "kernels/random.h"
+#include "sparsewire/support/philox.h"
 #include "sparsify/budget.h"
 #include "sparsify/registry.h"
 #include "sparsify/top_selector.h"

@@ -6,10 +6,10 @@
 #include <cmath>
 #include <utility>
 
-#include "core/standard_float_mode.h"
 #include "core/valid.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/spec.h"
+#include "sparsewire/support/float_mode.h"
 #include "sparsify/sifter_parts.h"
 
 namespace sparsewire {

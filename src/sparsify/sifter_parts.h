@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "core/pages.h"
 #include "kernels/sweep.h"
 #include "sparsewire/sifter.h"
 #include "sparsewire/state.h"
+#include "sparsewire/support/pages.h"
 #include "sparsify/fused_sparsifier.h"
 
 namespace sparsewire {

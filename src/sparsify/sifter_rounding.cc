@@ -6,9 +6,9 @@
 #include <cmath>
 
 #include "core/slices.h"
-#include "core/standard_float_mode.h"
 #include "kernels/norm.h"
 #include "sparsewire/errors.h"
+#include "sparsewire/support/float_mode.h"
 #include "sparsify/sifter_parts.h"
 
 namespace sparsewire {

@@ -12,8 +12,8 @@
 #include <array>
 #include <cstring>
 
-#include "core/crc32c.h"
 #include "core/crc32c_extend.h"
+#include "sparsewire/support/crc32c.h"
 #include "transport/sum.h"
 
 namespace sparsewire {

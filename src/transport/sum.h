@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/half.h"
+#include "sparsewire/support/half.h"
 
 namespace sparsewire {
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "core/crc32c_extend.h"
-#include "core/standard_float_mode.h"
 #include "sparsewire/errors.h"
+#include "sparsewire/support/float_mode.h"
 #include "worker/parts.h"
 
 namespace sparsewire {

@@ -8,11 +8,11 @@
 #include <type_traits>
 
 #include "codec/value_format.h"
-#include "core/crc32c.h"
-#include "core/standard_float_mode.h"
 #include "sparsewire/codec.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/spec.h"
+#include "sparsewire/support/crc32c.h"
+#include "sparsewire/support/float_mode.h"
 #include "worker/options.h"
 #include "worker/parts.h"
 

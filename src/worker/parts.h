@@ -12,7 +12,7 @@
 #include "sparsewire/sifter.h"
 #include "sparsewire/worker.h"
 #include "sparsify/device_memory.h"
-#include "transport/gather_and_broadcast.h"
+#include "transport/control_gather.h"
 
 namespace sparsewire {
 

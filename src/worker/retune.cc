@@ -2,8 +2,8 @@
 #include <fmt/core.h>
 
 #include "core/crc32c_extend.h"
-#include "core/standard_float_mode.h"
 #include "sparsewire/errors.h"
+#include "sparsewire/support/float_mode.h"
 #include "worker/parts.h"
 
 namespace sparsewire {

@@ -8,8 +8,8 @@
 #include <limits>
 #include <stdexcept>
 
-#include "core/standard_float_mode.h"
 #include "sparsewire/errors.h"
+#include "sparsewire/support/float_mode.h"
 #include "worker/parts.h"
 
 namespace sparsewire {

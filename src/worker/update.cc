@@ -5,9 +5,9 @@
 
 #include "core/clear.h"
 #include "core/number_types.h"
-#include "core/standard_float_mode.h"
 #include "exchange/clock.h"
 #include "sparsewire/errors.h"
+#include "sparsewire/support/float_mode.h"
 #include "worker/parts.h"
 
 namespace sparsewire {

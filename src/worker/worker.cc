@@ -11,11 +11,11 @@
 #include <map>
 
 #include "core/crc32c_extend.h"
-#include "core/standard_float_mode.h"
 #include "exchange/clock.h"
 #include "exchange/messages.h"
 #include "sparsewire/codec.h"
 #include "sparsewire/errors.h"
+#include "sparsewire/support/float_mode.h"
 #include "worker/parts.h"
 
 namespace sparsewire {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/half.h"
+#include "sparsewire/support/half.h"
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/unit_memory.h"
 #include "sparsewire/errors.h"

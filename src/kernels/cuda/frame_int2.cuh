@@ -5,7 +5,7 @@
 // sums of kernels/levels.cc.
 #pragma once
 
-#include "core/half.h"
+#include "sparsewire/support/half.h"
 #include "kernels/cuda/frame_entries.cuh"
 #include "kernels/frame_plan.h"
 

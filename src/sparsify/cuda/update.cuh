@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/half.h"
+#include "sparsewire/support/half.h"
 #include "kernels/cuda/check.h"
 #include "sparsewire/gradient.h"
 
@@ -16,7 +16,7 @@ inline unsigned update_blocks(std::size_t entries) {
   return static_cast<unsigned>(std::clamp<std::size_t>((entries + kUpdateThreads - 1) / kUpdateThreads, 1, 1U << 16U));
 }
 
-// Numbers of an array: as floats, or as the bits of 16-bit floats (core/half.h).
+// Numbers of an array: as floats, or as the bits of 16-bit floats (sparsewire/support/half.h).
 struct F32 {
   using Bits = float;
   __device__ static float widened(float number) { return number; }

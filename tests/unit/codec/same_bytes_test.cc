@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "core/crc32c.h"
 #include "kernels/simd.h"
 #include "sparsewire/codec.h"
+#include "sparsewire/support/crc32c.h"
 #include "unit/machines.h"
 
 namespace sparsewire {

@@ -1,4 +1,4 @@
-// The parts of core: the layout of tensors, the pool of threads, the choice of SIMD level, lists in strings.
+// The parts of core: the layout of tensors, the pool of threads, the choice of SIMD level.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "core/list.h"
 #include "kernels/simd.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/layout.h"
@@ -73,21 +72,6 @@ TEST(Pool, WorksAndEndsInAChildProcess) {
   EXPECT_EQ(status, 0);
   run();  // the parent still has them
   EXPECT_EQ(calls, std::vector<int>(4, 2));
-}
-
-TEST(Lists, AreSplitAtEverySeparator) {
-  using Pieces = std::vector<std::string>;
-  EXPECT_EQ(split_list("a,bc,d", ','), (Pieces{"a", "bc", "d"}));
-  EXPECT_EQ(split_list("a,bc", '/'), Pieces{"a,bc"});
-  EXPECT_EQ(split_list(",a,", ','), (Pieces{"", "a", ""}));
-  EXPECT_EQ(split_list("", ','), Pieces{""});
-}
-
-TEST(Lists, OfNumbersHoldNothingElse) {
-  EXPECT_EQ(parse_numbers("4/2.5/-1", '/'), (std::vector<double>{4, 2.5, -1}));
-  for (const char* written : {"", "1/", "/1", "1//2", "1/x", "1/nan", "inf/1", "1, 2"}) {
-    EXPECT_EQ(parse_numbers(written, '/'), std::nullopt) << written;
-  }
 }
 
 TEST(Simd, RefusesALevelItDoesNotHave) {

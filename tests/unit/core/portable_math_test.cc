@@ -1,5 +1,5 @@
 // Our own exp, log, cos, ...: close to the exact values (long double has 11 bits more), and the same bits everywhere.
-#include "core/portable_math.h"
+#include "sparsewire/support/portable_math.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <limits>
 #include <vector>
 
-#include "core/philox.h"
+#include "sparsewire/support/philox.h"
 
 namespace sparsewire::portable_math_test {
 namespace {

@@ -7,10 +7,10 @@
 #include <limits>
 #include <random>
 
-#include "core/half.h"
 #include "sparsewire/codec.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/sifter.h"
+#include "sparsewire/support/half.h"
 #include "sparsewire/worker.h"
 #include "unit/device/arrays.h"
 

@@ -3,9 +3,9 @@
 
 #include <stdexcept>
 
+#include "pretended_device/pretended_device.h"
 #include "sparsewire/worker.h"
 #include "unit/device/arrays.h"
-#include "unit/device/pretended_device.h"
 
 namespace sparsewire::failing_device_test {
 namespace {

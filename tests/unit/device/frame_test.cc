@@ -9,11 +9,11 @@
 #include <random>
 #include <stdexcept>
 
-#include "core/half.h"
 #include "kernels/frame_plan.h"
 #include "sparsewire/codec.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/sifter.h"
+#include "sparsewire/support/half.h"
 #include "unit/device/arrays.h"
 
 namespace sparsewire::device_frame_test {

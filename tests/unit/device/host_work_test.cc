@@ -6,12 +6,12 @@
 #include <limits>
 #include <random>
 
+#include "pretended_device/pretended_device.h"
 #include "sparsewire/codec.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/sifter.h"
 #include "sparsify/unit_sparsifier.h"
 #include "unit/device/arrays.h"
-#include "unit/device/pretended_device.h"
 
 namespace sparsewire::host_work_test {
 namespace {

@@ -9,8 +9,8 @@
 #include <limits>
 #include <random>
 
-#include "core/half.h"
 #include "sparsewire/errors.h"
+#include "sparsewire/support/half.h"
 #include "unit/device/arrays.h"
 
 namespace sparsewire::device_sifter_test {

@@ -7,8 +7,8 @@
 #include <random>
 #include <vector>
 
-#include "core/half.h"
 #include "sparsewire/errors.h"
+#include "sparsewire/support/half.h"
 #include "transport/least.h"
 #include "unit/device/arrays.h"
 

@@ -2,7 +2,7 @@
 // threads.
 #include <gtest/gtest.h>
 
-#include "core/crc32c.h"
+#include "sparsewire/support/crc32c.h"
 #include "unit/exchange_cases.h"
 #include "unit/saved_run.h"
 

@@ -7,7 +7,7 @@
 #include <limits>
 #include <map>
 
-#include "core/crc32c.h"
+#include "sparsewire/support/crc32c.h"
 #include "unit/bare_sparsifier.h"
 #include "unit/one_sift.h"
 #include "unit/walk.h"

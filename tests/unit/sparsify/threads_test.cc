@@ -6,12 +6,12 @@
 #include <functional>
 #include <limits>
 
-#include "core/philox.h"
 #include "effort.h"
 #include "kernels/draw.h"
 #include "kernels/select.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/sifter.h"
+#include "sparsewire/support/philox.h"
 #include "unit/walk.h"
 
 namespace sparsewire::threads_test {

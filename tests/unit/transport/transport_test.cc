@@ -9,13 +9,13 @@
 #include <memory>
 #include <stdexcept>
 
-#include "core/half.h"
 #include "effort.h"
 #include "meeting.h"
 #include "sparsewire/errors.h"
+#include "sparsewire/support/half.h"
 #include "sparsewire/testing/transport_conformance.h"
+#include "transport/control_gather.h"
 #include "transport/ended.h"
-#include "transport/gather_and_broadcast.h"
 #include "transport/least.h"
 #include "transport/star.h"
 #include "transport/virtual_time.h"
@@ -119,34 +119,38 @@ TEST(SumsOfTransports, AreInRankOrder) {
   }
 }
 
-TEST(GatherAndBroadcast, GivesAllRanksTheValuesOfAllOverRank0) {
+TEST(ControlGather, GivesAllRanksTheValuesOfAllOverRank0) {
   for (const int ranks : {1, 2, 3, 5}) {
     run_on_threads(ranks, [](Transport& transport) {
       StarTransport star(transport);
+      ControlGather control(star);
       for (int round = 0; round < 3; ++round) {
-        const std::vector<int> values = gather_and_broadcast(star, 10 * transport.rank() + round);
+        std::vector<int> values;
+        control.gather(10 * transport.rank() + round, values);
         ASSERT_EQ(values.size(), static_cast<std::size_t>(transport.size()));
         for (int r = 0; r < transport.size(); ++r) EXPECT_EQ(values[static_cast<std::size_t>(r)], 10 * r + round);
         const auto length = [&](int r) { return static_cast<std::size_t>((r + round) % 3 * 1000); };
-        const auto bytes =
-            gather_and_broadcast_bytes(star, conformance::message(transport.rank(), 0, 0, length(transport.rank())));
+        const auto bytes = control.gather_bytes(conformance::message(transport.rank(), 0, 0, length(transport.rank())));
         ASSERT_EQ(bytes.size(), static_cast<std::size_t>(transport.size()));
         for (int r = 0; r < transport.size(); ++r) {
-          EXPECT_EQ(bytes[static_cast<std::size_t>(r)], conformance::message(r, 0, 0, length(r)));
+          EXPECT_TRUE(std::ranges::equal(bytes[static_cast<std::size_t>(r)], conformance::message(r, 0, 0, length(r))));
         }
       }
     });
   }
 }
 
-TEST(GatherAndBroadcast, NamesARankThatMadeAnotherCall) {
+TEST(ControlGather, NamesARankThatMadeAnotherCall) {
   run_on_threads(4, [](Transport& transport) {
     // Rank 2 has another view.
     const std::string error = error_that_names(transport.rank() == 2 ? 0 : 2, [&] {
+      ControlGather control(transport);
       if (transport.rank() == 2) {
-        gather_and_broadcast(transport, std::uint64_t{0});
+        std::vector<std::uint64_t> values;
+        control.gather(std::uint64_t{0}, values);
       } else {
-        gather_and_broadcast(transport, std::uint32_t{0});
+        std::vector<std::uint32_t> values;
+        control.gather(std::uint32_t{0}, values);
       }
     });
     EXPECT_NE(error.find("another call"), std::string::npos) << error;
