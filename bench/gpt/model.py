@@ -140,11 +140,10 @@ class Models:
         return float(sums) / len(windows)
 
 
-def adamw(weights, used, mean, square, gradient, rates, matrix_dim, beta2):
-    """A step of AdamW, with each row's gradient clipped at norm 1; matrices decay. One pass over all arrays if it is compiled."""
+def adamw(weights, used, mean, square, gradient, clip, rates, matrix_dim, beta2):
+    """A step of AdamW, with each row's gradient times `clip`; matrices decay. One pass over all arrays if it is compiled."""
     lr, first, second = rates.unbind()
-    norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True, dtype=torch.float32)
-    clipped = gradient.float() * (1.0 / (norm + 1e-6)).clamp(max=1.0)
+    clipped = gradient.float() * clip
     mean.copy_(0.9 * mean + 0.1 * clipped)
     square.copy_(beta2 * square + (1 - beta2) * clipped * clipped)
     is_matrix = torch.arange(weights.shape[1], device=weights.device) < matrix_dim
@@ -166,5 +165,6 @@ class AdamW:
     def step(self, gradient, lr):
         self.steps += 1
         self.rates.copy_(torch.tensor([lr, 1 - 0.9**self.steps, 1 - self.beta2**self.steps]))
-        used = self.models.used.detach()
-        self.adamw(self.models.weights, used, self.mean, self.square, gradient, self.rates, self.matrix_dim, self.beta2)
+        clip = (1.0 / (torch.linalg.vector_norm(gradient, dim=1, keepdim=True, dtype=torch.float32) + 1e-6)).clamp(max=1.0)
+        arrays = self.models.weights, self.models.used.detach(), self.mean, self.square, gradient
+        self.adamw(*arrays, clip, self.rates, self.matrix_dim, self.beta2)
