@@ -6,11 +6,21 @@
 #include <string>
 
 #include "data/data_file.h"
+#include "data/data_sets.h"
 #include "data/gzip.h"
 #include "sparsewire/errors.h"
 
 namespace sparsewire::train {
 namespace {
+
+constexpr DataFileInfo kCifar10Files[] = {
+    {"data_batch_1.bin", "5dd7e06a14cb22eb9f671a540d1b7c25", ""},
+    {"data_batch_2.bin", "5ea93a67294ea407fff1d09f752e9692", ""},
+    {"data_batch_3.bin", "942cd6a4bcdd0dd3c604fbe906cb4421", ""},
+    {"data_batch_4.bin", "ae636b3ba5c66a11e91e8cb52e771fcb", ""},
+    {"data_batch_5.bin", "53f37980c15c3d472c316c40844f3f0d", ""},
+    {"test_batch.bin", "803d5f7f4d78ea53de84dbe85f74fb6d", ""},
+};
 
 ImageSet read_files(const std::string& folder, const std::vector<std::string>& names, std::string& fingerprint) {
   ImageSet images = no_cifar10_images();
@@ -62,6 +72,22 @@ ImageData read_cifar10(const std::string& folder) {
       data.fingerprint);
   data.test = read_files(folder, {"test_batch.bin"}, data.test_fingerprint);
   return data;
+}
+
+DataSetInfo cifar10_data_set() noexcept {
+  return {
+      .name = "cifar10",
+      .summary = "50,000 + 10,000 colour images of 32x32, 10 classes",
+      .source = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+      .note = "the binary version, MD5 c32a1d4ab5d03f1284b67883e8d87530; unpack it",
+      .files = kCifar10Files,
+      .inner_folder = "cifar-10-batches-bin",
+      .images = read_cifar10,
+      .channels = 3,
+      .size = 32,
+      .normalisation = kCifar10Normalisation,
+      .is_augmented = true,
+  };
 }
 
 }  // namespace sparsewire::train

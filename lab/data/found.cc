@@ -42,13 +42,13 @@ FoundFile find_file(const DataFileInfo& info, const std::string& folder) {
 
 // Throws UsageError.
 void read_contents(FoundDataSet& found) {
-  if (found.info->name == "tinyshakespeare") {
-    const TextData text = read_text(found.folder + "/input.txt");
+  if (found.info->text != nullptr) {
+    const TextData text = found.info->text(found.folder);
     found.contents = fmt::format("{} characters, {} different ones", text.symbols.size(), text.alphabet.size());
     found.fingerprint = text.fingerprint;
     return;
   }
-  const ImageData images = found.info->name == "cifar10" ? read_cifar10(found.folder) : read_mnist(found.folder);
+  const ImageData images = found.info->images(found.folder);
   found.contents = fmt::format("{} + {} images of {}x{}x{}, {} classes", images.train.size(), images.test.size(),
                                images.train.channels, images.train.height, images.train.width, images.train.classes);
   found.fingerprint = images.fingerprint;
@@ -69,7 +69,7 @@ FoundDataSet find_data_set(const DataSetInfo& info, const std::string& data_fold
     for (const DataFileInfo& file : info.files) found.files.push_back({.info = &file});
     return found;
   }
-  found.folder = place_of_data_set(info.name, data_folder);
+  found.folder = place_of_data_set(info, data_folder);
   for (const DataFileInfo& file : info.files) found.files.push_back(find_file(file, found.folder));
   const auto missing = static_cast<std::size_t>(std::count_if(
       found.files.begin(), found.files.end(), [](const FoundFile& file) { return file.state == FileState::missing; }));

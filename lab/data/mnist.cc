@@ -4,12 +4,19 @@
 #include <algorithm>
 #include <utility>
 
+#include "data/data_sets.h"
 #include "data/idx.h"
-#include "data/images.h"
 #include "sparsewire/errors.h"
 
 namespace sparsewire::train {
 namespace {
+
+constexpr DataFileInfo kMnistFiles[] = {
+    {"train-images-idx3-ubyte", "6bbc9ace898e44ae57da46a324031adb", "f68b3c2dcbeaaa9fbdd348bbdeb94873"},
+    {"train-labels-idx1-ubyte", "a25bea736e30d166cdddb491f175f624", "d53e105ee54ea40749a09fcbcd1e9432"},
+    {"t10k-images-idx3-ubyte", "2646ac647ad5339dbf082846283269ea", "9fb629c4189551a2d022fa330f9573f3"},
+    {"t10k-labels-idx1-ubyte", "27ae3e4e09519cfbb04c329615203637", "ec29112dd5afa0611ce80d1b7f02629c"},
+};
 
 constexpr std::uint32_t kDigits = 10;
 
@@ -60,6 +67,20 @@ ImageData read_mnist(const std::string& folder) {
                                  data.train.height, data.train.width, data.test.height, data.test.width));
   }
   return data;
+}
+
+// LeCun's own page, http://yann.lecun.com/exdb/mnist/, no longer hands the files out.
+DataSetInfo mnist_data_set() noexcept {
+  return {
+      .name = "mnist",
+      .summary = "handwritten digits: 60,000 + 10,000 grey images of 28x28, 10 classes",
+      .source = "https://ossci-datasets.s3.amazonaws.com/mnist/",
+      .note = "four .gz files; they may stay packed",
+      .files = kMnistFiles,
+      .images = read_mnist,
+      .size = 28,
+      .normalisation = kMnistNormalisation,
+  };
 }
 
 }  // namespace sparsewire::train

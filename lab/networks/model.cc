@@ -62,6 +62,16 @@ const ModelModule& the_module() {
 
 }  // namespace
 
+std::span<const NetworkInfo> networks() noexcept {
+  static constexpr NetworkInfo kAll[] = {
+#define NETWORK(name, summary, example, data_set, batch, width, layers, heads) \
+  {#name, data_set, batch, {0, 0, width, layers, heads}},
+#include "networks/networks.def"
+#undef NETWORK
+  };
+  return kAll;
+}
+
 void check_model_module(const std::string& device) {
   if (const char* const missing = the_module().missing(device.c_str())) {
     throw UsageError(fmt::format("--device {} cannot be used: {}", device, missing));

@@ -39,6 +39,15 @@ struct ModelSizes {
   std::uint64_t heads = 0;
 };
 
+// A line of networks.def.
+struct NetworkInfo {
+  const char* name;
+  const char* data_set;
+  std::uint64_t batch;  // samples, unless a problem says otherwise
+  ModelSizes sizes;
+};
+std::span<const NetworkInfo> networks() noexcept;
+
 struct ModelScore {
   double loss = 0;          // sum over the targets
   std::uint64_t right = 0;  // targets that were the most likely answer

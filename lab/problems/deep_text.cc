@@ -87,9 +87,12 @@ class DeepText final : public DeepProblem {
   std::vector<std::vector<std::uint32_t>> shifts_;  // one for each worker
 };
 
-std::unique_ptr<Problem> make_text(const char* name, ModelSizes sizes, Spec& spec, const ProblemPlace& place) {
+}  // namespace
+
+std::unique_ptr<Problem> make_text_problem(const NetworkInfo& network, Spec& spec, const ProblemPlace& place) {
   constexpr std::uint64_t kLargest = 1U << 16;
-  const std::uint64_t batch = spec.integer("batch", 0, 1U << 24).value_or(10);
+  const std::uint64_t batch = spec.integer("batch", 0, 1U << 24).value_or(network.batch);
+  ModelSizes sizes = network.sizes;
   sizes.length = spec.integer("length", 1, kLargest).value_or(64);
   sizes.width = spec.integer("width", 1, kLargest).value_or(sizes.width);
   sizes.layers = spec.integer("layers", 1, 1024).value_or(sizes.layers);
@@ -99,22 +102,13 @@ std::unique_ptr<Problem> make_text(const char* name, ModelSizes sizes, Spec& spe
     spec.fail(fmt::format("width={} is not a multiple of heads={}", sizes.width, sizes.heads));
   }
   check_model_module(place.device);  // before the data: it is the first thing that is missing
-  TextData data = read_tinyshakespeare(data_folder(place.data_dir));
+  TextData data = read_text(network.data_set, data_folder(place.data_dir));
   if (windows(data.part(Part::train).size(), sizes.length) == 0) {
     spec.fail(fmt::format("length={} is more than the text has", sizes.length));
   }
   sizes.alphabet = data.alphabet.size();
-  return std::make_unique<DeepText>(make_model(name, sizes, place.device, place.has_tf32), std::move(data),
+  return std::make_unique<DeepText>(make_model(network.name, sizes, place.device, place.has_tf32), std::move(data),
                                     sizes.length, batch, place);
-}
-
-}  // namespace
-
-std::unique_ptr<Problem> make_lstm_problem(Spec& spec, const ProblemPlace& place) {
-  return make_text("lstm", {.width = 256, .layers = 2}, spec, place);
-}
-std::unique_ptr<Problem> make_gpt_problem(Spec& spec, const ProblemPlace& place) {
-  return make_text("gpt", {.width = 128, .layers = 4, .heads = 4}, spec, place);
 }
 
 }  // namespace sparsewire::train

@@ -2,8 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <iterator>
 #include <utility>
 
+#include "data/data_sets.h"
 #include "problems/star.h"
 #include "text/names.h"
 
@@ -11,19 +13,28 @@ namespace sparsewire::train {
 namespace {
 
 constexpr ProblemInfo kInfos[] = {
-#define PROBLEM(name, summary, example, takes_data, has_samples, is_deep) \
-  {#name, summary, example, takes_data, has_samples, is_deep},
+#define PROBLEM(name, summary, example, takes_data, has_samples) {#name, summary, example, takes_data, has_samples},
 #include "problems/problems.def"
 #undef PROBLEM
+#define NETWORK(name, summary, example, ...) {#name, summary, example, false, /*has_samples=*/true, /*is_deep=*/true},
+#include "networks/networks.def"
+#undef NETWORK
 };
 
 using Make = std::unique_ptr<Problem> (*)(Spec& spec, const ProblemPlace& place);
 
 constexpr Make kMakers[] = {
-#define PROBLEM(name, summary, example, takes_data, has_samples, is_deep) make_##name##_problem,
+#define PROBLEM(name, summary, example, takes_data, has_samples) make_##name##_problem,
 #include "problems/problems.def"
 #undef PROBLEM
 };
+
+std::unique_ptr<Problem> make(std::size_t number, Spec& spec, const ProblemPlace& place) {
+  if (!kInfos[number].is_deep) return kMakers[number](spec, place);
+  const NetworkInfo& network = networks()[number - std::size(kMakers)];
+  const bool is_text = data_set_info(network.data_set).text != nullptr;
+  return is_text ? make_text_problem(network, spec, place) : make_images_problem(network, spec, place);
+}
 
 }  // namespace
 
@@ -54,7 +65,7 @@ std::unique_ptr<Problem> make_problem(std::string_view spec_text, const ProblemP
     spec.fail(fmt::format("uses no data set: leave --data-dir '{}' out", place.data_dir));
   }
   const bool is_star = !kInfos[number].is_deep && spec.flag("star", false);
-  auto problem = kMakers[number](spec, place);
+  auto problem = make(number, spec, place);
   spec.finish();
   return is_star ? make_star(std::move(problem), place.workers) : std::move(problem);
 }

@@ -57,9 +57,9 @@ std::unique_ptr<Model> put(std::unique_ptr<Network> network, const ModelPlace& p
 }
 
 Model* make(const char* name, const ModelSizes& sizes, const ModelPlace& place) {
-#define NETWORK(known) \
+#define NETWORK(known, ...) \
   if (std::string_view(name) == #known) return put(make_##known(sizes), place).release();
-#include "networks/torch/networks.def"
+#include "networks/networks.def"
 #undef NETWORK
   return nullptr;
 }

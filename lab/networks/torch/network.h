@@ -1,4 +1,4 @@
-// A network: its tensors, and a function from inputs to logits. Each family is a file; networks.def lists all.
+// A network: its tensors, and a function from inputs to logits. Each family is a file; ../networks.def lists all.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,8 +29,8 @@ class Network {
   Declarations declare_;
 };
 
-#define NETWORK(name) std::unique_ptr<Network> make_##name(const ModelSizes& sizes);
-#include "networks/torch/networks.def"
+#define NETWORK(name, ...) std::unique_ptr<Network> make_##name(const ModelSizes& sizes);
+#include "networks/networks.def"
 #undef NETWORK
 
 }  // namespace sparsewire::train::torch

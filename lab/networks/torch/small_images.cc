@@ -2,18 +2,11 @@
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/relu.h>
 
+#include "networks/torch/images.h"
 #include "networks/torch/layers.h"
-#include "networks/torch/network.h"
 
 namespace sparsewire::train::torch {
 namespace {
-
-constexpr std::int64_t kClasses = 10;
-
-class SmallImages : public Network {
- public:
-  std::vector<std::int64_t> input_shape() const final { return {1, 28, 28}; }
-};
 
 class Perceptron final : public SmallImages {
  public:

@@ -143,7 +143,7 @@ TEST(DataSets, AgreeWithNumpyWhereTheyAreThere) {
   EXPECT_EQ(sum(mnist.test.pixels), 264923200U);
   EXPECT_EQ(sum(mnist.train.labels), 267236U);
   EXPECT_THAT(mnist.fingerprint, "47100024 bytes, CRC-32C 810f3e86");
-  const TextData text = read_tinyshakespeare(folder);
+  const TextData text = read_text("tinyshakespeare", folder);
   EXPECT_EQ(text.alphabet.size(), 65U);
   EXPECT_EQ(sum(text.symbols), 40836134U);
 }

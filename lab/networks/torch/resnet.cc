@@ -1,23 +1,14 @@
-// Networks for the images of CIFAR-10: residual networks (He, Zhang, Ren and Sun, 2016), and VGG-19 with BatchNorm
-// (Simonyan and Zisserman, 2015) with one linear layer.
+// Residual networks for small colour images (He, Zhang, Ren and Sun, 2016).
 #include <ATen/ops/constant_pad_nd.h>
-#include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/relu.h>
 
 #include <optional>
 
+#include "networks/torch/images.h"
 #include "networks/torch/layers.h"
-#include "networks/torch/network.h"
 
 namespace sparsewire::train::torch {
 namespace {
-
-constexpr std::int64_t kCifarClasses = 10;
-
-class Cifar : public Network {
- public:
-  std::vector<std::int64_t> input_shape() const final { return {3, 32, 32}; }
-};
 
 // What a block adds its result to, where its shape changes: a convolution, or the inputs with channels of zeros added.
 enum class Shortcut : std::uint8_t { conv, zeros };
@@ -63,7 +54,7 @@ class Block {
   std::optional<BatchNorm> bn_;
 };
 
-class ResNet final : public Cifar {
+class ResNet final : public ColourImages {
  public:
   // A stage for each width, with so many blocks.
   ResNet(const std::vector<std::int64_t>& widths, int blocks, Shortcut shortcut)
@@ -77,7 +68,7 @@ class ResNet final : public Cifar {
         channels = widths[stage];
       }
     }
-    linear_.emplace(declare_, "linear", channels, kCifarClasses);
+    linear_.emplace(declare_, "linear", channels, kClasses);
   }
 
   at::Tensor forward(const Pass& pass, const at::Tensor& inputs) const override {
@@ -93,44 +84,6 @@ class ResNet final : public Cifar {
   std::optional<Linear> linear_;
 };
 
-class Vgg19 final : public Cifar {
- public:
-  Vgg19() {
-    std::int64_t channels = 3;
-    for (const Stage& stage : kStages) {
-      for (int i = 0; i < stage.layers; ++i) {
-        const std::string number = std::to_string(convs_.size() + 1);
-        convs_.emplace_back(declare_, "conv" + number,
-                            ConvShape{.inputs = channels, .outputs = stage.width, .size = 3, .padding = 1});
-        norms_.emplace_back(declare_, "bn" + number, stage.width);
-        channels = stage.width;
-      }
-    }
-    linear_.emplace(declare_, "linear", channels, kCifarClasses);
-  }
-
-  at::Tensor forward(const Pass& pass, const at::Tensor& inputs) const override {
-    at::Tensor x = inputs;
-    std::size_t layer = 0;
-    for (const Stage& stage : kStages) {
-      for (int i = 0; i < stage.layers; ++i, ++layer) x = at::relu(norms_[layer](pass, convs_[layer](pass, x)));
-      x = at::max_pool2d(x, 2);
-    }
-    return (*linear_)(pass, x.flatten(1));
-  }
-
- private:
-  struct Stage {
-    std::int64_t width;
-    int layers;
-  };
-  static constexpr Stage kStages[] = {{64, 2}, {128, 2}, {256, 4}, {512, 4}, {512, 4}};
-
-  std::vector<Conv> convs_;
-  std::vector<BatchNorm> norms_;
-  std::optional<Linear> linear_;
-};
-
 }  // namespace
 
 std::unique_ptr<Network> make_resnet18(const ModelSizes& /*sizes*/) {
@@ -139,6 +92,5 @@ std::unique_ptr<Network> make_resnet18(const ModelSizes& /*sizes*/) {
 std::unique_ptr<Network> make_resnet20(const ModelSizes& /*sizes*/) {
   return std::make_unique<ResNet>(std::vector<std::int64_t>{16, 32, 64}, 3, Shortcut::zeros);
 }
-std::unique_ptr<Network> make_vgg19(const ModelSizes& /*sizes*/) { return std::make_unique<Vgg19>(); }
 
 }  // namespace sparsewire::train::torch
