@@ -378,6 +378,7 @@ void add_compare(CLI::App& program) {
       "  sparsewire compare\n"
       "  sparsewire compare --ratio 0.001 --methods dense,topk --steps 2000\n"
       "  sparsewire compare --methods dense topk rtopk:r=4 'topk | downlink=topk'");
+  add_load(*command);
   const auto options = std::make_shared<CompareOptions>();
   const auto add = [&](const char* name, std::string& value, const char* type, const char* help) {
     command->add_option(name, value, help)->type_name(type)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);

@@ -235,6 +235,7 @@ void add_compress(CLI::App& program) {
       "  sparsewire compress g.npy --sparsifier randomk:ratio=0.01 --codec seed \\\n"
       "    --step 7 --seed 1 -o g.swf\n"
       "  sparsewire compress g.npy --sparsifier threshold:ratio=0.01 --state s -o g.swf");
+  add_load(*command);
   const auto options = std::make_shared<CompressOptions>();
   CompressOptions& o = *options;
   const auto add = [&](const char* name, auto& value, const char* type, const char* help) {

@@ -71,6 +71,7 @@ void add_list(CLI::App& program) {
   CLI::App* const command =
       program.add_subcommand("list", "List sparsifiers, codecs, exchanges, problems, splits, optimisers and schedules");
   command->footer("Examples:\n  sparsewire list\n  sparsewire list --json choices.json");
+  add_load(*command);
   const auto json_path = std::make_shared<std::optional<std::string>>();
   add_json(*command, *json_path);
   command->callback([json_path] {

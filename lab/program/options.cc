@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "loop/plugins.h"
 #include "sparsewire/errors.h"
 #include "text/number.h"
 
@@ -27,6 +29,16 @@ std::optional<Number> parse(const std::string& given, Number min, Number max) {
 
 void add_json(CLI::App& command, std::optional<std::string>& path) {
   command.add_option("--json", path, "Also write a report to FILE; - prints it instead of the text")->type_name("FILE");
+}
+
+void add_load(CLI::App& command) {
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--load", [](const std::vector<std::string>& paths) { std::ranges::for_each(paths, train::load_plugin); },
+          "A shared library with sparsifiers of your own (sparsewire/plugin.h)")
+      ->type_name("LIB")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
 void add_integer(CLI::App& command, const std::string& name, std::optional<std::uint64_t>& value, std::uint64_t min,

@@ -18,6 +18,8 @@ using Json = nlohmann::ordered_json;
 // CLI11 sets an option when it parses the command line, which is after the command was added. So `path` and `value`
 // must live as long as the command.
 void add_json(CLI::App& command, std::optional<std::string>& path);
+// Libraries are loaded before the command runs, and before options that come later are read.
+void add_load(CLI::App& command);
 // CLI11 itself would read 010 as 8.
 void add_integer(CLI::App& command, const std::string& name, std::optional<std::uint64_t>& value, std::uint64_t min,
                  std::uint64_t max, const std::string& help);

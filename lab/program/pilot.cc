@@ -128,6 +128,7 @@ void add_pilot(CLI::App& program) {
       "Examples:\n"
       "  sparsewire pilot --ratio 0.01 --seed 7\n"
       "  sparsewire train --sparsifier $(sparsewire pilot --ratio 0.01 --seed 7 -q)");
+  add_load(*command);
   const auto options = std::make_shared<PilotOptions>();
   command->add_option("--ratio", options->ratio, "Share of the entries that are to be sent (default 0.01)")
       ->type_name("X")

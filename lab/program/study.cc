@@ -188,6 +188,7 @@ void add_study(CLI::App& program) {
       "    --methods dense topk threshold 'topk | downlink=topk' --ratio 0.02,0.1 \\\n"
       "    --lr 0.03,0.1,0.3,1 --steps 2000 --out study1 --dry-run");
   const auto command = std::make_shared<StudyCommand>();
+  add_load(*app);
   app->add_option("--methods", command->methods,
                   "What is compared, in quotes where it has a bar (default: dense, topk, rtopk, threshold, regtopk, "
                   "and topk with a downlink)")

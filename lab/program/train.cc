@@ -262,6 +262,7 @@ void add_train(CLI::App& program) {
       "  sparsewire train --checkpoint-dir run1 --resume --lr 0.01 --change lr\n"
       "  sparsewire train --problem logreg --data a9a --test-data a9a.t --lr 0.5\n"
       "  mpirun -n 4 sparsewire train --transport mpi --json result.json");
+  add_load(*command);
   const auto given = std::make_shared<GivenSettings>();
   command
       ->add_option("--preset", given->preset,

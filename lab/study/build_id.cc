@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "loop/plugins.h"
+
 namespace sparsewire::study {
 namespace {
 
@@ -59,6 +61,7 @@ std::string build_id() {
   std::vector<std::string> ids;
   dl_iterate_phdr(add_id, &ids);
   if (!ids.empty()) std::sort(ids.begin() + 1, ids.end());  // libraries may be loaded in another order
+  ids.insert(ids.end(), train::loaded_plugins().begin(), train::loaded_plugins().end());
   return fmt::format("{}", fmt::join(ids, "-"));
 }
 

@@ -6,7 +6,7 @@
 namespace sparsewire::study {
 
 // The identifiers that the linker gave to the program and to the libraries of sparsewire that are loaded, which differ
-// where their code does. Empty if there are none.
+// where their code does, and the checksums of plugins. Empty if there are none.
 std::string build_id();
 
 }  // namespace sparsewire::study
