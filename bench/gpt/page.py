@@ -23,25 +23,25 @@ WORDS = {
     "local-15": "LocalSteps, H = 15",
     "local-30": "**LocalSteps, H = 30**",
     "local-100": "LocalSteps, H = 100",
-    "local-30-both": "**LocalSteps, H = 30, both ways**",
+    "local-30-both": "H = 30, both ways, 192 of 4,096 down",
+    "local-30-both-512": "**H = 30, both ways, 512 of 4,096 down**",
     "local-30-0.2%": "H = 30, 8 of 4,096 (0.2 %)",
     "local-30-threshold": "H = 30, hard threshold",
     "local-30-rtopk": "H = 30, rTop-k",
     "local-30-regtopk": "H = 30, RegTop-k",
     "local-30-of-32": "32 workers: LocalSteps, H = 30",
     "local-30-both-of-32": "32 workers: the same both ways",
-    "dense-rate-as-tuned": "dense, rate of the small model",
-    "local-30-rate-as-tuned": "LocalSteps, rate of the small model",
 }
 TARGETS = [0.05, 0.02]
+LASTS = ["local-15", "local-30"]
 LINKS = [("100 Mbit/s", 100e6 / 8), ("1 Gbit/s", 1e9 / 8)]
 COLOURS = {
     "dense": "#444444",
     "powersgd-4": "#9467bd",
     "topk-1%": "#d62728",
     "diloco": "#e8850c",
+    "local-15": "#17becf",
     "local-30": "#1f77b4",
-    "local-30-both": "#2ca02c",
 }
 
 
@@ -72,7 +72,7 @@ def hours_at(row, probes, speed):
     step = probes["one worker"]["seconds_per_step"]
     if name == "powersgd-4":  # its products are in its step
         step += max(0.0, probes[name]["seconds_per_step"] - probes["topk-1%"]["seconds_per_step"])
-    exchange = row.get("seconds_per_exchange", 0.0)
+    exchange = row.get("seconds_per_exchange", probes.get(name, {}).get("seconds_per_exchange", 0.0))
 
     def hours(judgement):
         exchanges = math.ceil(judgement["step"] / every(row))
@@ -130,7 +130,7 @@ def losses_table(rows):
 def links_table(rows):
     """What crosses the busiest worker's link in an exchange, with 8 and with 32 workers."""
     lines = []
-    for name in ("dense", "diloco", "local-30", "local-30-both"):
+    for name in ("dense", "diloco", "local-30", "local-30-both", "local-30-both-512"):
         cells = []
         for found in (rows.get(name), rows.get(f"{name}-of-32")):
             if found:
@@ -146,22 +146,47 @@ def links_table(rows):
 
 
 def hours_table(rows, probes):
-    goals = targets(rows)
+    """Until the validation losses at which local steps end."""
+    goals = {f"H = {name[6:]}": mean(row["judged"][-1]["validation_loss"] for row in rows[name]) for name in LASTS if name in rows}
     lines, best = [], {}
     for name, found in rows.items():
-        if name in plan.MORE:
+        if "of-32" in name:
             continue
         line = [WORDS[name]]
         for link, speed in LINKS:
-            for goal in goals:
+            for goal in goals.values():
                 hours = mean(reached(row, goal, hours_at(row, probes, speed)) for row in found)
                 best.setdefault((link, goal), hours)  # dense comes first
                 faster = best[link, goal] / hours if hours and best[link, goal] else None
                 in_words = f" ({faster:,.0f})" if faster and faster >= 10 else f" ({faster:.2g})" if faster else ""
                 line.append(number(hours, ".3g") + in_words)
         lines.append(line)
-    heads = [f"{link}, to {100 * part:.0f} %" for link, _ in LINKS for part in TARGETS]
+    heads = [f"{link}, to {goal:.3f}, the last of {words}" for link, _ in LINKS for words, goal in goals.items()]
     table(["hours (times faster than dense)", *heads], lines)
+
+
+def cut_off_table(rows):
+    """Validation losses after the last step that every run has, where some were cut off."""
+    step = min(row["judged"][-1]["step"] for found in rows.values() for row in found)
+    lines = []
+    for name, found in rows.items():
+        at = [one for row in found for one in row["judged"] if one["step"] == step]
+        if at:
+            lines.append([WORDS[name], spread([one["validation_loss"] for one in at]), size_of(at[0]["sent"])])
+    table(["method", f"validation loss after {step:,} steps", "sent by one worker until then"], lines)
+
+
+def reasons_table(rows):
+    """The short runs of the small model that were not tuned, beside the best of those that were."""
+    lines = []
+    for name in ("dense", "diloco", "local-15", "local-30", "local-30-both", *plan.REASONS, *plan.MORE_STEPS):
+        found = [row for row in rows if row["size"] == "12M" and row["name"] == name]
+        if found:
+            row = min(found, key=plan.final_loss)
+            last = row["judged"][-1]
+            a_round = last["moved"] / math.ceil(last["step"] / every(row))
+            lines.append([WORDS.get(name, name), f"{plan.final_loss(row):.3f}", size_of(a_round)])
+    table(["12M, seed 100", "last validation loss", "moved in one exchange"], lines)
 
 
 def tuning_table(rows):
@@ -179,7 +204,7 @@ def tuning_table(rows):
 def verdicts(rows):
     """The bars of the experiment."""
     loss = {name: statistics.mean(row["test_loss"] for row in found) for name, found in rows.items()}
-    for name in ("local-30", "local-30-both"):
+    for name in ("local-15", "local-30", "local-30-both", "local-30-both-512"):
         for other in ("diloco", "dense"):
             if name in loss and other in loss:
                 print(f"- {WORDS[name]} against {WORDS[other]}: {100 * (loss[name] / loss[other] - 1):+.2f} % test loss")
@@ -222,6 +247,7 @@ class Panel:
 
 
 def picture(rows, probes):
+    """rows: also of runs that were cut off."""
     names = [name for name in COLOURS if name in rows]
     goal = targets(rows)[0]
     low = min(one["validation_loss"] for name in names for one in rows[name][0]["judged"])
@@ -238,7 +264,7 @@ def picture(rows, probes):
             hours = hours_at(rows[name][0], probes, speed)
             lines[name] = [(hours(one), one["validation_loss"]) for one in rows[name][0]["judged"][1:]]
         reach = [hours for line in lines.values() for hours, _ in line]
-        panel = Panel(50 + 430 * i, (min(reach), max(reach) * 1.1), (low - 0.05, goal + 1.0))
+        panel = Panel(50 + 430 * i, (min(reach), max(reach) * 1.1), (low - 0.05, goal + 1.6))
         parts += panel.axes(f"{link}: validation loss", f"clip{i}")
         y = panel.y(goal)
         ends = f'x1="{panel.left}" y1="{y:.1f}" x2="{panel.left + panel.width}" y2="{y:.1f}"'
@@ -268,16 +294,21 @@ def main():
         found = [row for row in everything if row["size"] == "64M" and row["name"] == name and "test_loss" in row]
         if found:
             rows[name] = found
+    # A run that was cut off has no last loss, and counts where equal steps are compared only.
+    more = {name: [row] for row in plan.read(options.rows, "judged_until_then") for name in [row["name"]] if name not in rows}
+    all_rows = {name: found for name in WORDS for found in [rows.get(name, more.get(name))] if found}
     if "dense" in rows:
         verdicts(rows)
         losses_table(rows)
+        cut_off_table(all_rows)
         links_table(rows)
         if "one worker" in probes:
             hours_table(rows, probes)
             if options.picture:
                 with open(options.picture, "w", encoding="utf-8") as file:
-                    file.write(picture(rows, probes))
+                    file.write(picture(all_rows, probes))
     tuning_table(everything)
+    reasons_table(everything)
 
 
 if __name__ == "__main__":
