@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ struct Run {
   const TrainConfig& config;
   Problem& problem;
   Transport& transport;
+  // Start from these, instead of what --init-weights names. On rank 0; empty: there are none.
+  std::span<const float> initial_weights = {};
   // Whether the training should stop: asked in every step, on every rank.
   std::function<bool()> stop_requested = [] { return false; };
   // Called on rank 0: after every step, and with messages for the user.

@@ -61,7 +61,8 @@ Pilot run_pilot(const Run& run, double ratio, std::optional<std::uint64_t> given
   config.save_weights.clear();
   std::uint64_t asked = 0;  // once in each step, on each rank
   bool was_asked_to_stop = false;
-  Run pilot{.config = config, .problem = run.problem, .transport = run.transport};
+  Run pilot{
+      .config = config, .problem = run.problem, .transport = run.transport, .initial_weights = run.initial_weights};
   pilot.on_step = run.on_step;
   pilot.log = run.log;
   pilot.stop_requested = [&] {

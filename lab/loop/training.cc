@@ -126,13 +126,16 @@ void Training::begin() {
   checkpoints_.emplace(config_, problem_, changes_, transport_, path.empty() ? std::nullopt : std::optional(step_));
 }
 
-// Rank 0 reads the file that it was given, if any, so the others need no copy of it and no such option.
+// Rank 0 has them, or reads the file that it was given, so the others need no copy of it and no such option.
 void Training::take_initial_weights() {
   std::vector<std::byte> bytes;
   run_or_fail_on_all(transport_, [&] {
-    if (!is_root() || config_.init_weights.empty()) return;
-    const std::vector<float> weights = read_weights(config_.init_weights, problem_.layout().dim());
-    const auto all = std::as_bytes(std::span(weights));
+    if (!is_root()) return;
+    std::vector<float> read;
+    if (run_.initial_weights.empty() && !config_.init_weights.empty()) {
+      read = read_weights(config_.init_weights, problem_.layout().dim());
+    }
+    const auto all = std::as_bytes(read.empty() ? run_.initial_weights : std::span<const float>(read));
     bytes.assign(all.begin(), all.end());
   });
   transport_.broadcast(0, bytes);

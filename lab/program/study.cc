@@ -50,6 +50,7 @@ struct StudyCommand {
   std::optional<double> max_hours;
   bool grow = false;
   bool dry_run = false;
+  std::optional<std::string> init_weights;
   std::string out = "study-out";
 };
 
@@ -100,7 +101,7 @@ study::Request request_of(const StudyCommand& command) {
   if (config.eval_every == kNotGiven) config.eval_every = std::max<std::uint64_t>(1, config.steps / kEvaluations);
   if (command.eval_every) config.eval_every = *command.eval_every;
   clear_outputs(config);
-  config.init_weights.clear();
+  if (command.init_weights) config.init_weights = *command.init_weights;
   request.methods = command.methods.empty() ? default_methods() : methods_of(command.methods);
   request.ratios = split_list(command.ratios, ',');
   request.lrs = command.lrs.value_or(std::vector<double>{config.lr});
@@ -131,6 +132,7 @@ void study_command(const StudyCommand& command) {
   check_distinct({{"--config", command.given.config_file},
                   {"--data", path_or_none(request.config.data)},
                   {"--test-data", path_or_none(request.config.test_data)},
+                  {"--init-weights", path_or_none(request.config.init_weights)},
                   {"--json", json_path}});
   const auto whole = [](const std::filesystem::path& path) { return std::filesystem::weakly_canonical(path); };
   if (json_path && whole(*json_path).parent_path() == whole(command.out)) {
@@ -223,6 +225,9 @@ void add_study(CLI::App& program) {
              "Start no run after so many hours; the same command continues");
   app->add_flag("--dry-run", command->dry_run, "Print runs, hours and disk space, and write nothing");
   add("--out", command->out, "DIR", "Folder for everything that is kept (default study-out)");
+  add("--init-weights", command->init_weights, "FILE.npy",
+      "Every run starts from these weights, as 'train --save-weights' wrote them. A study that is continued refuses "
+      "other contents; the file may have another name");
   add_integer(*app, "--eval-every", command->eval_every, 0, kMost,
               "Steps between two evaluations; 0: only at the end (default: a hundredth of the steps)");
   add_config(*app, command->given);

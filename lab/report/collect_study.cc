@@ -120,8 +120,11 @@ class StudyCollector {
     document_.title = "Study" + (problem.empty() ? "" : ": " + problem);
     const std::string data = text_at(at_or_null(plan_, "data"), "name");
     if (!data.empty()) document_.title += " on " + data;
-    if (plan_.is_object())
-      document_.problem = problem_text(at_or_null(plan_, "config"), data, count_at(plan_, "weights"));
+    if (plan_.is_object()) {
+      const std::string start = text_at(plan_, "init_weights");
+      document_.problem = problem_text(at_or_null(plan_, "config"), data, count_at(plan_, "weights")) +
+                          (start.empty() ? "" : fmt::format(", every run from given weights ({})", start));
+    }
     return std::move(document_);
   }
 

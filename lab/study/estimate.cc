@@ -34,7 +34,7 @@ struct Timing {
 };
 
 // At most `most` steps. REQUIRES: config.steps is larger, since the last step is evaluated.
-Timing time_group(const train::TrainConfig& config, std::uint64_t most,
+Timing time_group(const Plan& plan, const train::TrainConfig& config, std::uint64_t most,
                   std::vector<std::unique_ptr<LoadedProblem>>& problems, const StudyOptions& options,
                   std::chrono::milliseconds longest) {
   Timing timing;
@@ -45,6 +45,7 @@ Timing time_group(const train::TrainConfig& config, std::uint64_t most,
     run_on_threads(static_cast<int>(config.workers), [&](Transport& transport) {
       std::uint64_t steps = 0;  // this one included
       train::Run run{.config = config, .problem = *loaded.problem, .transport = transport};
+      run.initial_weights = plan.initial_weights;
       run.stop_requested = [&] {
         const bool is_late = Clock::now() - began >= longest;
         return ++steps >= most || (is_late && steps >= kFewestSteps) || options.stop_requested();
@@ -118,7 +119,8 @@ Estimate estimate(const Plan& plan, const StudyOptions& options, const EstimateO
   std::vector<std::unique_ptr<LoadedProblem>> problems;
   train::TrainConfig first = plan.config;
   first.seed = pilot_seed(plan);
-  for (unsigned i = 0; i < std::max(1U, options.jobs); ++i) problems.push_back(std::make_unique<LoadedProblem>(first));
+  for (unsigned i = 0; i < std::max(1U, options.jobs); ++i)
+    problems.push_back(std::make_unique<LoadedProblem>(first, plan.initial_weights));
   const double loading = seconds_since(began);
   const EvaluationTimes evaluation = time_evaluations(*problems[0]->problem, plan.config.eval_train);
   // With a budget of bytes it is not known yet how many steps a run has.
@@ -142,7 +144,7 @@ Estimate estimate(const Plan& plan, const StudyOptions& options, const EstimateO
     }
     config.eval_every = 0;
     config.steps = std::max(config.steps, most + 1);
-    const Timing timing = time_group(config, most, problems, options, how.longest);
+    const Timing timing = time_group(plan, config, most, problems, options, how.longest);
     all.fewest_steps = i == 0 ? timing.steps : std::min(all.fewest_steps, timing.steps);
     all.most_steps = std::max(all.most_steps, timing.steps);
 

@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <span>
 #include <utility>
 
+#include "loop/weights_file.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/sifter.h"
+#include "sparsewire/support/crc32c.h"
 #include "sparsewire/transport.h"
 #include "sparsewire/worker.h"
 #include "study/build_id.h"
@@ -92,6 +95,15 @@ std::vector<double> distinct(std::vector<double> numbers) {
 
 const std::vector<double>& lrs_of(const Plan& plan, const Method& method) {
   return method.lrs().empty() ? plan.lrs : method.lrs();
+}
+
+// Once for all runs, so it may be a pipe, and a file that changes meanwhile changes nothing.
+void read_initial_weights(const std::string& path, Plan& plan) {
+  if (path.empty()) return;
+  plan.initial_weights = train::read_weights(path, plan.dim);
+  const std::uint32_t checksum = crc32c(std::as_bytes(std::span(plan.initial_weights)));
+  plan.init_weights = fmt::format("{} weights, CRC-32C {:08x}", plan.dim, checksum);
+  plan.notes.push_back(fmt::format("every run starts from given weights ({})", plan.init_weights));
 }
 
 void check_choices(const Plan& plan) {
@@ -243,6 +255,7 @@ Plan make_plan(const Request& request, const train::Problem& problem) {
   plan.layout = problem.layout();
   plan.data = problem.data_fingerprint();
   plan.test_data = problem.test_fingerprint();
+  read_initial_weights(request.config.init_weights, plan);
   plan.metric = problem.metric();
   plan.ratios = distinct_ratios(request, plan, problem.layout());
   constexpr std::uint64_t kForTarget = 5;  // the start included
@@ -318,25 +331,27 @@ Json to_json(const Plan& plan) {
     const Json name = path.empty() ? Json(nullptr) : Json(std::filesystem::path(path).filename().string());
     return Json{{"name", name}, {"contents", fingerprint}};
   };
-  return {{"schema", kSchema},
-          {"methods", methods},
-          {"ratio", plan.ratios},
-          {"lr", plan.lrs},
-          {"seeds", plan.seeds},
-          {"tune_seeds", plan.tune_seeds},
-          {"baseline", plan.methods[plan.baseline].name()},
-          {"primary", plan.primary},
-          {"tuned_by", plan.tuned_by},
-          {"target", plan.target ? Json(*plan.target) : Json(nullptr)},
-          {"budget_bytes", plan.budget_bytes ? Json(*plan.budget_bytes) : Json(nullptr)},
-          {"tune_steps", plan.tune_steps ? Json(*plan.tune_steps) : Json(nullptr)},
-          {"grow", plan.grow},
-          {"data", file(plan.config.data, plan.data)},
-          {"test_data", file(plan.config.test_data, plan.test_data)},
-          {"weights", plan.dim},
-          {"metric", plan.metric.empty() ? Json(nullptr) : Json(plan.metric)},
-          {"config", config},
-          {"environment", environment()}};
+  Json json{{"schema", kSchema},
+            {"methods", methods},
+            {"ratio", plan.ratios},
+            {"lr", plan.lrs},
+            {"seeds", plan.seeds},
+            {"tune_seeds", plan.tune_seeds},
+            {"baseline", plan.methods[plan.baseline].name()},
+            {"primary", plan.primary},
+            {"tuned_by", plan.tuned_by},
+            {"target", plan.target ? Json(*plan.target) : Json(nullptr)},
+            {"budget_bytes", plan.budget_bytes ? Json(*plan.budget_bytes) : Json(nullptr)},
+            {"tune_steps", plan.tune_steps ? Json(*plan.tune_steps) : Json(nullptr)},
+            {"grow", plan.grow},
+            {"data", file(plan.config.data, plan.data)},
+            {"test_data", file(plan.config.test_data, plan.test_data)},
+            {"weights", plan.dim},
+            {"metric", plan.metric.empty() ? Json(nullptr) : Json(plan.metric)},
+            {"config", config},
+            {"environment", environment()}};
+  if (!plan.init_weights.empty()) json["init_weights"] = plan.init_weights;
+  return json;
 }
 
 std::string difference(const Json& before, const Json& now, std::string (*option_name)(std::string_view key)) {
@@ -379,6 +394,9 @@ std::string difference(const Json& before, const Json& now, std::string (*option
     } else {
       add(option_name(key), theirs, mine);
     }
+  }
+  for (const auto& [key, theirs] : before.items()) {  // what is there only if it was given
+    if (!now.contains(key)) add(option_name(key), theirs, nullptr);
   }
   return all;
 }

@@ -67,8 +67,10 @@ struct Plan {
   Layout layout;
   std::string data;  // Problem::data_fingerprint(), test_fingerprint()
   std::string test_data;
-  std::vector<Cell> cells;         // by method, ratio, own parameters, learning rate. --grow appends
-  std::vector<std::string> notes;  // for the user: ratios that were merged, different learning rates
+  std::vector<float> initial_weights;  // of every run, with --init-weights; empty: those of the problem
+  std::string init_weights;            // what they are: "131 weights, CRC-32C 0badcafe"; empty: there are none
+  std::vector<Cell> cells;             // by method, ratio, own parameters, learning rate. --grow appends
+  std::vector<std::string> notes;      // for the user: ratios that were merged, different learning rates, a given start
   // How messages call what plan.json has: "steps" is --steps, and --rounds in a reproduction.
   std::string (*option_name)(std::string_view key) = train::long_name;
 };
@@ -105,8 +107,8 @@ Json to_json(const Plan& plan);
 // plan: other code may give other bits.
 Json environment();
 
-// Whether runs with different values of the option have different results. (The contents of data files count, not their
-// names.)
+// Whether runs with different values of the option have different results. (The contents of data and weights count, not
+// the names of their files.)
 bool is_of_result(std::string_view option) noexcept;
 
 // How the plan of a folder differs from this one: "--seeds was 5 and is 3; ..."; empty if it does not.

@@ -207,6 +207,7 @@ double Record::measure(std::string_view name) const {
 
 std::string run_id(const train::TrainConfig& config, std::string_view what, const Plan& plan) {
   std::string all = fmt::format("{}\ndata={}\ntest_data={}\n", what, plan.data, plan.test_data);
+  if (!plan.init_weights.empty()) all += fmt::format("init_weights={}\n", plan.init_weights);
   for (const train::Setting& setting : train::settings()) {
     if (!is_of_result(setting.option.name)) continue;
     all += fmt::format("{}={}\n", setting.option.name, train::shown(train::value_of(config, setting)));

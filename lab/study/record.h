@@ -75,8 +75,8 @@ struct Record {
 // The value of a measure in one evaluation, by its name. REQUIRES: it is not val_metric.
 double measure(const Point& point, std::string_view name);
 
-// Names a run by what its results depend on: its configuration and the contents of the data. 16 hexadecimal digits.
-// `what`: the phase where it makes a difference, as a pilot is no training.
+// Names a run by what its results depend on: its configuration, and the contents of the data and of given weights. 16
+// hexadecimal digits. `what`: the phase where it makes a difference, as a pilot is no training.
 std::string run_id(const train::TrainConfig& config, std::string_view what, const Plan& plan);
 
 // Writes config.json and result.json into the folder, beside metrics.jsonl, and makes all of it durable.

@@ -45,10 +45,13 @@ struct Scheduler::Job {
   std::optional<Record> record;
 };
 
-LoadedProblem::LoadedProblem(const train::TrainConfig& config)
+LoadedProblem::LoadedProblem(const train::TrainConfig& config, std::span<const float> initial_weights)
     : seed(config.seed), problem(train::make_problem(config.problem, train::problem_place(config))) {
-  std::vector<float> weights(problem->layout().dim());
-  problem->initial_weights(weights);
+  std::vector<float> weights(initial_weights.begin(), initial_weights.end());
+  if (weights.empty()) {
+    weights.resize(problem->layout().dim());
+    problem->initial_weights(weights);
+  }
   const train::Evaluation evaluation = train::evaluate(*problem, weights, /*with_train=*/true);
   start.train_loss = find_or_nan(evaluation, "train_loss");
   start.val_loss = find_or_nan(evaluation, "validation_loss");
@@ -171,7 +174,7 @@ std::unique_ptr<LoadedProblem> Scheduler::take_problem(const train::TrainConfig&
     }
     if (idle_.size() >= options_.jobs) idle_.erase(idle_.begin());
   }
-  auto loaded = std::make_unique<LoadedProblem>(config);
+  auto loaded = std::make_unique<LoadedProblem>(config, plan_.initial_weights);
   const train::Problem& problem = *loaded->problem;
   if (problem.data_fingerprint() != plan_.data || problem.test_fingerprint() != plan_.test_data) {
     throw std::runtime_error("the data file was changed during the study: restore it, and the same command continues");
@@ -204,6 +207,7 @@ Record Scheduler::run_task(const Task& task, const std::string& id, LoadedProble
         static_cast<int>(config.workers),
         [&](Transport& transport) {
           train::Run run{.config = config, .problem = *loaded.problem, .transport = transport};
+          run.initial_weights = plan_.initial_weights;
           run.stop_requested = [this] { return should_stop(); };
           Record ignored;
           std::vector<float> none;

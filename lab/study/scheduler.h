@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -59,7 +60,8 @@ struct SchedulerOptions {
 
 // A problem, and what it is worth before the first step.
 struct LoadedProblem {
-  explicit LoadedProblem(const train::TrainConfig& config);
+  // `initial_weights`: those of the plan.
+  LoadedProblem(const train::TrainConfig& config, std::span<const float> initial_weights);
 
   std::uint64_t seed;
   std::unique_ptr<train::Problem> problem;

@@ -380,10 +380,11 @@ std::string sheet_markdown(const Sheet& sheet) {
 }  // namespace
 
 std::string about_intervals(const Plan& plan) {
-  const std::string text = "95 % intervals of the t distribution over the judging seeds. ";
-  return text + (plan.data.empty()
-                     ? "They cover the generated data, the start, the batches and the split: all that a seed decides."
-                     : "They cover the start, the batches and the split, which a seed decides; not the data set.");
+  const char* const start = plan.init_weights.empty() ? "the start, " : "";
+  return "95 % intervals of the t distribution over the judging seeds. They cover " +
+         (plan.data.empty()
+              ? fmt::format("the generated data, {}the batches and the split: all that a seed decides.", start)
+              : fmt::format("{}the batches and the split, which a seed decides; not the data set.", start));
 }
 
 std::string summary_text(const Results& results) {

@@ -6,14 +6,17 @@
 
 import csv
 import json
+import math
 import os
 import random
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 from pathlib import Path
 
@@ -276,6 +279,46 @@ class Plans(Case):
     def test_the_name_of_the_data_may_change(self):
         self.assertEqual(self.study("--out", "s", "--max-hours", "0").returncode, 1)
         self.refuses("--out", "s", "--max-hours", "0", "--data", "./train.txt", says="stopped after --max-hours", code=1)
+
+    def test_starts_from_given_weights(self):
+        small = ["--methods", "dense", "topk", "--ratio", "0.3", "--lr", "0.3"]
+        for name, seed in (("w.npy", "8"), ("other.npy", "9")):
+            done = self.run_program("train", *DATA, "--steps", "30", "--seed", seed, "--save-weights", name, "--json", name + ".json")
+            self.assertEqual(done.returncode, 0, done.stderr)
+        contents = "20 weights, CRC-32C " + json.loads((self.folder / "w.npy.json").read_text())["weights_crc32c"]
+        (self.folder / "nan.npy").write_bytes((self.folder / "w.npy").read_bytes()[:-4] + struct.pack("<f", math.nan))
+        for name, says in (("none.npy", "cannot read 'none.npy': No such file"), (".", "cannot read '.': Is a directory"),
+                           ("w.npy.json", "'w.npy.json' is not a .npy file"), ("nan.npy", "'nan.npy': weight 19 is nan")):  # fmt: skip
+            self.refuses(*small, "--out", "s", "--init-weights", name, says=says)
+            self.assertFalse((self.folder / "s").exists())
+        self.refuses("--init-weights", "w.npy", "--json", "w.npy", says="--init-weights and --json are the same file")
+        done = self.study(*small, "--out", "s", "--init-weights", "w.npy")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads((self.folder / "s/plan.json").read_text())["init_weights"], contents)
+        for text in (done.stdout, done.stderr, (self.folder / "s/summary.md").read_text()):
+            self.assertIn(f"every run starts from given weights ({contents})", " ".join(text.split()))
+        page = data_of((self.folder / "s/report.html").read_text())
+        self.assertTrue(page["problem"].endswith(f", every run from given weights ({contents})"), page["problem"])
+        self.assertEqual(check_study.check(str(self.folder / "s")), [])
+        with open(self.folder / "s/runs.csv", newline="") as file:
+            judged = [row for row in csv.DictReader(file) if row["phase"] == "judge"][-1]
+        alone = self.run_program("train", "--config", f"s/runs/{judged['id']}/config.json", "--json", "-")
+        self.assertEqual(json.loads(alone.stdout)["weights_crc32c"], judged["weights_crc32c"])
+
+        # The file may have moved, and be a pipe.
+        shutil.rmtree(self.folder / "s/runs" / judged["id"])
+        before = self.contents("s")
+        os.mkfifo(self.folder / "moved.npy")
+        content = (self.folder / "w.npy").read_bytes()
+        threading.Thread(target=(self.folder / "moved.npy").write_bytes, args=(content,), daemon=True).start()
+        again = self.study(*small, "--out", "s", "--init-weights", "moved.npy")
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertEqual(len(re.findall(r"(?m)^(tune|judge) ", again.stderr)), 1)
+        self.assertEqual(self.contents("s"), before)
+        for more, says in ((["--init-weights", "other.npy"], f"--init-weights was {contents} and is 20 weights, CRC-32C "),
+                           ([], f"--init-weights was {contents} and is not given.")):  # fmt: skip
+            self.refuses(*small, "--out", "s", *more, says=says)
+        self.assertEqual(self.contents("s"), before)
 
     def test_a_parameter_takes_no_learning_rates_away(self):
         """A method with fewer of them looked worse than it is, with a p of .008."""

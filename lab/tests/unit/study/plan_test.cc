@@ -4,8 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <vector>
+
+#include "loop/weights_file.h"
 #include "sparsewire/errors.h"
 #include "study/cell_config.h"
+#include "study/record.h"
+#include "unit/folder.h"
 
 namespace sparsewire::study::plan_test {
 namespace {
@@ -13,6 +19,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::MatchesRegex;
 using ::testing::ThrowsMessage;
 
 Request small_request() {
@@ -249,6 +256,40 @@ TEST(Plan, KnowsTheContentsOfADataSetThatHasNoFile) {
   EXPECT_EQ(before["data"]["contents"], plan.data);
   plan.data = "12 bytes, CRC-32C 00000000";
   EXPECT_THAT(difference(before, to_json(plan)), HasSubstr("--data was "));
+}
+
+TEST(Plan, KnowsTheContentsOfGivenWeightsAndNotTheirPlace) {
+  const Folder folder;
+  train::write_weights(folder / "w.npy", std::vector<float>(20, 0.5F));
+  train::write_weights(folder / "other.npy", std::vector<float>(20, 0.25F));
+  const auto plan_with = [&](const char* name) {
+    Request request = small_request();
+    request.config.init_weights = folder / name;
+    return plan_of(request);
+  };
+  const Json without = to_json(plan_of(small_request()));
+  EXPECT_FALSE(without.contains("init_weights")) << "a study that has none has the plan that it always had";
+  const Plan plan = plan_with("w.npy");
+  EXPECT_EQ(plan.initial_weights, std::vector<float>(20, 0.5F));
+  EXPECT_THAT(plan.notes, ElementsAre("every run starts from given weights (20 weights, CRC-32C 4317fc79)"));
+  const Json with = to_json(plan);
+  EXPECT_EQ(with["init_weights"], "20 weights, CRC-32C 4317fc79");
+  EXPECT_NE(run_id(plan.config, kTune, plan), run_id(plan.config, kTune, plan_of(small_request())));
+  std::filesystem::rename(folder / "w.npy", folder / "moved.npy");
+  EXPECT_EQ(to_json(plan_with("moved.npy")), with);
+  EXPECT_THAT(difference(with, to_json(plan_with("other.npy"))),
+              MatchesRegex("--init-weights was 20 weights, CRC-32C 4317fc79 and is 20 weights, CRC-32C [0-9a-f]{8}"));
+  EXPECT_EQ(difference(with, without), "--init-weights was 20 weights, CRC-32C 4317fc79 and is not given");
+  EXPECT_EQ(difference(without, with), "--init-weights was not given and is 20 weights, CRC-32C 4317fc79");
+}
+
+TEST(Plan, RefusesWeightsThatDoNotFit) {
+  const Folder folder;
+  train::write_weights(folder / "w.npy", std::vector<float>(19, 0.5F));
+  Request request = small_request();
+  request.config.init_weights = folder / "w.npy";
+  EXPECT_THAT([&] { plan_of(request); },
+              ThrowsMessage<UsageError>(HasSubstr("has the shape (19,), but the model has 20 weights")));
 }
 
 // Names of folders and where reports go must not make two studies different.

@@ -10,11 +10,15 @@
 #include <string>
 #include <vector>
 
+#include "loop/pilot.h"
+#include "loop/weights_file.h"
 #include "sparsewire/errors.h"
+#include "sparsewire/transport.h"
 #include "study/cell_config.h"
 #include "study/estimate.h"
 #include "study/study.h"
 #include "unit/folder.h"
+#include "unit/trained.h"
 
 namespace sparsewire::study::scheduler_test {
 namespace {
@@ -232,6 +236,36 @@ TEST(Study, RunsPilotsThenTunesThenJudgesTheChosenCells) {
     if (record.phase != kPilot && record.cell.method == "threshold") {
       EXPECT_THAT(record.config.sparsifier, HasSubstr("threshold:lambda="));
     }
+  }
+}
+
+// As the same trainings do by themselves. The plan has read the file, so nobody needs it any more.
+TEST(Study, StartsEveryRunFromGivenWeights) {
+  const Folder folder;
+  const std::vector<float> weights(20, 0.5F);
+  train::write_weights(folder / "w.npy", weights);
+  Request request = small_request();
+  request.config.init_weights = folder / "w.npy";
+  Plan plan = plan_of(request);
+  fs::rename(folder / "w.npy", folder / "moved.npy");
+  claim_folder(folder / "s", plan);
+  Silent watcher;
+  const Results results = run_study(plan, {.folder = folder / "s", .jobs = 2}, watcher);
+  ASSERT_EQ(results.records.size(), 2U + 6U + 6U);
+  for (const Record& record : results.records) {
+    SCOPED_TRACE(record.phase + " " + record.cell.method);
+    const auto problem = train::make_problem(record.config.problem, train::problem_place(record.config));
+    EXPECT_EQ(record.initial_train_loss, problem->evaluate(train::Part::train, weights).loss);
+    train::TrainConfig config = record.config;
+    config.init_weights = folder / "moved.npy";
+    if (record.phase != kPilot) {
+      EXPECT_EQ(train::trained(config).weights_crc32c, record.weights_crc32c);
+      continue;
+    }
+    run_on_threads(2, [&](Transport& transport) {
+      const train::Run run{.config = config, .problem = *problem, .transport = transport};
+      EXPECT_EQ(train::run_pilot(run, 0.2, record.steps).lambda, record.lambda);
+    });
   }
 }
 

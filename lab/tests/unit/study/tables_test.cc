@@ -190,6 +190,8 @@ TEST(SummaryText, SaysWhatIntervalsCover) {
   plan.data = "2329875 bytes, CRC-32C 0badcafe";
   EXPECT_THAT(about_intervals(plan),
               HasSubstr("the start, the batches and the split, which a seed decides; not the data"));
+  plan.init_weights = "131 weights, CRC-32C 0badcafe";
+  EXPECT_THAT(about_intervals(plan), HasSubstr("They cover the batches and the split, which a seed decides"));
 }
 
 TEST(SummaryText, GivesIntervalsTwoDigits) {
