@@ -161,8 +161,10 @@ void study_command(const StudyCommand& command) {
   const StudyRun run = run_in_folder(plan, options, request.config.quiet);
   const study::Results& results = *run.results;
   std::string text = study::summary_text(results);
-  text += wrapped(fmt::format("\nFiles in {}/: summary.md (these tables), summary.json, runs.csv, timings.csv\n",
-                              printable(command.out)));
+  text +=
+      wrapped(fmt::format("\nFiles in {}/: summary.md and summary.tex (these tables), references.bib, summary.json, "
+                          "runs.csv, timings.csv\n",
+                          printable(command.out)));
   if (!run.page.empty()) text += report_line(run.page);
   Report report(json_path, study::summary_json(results), text);
   report.print();

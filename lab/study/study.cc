@@ -323,6 +323,8 @@ void write_results(const Results& results, const std::string& folder) {
   write_text(folder + "/runs.csv", runs_csv(results));
   write_text(folder + "/timings.csv", timings_csv(results));
   write_text(folder + "/summary.md", summary_markdown(results));
+  write_text(folder + "/summary.tex", summary_latex(results));
+  write_text(folder + "/references.bib", references_bib(results));
   write_text(folder + "/summary.json", pretty(summary_json(results)));
 }
 

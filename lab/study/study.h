@@ -3,7 +3,7 @@
 //
 //   plan.json       written before the first run
 //   runs/<id>/      config.json, result.json, metrics.jsonl of each run
-//   runs.csv, timings.csv, summary.json, summary.md      written at the end
+//   runs.csv, timings.csv, summary.json, summary.md, summary.tex, references.bib      written at the end
 #pragma once
 
 #include <cstdint>

@@ -27,6 +27,8 @@ std::string runs_csv(const Results& results);
 std::string timings_csv(const Results& results);
 Json summary_json(const Results& results);
 std::string summary_markdown(const Results& results);
+std::string summary_latex(const Results& results);
+std::string references_bib(const Results& results);
 // For a terminal: no line is longer than 80 columns.
 std::string summary_text(const Results& results);
 

@@ -12,6 +12,7 @@ import tempfile
 import unittest
 
 import check_study
+import paper_tables
 from patience import patient
 
 PROGRAM = None
@@ -80,6 +81,15 @@ class MadeUpStudies(unittest.TestCase):
             with open(os.path.join(self.folder.name, name, "summary.txt"), encoding="utf-8") as file:
                 for line in file:
                     self.assertLessEqual(len(line.rstrip("\n")), 80, f"{name}: {line}")
+
+    def test_have_the_same_tables_for_a_paper(self):
+        for name in sorted(EXPECTED):
+            with self.subTest(name):
+                texts = []
+                for end in ("md", "tex"):
+                    with open(os.path.join(self.folder.name, name, f"summary.{end}"), encoding="utf-8") as file:
+                        texts.append(file.read())
+                self.assertEqual(paper_tables.read_latex(texts[1]), paper_tables.read_markdown(texts[0]))
 
     def check_finds(self, name):
         """That no leaf of summary.json can change without being noticed."""

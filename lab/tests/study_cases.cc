@@ -46,6 +46,7 @@ void write_study(const std::string& folder, const Results& results) {
   write_text(folder + "/plan.json", to_json(results.plan).dump(2) + '\n');
   write_text(folder + "/summary.json", summary_json(results).dump(2) + '\n');
   write_text(folder + "/summary.md", summary_markdown(results));
+  write_text(folder + "/summary.tex", summary_latex(results));
   write_text(folder + "/summary.txt", summary_text(results));
   write_text(folder + "/runs.csv", runs_csv(results));
   write_text(folder + "/timings.csv", timings_csv(results));

@@ -21,15 +21,17 @@ import unittest
 from pathlib import Path
 
 import check_study
+import paper_tables
 import processes
 from report_data import data_of
 
+ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ""
 DATA = ["--problem", "logreg", "--data", "train.txt", "--test-data", "test.txt", "--workers", "2", "--split", "dirichlet:alpha=1"]
 METHODS = ["--methods", "dense", "topk", "threshold", "topk | downlink=topk name=both_ways"]
 STUDY = ["--ratio", "0.1,0.3", "--lr", "0.1,1", "--tune-seeds", "1", "--seeds", "2", "--steps", "40", "--jobs", "2"]
 RUNS = 4 + 14 + 14  # pilots, tuning, judging
-SAME = ["summary.json", "runs.csv", "summary.md", "plan.json"]  # whatever happened on the way
+SAME = ["summary.json", "runs.csv", "summary.md", "summary.tex", "references.bib", "plan.json"]  # whatever happened on the way
 
 
 def write_samples(path, count, seed):
@@ -106,7 +108,7 @@ class Whole(Case):
         self.assertEqual(check_study.check(str(self.folder / "s")), [])
         self.assertEqual(len(self.runs("s")), RUNS)
         self.assertEqual(sorted(os.listdir(self.folder / "s")),
-                         ["plan.json", "report.html", "runs", "runs.csv", "summary.json", "summary.md", "timings.csv"])  # fmt: skip
+                         ["plan.json", "references.bib", "report.html", "runs", "runs.csv", "summary.json", "summary.md", "summary.tex", "timings.csv"])  # fmt: skip
         self.fits(done.stdout)
         self.fits(done.stderr)
         self.assertEqual(len(re.findall(r"(?m)^(pilot|tune|judge) ", done.stderr)), RUNS, "a line for each run")
@@ -119,7 +121,7 @@ class Whole(Case):
         for row in rows:
             if row["phase"] != "pilot" and row["method"] == "threshold":
                 self.assertIn("threshold:lambda=", json.loads((self.folder / f"s/runs/{row['id']}/config.json").read_text())["sparsifier"])
-        for file in SAME[:3]:
+        for file in SAME[:-1]:
             self.assertNotIn(str(self.folder), (self.folder / "s" / file).read_text(), "no names of folders")
 
         # The page of it.
@@ -145,6 +147,70 @@ class Whole(Case):
         self.assertEqual(alone.returncode, 0, alone.stderr)
         self.assertEqual(json.loads(alone.stdout)["weights_crc32c"], judged["weights_crc32c"])
         self.assertEqual(json.loads(alone.stdout)["test_loss"], float(judged["test_loss"]))
+
+    def test_has_tables_and_references_for_a_paper(self):
+        done = self.study("--seeds", "3", "--out", "s")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        latex = (self.folder / "s/summary.tex").read_text()
+        self.assertEqual(paper_tables.read_latex(latex), paper_tables.read_markdown((self.folder / "s/summary.md").read_text()))
+        _, (measures, _, settings), _ = paper_tables.read_latex(latex)
+        summary = json.loads((self.folder / "s/summary.json").read_text())
+        self.assertEqual(len(measures), 1 + len(summary["methods"]))
+        for row, chosen, one in zip(measures[1:], settings[1:], summary["methods"]):
+            versus = one["vs_baseline"]
+            self.assertEqual(row[:2], [one["name"], "-" if one["ratio"] is None else str(one["ratio"])])
+            self.agrees(row[2], one["measures"]["test_loss"]["mean"], one["measures"]["test_loss"]["ci95"])
+            self.assertEqual(chosen[2], f"{one['chosen']['lr']:g}" + "*" * (one["at_edge"]["lr"] in ("low", "high")))
+            if versus is None:
+                self.assertEqual(row[3:], ["-", "-", "-"])
+                continue
+            self.agrees(row[3], versus["diff"], versus["ci95"])
+            self.assertAlmostEqual(float(row[4].replace("<0.001", "0.0005")), versus["p_holm"], delta=0.0005001)
+            self.assertEqual(row[5], f"{versus['wins']} of 3")
+        first = latex[: latex.index("\n\n")]
+        for words in ("seeds 0, 1, 2;", "chosen on seeds 1000.", '"steps":40', f"sparsewire {summary['environment']['sparsewire']},"):
+            self.assertIn(words, first)
+        keys = re.findall(r"(?m)^@\w+\{(\w+),$", (self.folder / "s/references.bib").read_text())
+        self.assertEqual(keys, ["sparsewire", "stich2018sparsified", "sahu2021rethinking", "zou2022downlink"])
+        self.assertIn("\\cite{" + ",".join(keys) + "}", first)
+
+    def agrees(self, cell, middle, ends):
+        """The cell has these numbers, rounded."""
+        for text, number in zip(cell.split(" ±"), (middle, (ends[1] - ends[0]) / 2)):
+            digits = len(text.partition(".")[2].partition("e")[0])
+            power = int(text.partition("e")[2] or 0)
+            self.assertAlmostEqual(float(text), number, delta=0.5001 * 10.0 ** (power - digits), msg=cell)
+
+    def test_papers_are_those_that_the_program_cites(self):
+        done = self.run_program("study", "--problem", "linreg:dim=10,samples=20", "--workers", "2", "--steps", "2", "--local-steps", "2",
+                                "--ratio", "0.5", "--lr", "0.01", "--tune-seeds", "0", "--seeds", "1", "--out", "s", "--methods",
+                                "threshold:lambda=0.1", "regtopk", "rtopk", "topk | downlink=topk")  # fmt: skip
+        self.assertEqual(done.returncode, 0, done.stderr)
+        entries = (self.folder / "s/references.bib").read_text().split("\n\n")
+        field = lambda entry, name: re.search(rf"(?m)^  {name} = \{{(.*)\}},?$", entry)[1].replace("{\\'e}", "é")
+        program, *papers = (ROOT / "CITATION.cff").read_text(encoding="utf-8").split("  - type: ")
+        self.assertEqual(field(entries[0], "year"), re.search(r'date-released: "(\d+)-', program)[1])
+        self.assertEqual(field(entries[0], "author"), "{" + re.search(r"- name: (.*)", program)[1] + "}")
+        self.assertEqual(len(papers), 5)
+        for paper in papers:
+            number = re.search(r'"(arXiv:\S+)"', paper)[1]
+            entry = next(one for one in entries if number in one)
+            self.assertEqual(re.sub("[{}]", "", field(entry, "title")), re.search(r'title: "(.*)"', paper)[1])
+            self.assertEqual(field(entry, "year"), re.search(r"year: (\d+)", paper)[1])
+            self.assertEqual(field(entry, "author").split(" and "),
+                             [", ".join(names) for names in re.findall(r"family-names: (.*?), given-names: (.*?)\}", paper)])
+
+    def test_hostile_names_are_printed_and_not_obeyed(self):
+        data = b"50%_&#{$\n\n\\end{table}\xff.txt"
+        os.rename(self.folder / "train.txt", os.path.join(os.fsencode(self.folder), data))
+        names = ["[5pt]", "*", "\\\\", "a&b%c#d_e$f{g}h~i^j", "--,,!`?`<<>>|\"'", "\\end{document}", "%", "é", "-5"]
+        done = self.study("--data", data, "--methods", "dense", *[f"topk | name={name}" for name in names], "--lr", "0.1", "--out", "s",
+                          errors="replace")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        captions, tables, _ = paper_tables.read_latex((self.folder / "s/summary.tex").read_text())
+        self.assertTrue(captions[0].startswith("logreg on 50%_&#{$  \\end{table}.txt: 20 weights"), captions[0])
+        for table in tables:
+            self.assertEqual([row[0] for row in table[1:]], ["dense"] + [name for name in names for _ in range(2)])
 
     def test_says_beforehand_what_it_takes(self):
         done = self.study("--dry-run", "--json", "r.json", "--out", "s")

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "study/judge.h"
+#include "study/references.h"
 #include "unit/made_up_study.h"
 
 namespace sparsewire::study::tables_test {
@@ -47,6 +48,7 @@ TEST(Tables, DoNotDependOnTheOrderOfRuns) {
   EXPECT_EQ(runs_csv(results), runs_csv(reversed));
   EXPECT_EQ(summary_json(results).dump(), summary_json(reversed).dump());
   EXPECT_EQ(summary_markdown(results), summary_markdown(reversed));
+  EXPECT_EQ(summary_latex(results), summary_latex(reversed));
   EXPECT_EQ(summary_text(results), summary_text(reversed));
   EXPECT_NE(timings_csv(results), timings_csv(reversed)) << "times are here, and only here";
 }
@@ -222,6 +224,48 @@ TEST(SummaryMarkdown, IsTablesThatOthersCanShow) {
     for (std::size_t i = 0; i < line.size(); ++i) bars += line[i] == '|' && (i == 0 || line[i - 1] != '\\') ? 1U : 0U;
     EXPECT_THAT(bars, ::testing::AnyOf(7u, 8u)) << line;
   }
+}
+
+TEST(SummaryLatex, IsTablesThatAPaperCanInclude) {
+  const Plan plan = made_up_plan(small_request({"dense", "topk | downlink=topk"}));
+  const std::string text = summary_latex(made_up_study(plan, some_loss));
+  EXPECT_THAT(text, StartsWith("% Tables of a study by sparsewire "));
+  EXPECT_THAT(text, HasSubstr("% Judged on seeds 0, 1, 2; settings were chosen on seeds 1000, 1001.\n"));
+  EXPECT_THAT(text, HasSubstr("  \\label{tab:\\sparsewirestudy-measures}\n  \\small\n  \\begin{tabular}{@{}lrrrrr@{}}\n"
+                              "    \\toprule\n"
+                              "    method & ratio & test loss & difference & p (Holm) & won \\\\\n"
+                              "    \\midrule\n"
+                              "    dense & -- & "));
+  EXPECT_THAT(text, HasSubstr("    topk $|$ downlink=topk & 0.1 & "));
+  EXPECT_THAT(text, HasSubstr(" & 0.1{*} & ")) << "a learning rate at the edge of the grid";
+  EXPECT_THAT(text, AllOf(HasSubstr("95 \\% interval"), HasSubstr(" $\\pm$ "), Not(HasSubstr("+-"))));
+}
+
+std::vector<std::string> keys_of(std::vector<std::string> methods, std::uint64_t local_steps = 1) {
+  Request request = small_request(std::move(methods));
+  request.config.local_steps = local_steps;
+  std::vector<std::string> keys;
+  for (const Reference& one : references(made_up_plan(request))) {
+    EXPECT_THAT(one.entry, HasSubstr("{" + one.key + ",\n"));
+    keys.push_back(one.key);
+  }
+  EXPECT_EQ(keys.at(0), "sparsewire");
+  keys.erase(keys.begin());
+  return keys;
+}
+
+TEST(References, AreThePapersOfTheMethodsThatThePlanHas) {
+  EXPECT_THAT(keys_of({"dense"}), ElementsAre());
+  EXPECT_THAT(keys_of({"dense", "randomk", "topk"}), ElementsAre("stich2018sparsified"));
+  EXPECT_THAT(keys_of({"dense", "topk | feedback=none"}), ElementsAre());
+  EXPECT_THAT(keys_of({"topk | feedback=momentum:m=0.8/0.9"}), ElementsAre("lin2018deep"));
+  EXPECT_THAT(keys_of({"rtopk:r=2", "regtopk | feedback=none", "threshold"}),
+              ElementsAre("stich2018sparsified", "sahu2021rethinking", "bereyhi2025regularized", "barnes2020rtopk"));
+  EXPECT_THAT(keys_of({"topk | downlink=threshold feedback=none"}),
+              ElementsAre("sahu2021rethinking", "zou2022downlink"));
+  EXPECT_THAT(keys_of({"dense | name=averaging"}, 30), ElementsAre());
+  EXPECT_THAT(keys_of({"dense | outer_momentum=0.9"}, 30), ElementsAre("douillard2023diloco"));
+  EXPECT_THAT(keys_of({"topk"}, 30), ElementsAre("stich2018sparsified", "sarfi2025communication"));
 }
 
 }  // namespace
