@@ -1,28 +1,42 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <vector>
 
+#include "reproduce/deep.h"
 #include "reproduce/reproduction.h"
 #include "text/names.h"
 
 namespace sparsewire::reproduce {
 
-// Of experiments that are studies (deep.h).
-static constexpr const char* kDeepOptions =
-    "workers device data-dir only rounds seed seeds out jobs max-hours dry-run quiet";
-
 #define REPRODUCTION(file, name, paper, options, claim) \
   Result reproduce_##file(const Options& options_given, const Progress& progress);
+#define EXPERIMENT(function) Experiment function();
 #include "reproduce/reproductions.def"
 #undef REPRODUCTION
+#undef EXPERIMENT
 
 namespace {
 
-constexpr Reproduction kAll[] = {
+constexpr const char* kDeepOptions = "workers device data-dir only rounds seed seeds out jobs max-hours dry-run quiet";
+
+template <Experiment (*experiment)()>
+Reproduction with_deep_networks() {
+  const Experiment one = experiment();
+  return {one.name, one.paper, kDeepOptions, one.claim,
+          [](const Options& options, const Progress& /*progress*/) { return run_experiment(experiment(), options); }};
+}
+
+const std::vector<Reproduction>& all() {
+  static const std::vector<Reproduction> kAll{
 #define REPRODUCTION(file, name, paper, options, claim) {name, paper, options, claim, reproduce_##file},
+#define EXPERIMENT(function) with_deep_networks<function>(),
 #include "reproduce/reproductions.def"
 #undef REPRODUCTION
-};
+#undef EXPERIMENT
+  };
+  return kAll;
+}
 
 }  // namespace
 
@@ -56,10 +70,10 @@ bool Reproduction::takes(std::string_view option) const noexcept {
   return false;
 }
 
-std::span<const Reproduction> reproductions() noexcept { return kAll; }
+std::span<const Reproduction> reproductions() { return all(); }
 
 const Reproduction& find_reproduction(std::string_view name) {
-  return kAll[find_by_name(kAll, name, "a reproduction")];
+  return all()[find_by_name(all(), name, "a reproduction")];
 }
 
 }  // namespace sparsewire::reproduce

@@ -106,7 +106,7 @@ struct Reproduction {
 };
 
 // Every reproduction there is.
-std::span<const Reproduction> reproductions() noexcept;
+std::span<const Reproduction> reproductions();
 // Throws UsageError with all names if there is no such experiment.
 const Reproduction& find_reproduction(std::string_view name);
 

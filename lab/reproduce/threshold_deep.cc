@@ -5,92 +5,61 @@
 // workers' data differ, because a threshold bounds the memory whatever they are: hence the label shards.
 #include <fmt/core.h>
 
-#include <string>
-#include <tuple>
-#include <utility>
-#include <vector>
-
 #include "reproduce/deep.h"
 
 namespace sparsewire::reproduce {
 namespace {
 
-constexpr const char* kRivals[] = {"topk", "topk_by_layer"};
-
-// `quick`: the ratio of the quick form.
-std::vector<Part> threshold_parts(const Part& like, const char* quick, const Options& options) {
-  std::vector<Part> parts;
-  for (const auto& [split, spec, title] :
-       {std::tuple{"iid", "iid", "data divided at random"},
-        {"shards", "shards:per_worker=2", "sorted by label, two shards for each worker"}}) {
-    for (const std::string& ratio : ratios_of(options, quick, /*with_between=*/true)) {
-      Part part = like;
-      part.name = fmt::format("{}-{}", split, ratio);
-      part.title = title;
-      part.request.config.split = spec;
-      part.request.config.optimiser = "sgd:momentum=0.9,nesterov=true";
-      part.request.methods = {"topk", "topk | scope=layer name=topk_by_layer", "threshold"};
-      part.request.ratios = {ratio};
-      parts.push_back(std::move(part));
+void judge_thresholds(const Outcomes& outcomes, Result& result) {
+  Findings findings{result};
+  for (const auto& part : outcomes) {
+    for (const char* rival : {"topk", "topk_by_layer"}) {
+      const auto difference = part->difference_at_equal_bytes("threshold", rival);
+      findings.compare(part->name + ": at equal bytes", "threshold", difference, rival, is_at_least(difference, 0));
     }
   }
-  return parts;
+  findings.conclude(
+      fmt::format("in {} of {} comparisons at equal bytes the threshold is at least as accurate as "
+                  "Top-k, in {} clearly more{}",
+                  findings.right, findings.all, findings.clear, findings.worst));
 }
 
-void judge_thresholds(const Outcomes& outcomes, Result& result) {
-  std::size_t right = 0;
-  std::size_t clear = 0;
-  std::size_t all = 0;
-  std::size_t compared = 0;
-  std::string worst;
-  double least = 0;
-  for (const auto& outcome : outcomes) {
-    if (outcome->plan.config.workers == 1) {
-      result.reason = "one worker alone sends nothing, so there are no equal bytes";
-      return;
-    }
-    for (const char* rival : kRivals) {
-      const auto difference = outcome->difference_at_equal_bytes("threshold", rival);
-      const std::string text =
-          fmt::format("{}: at equal bytes {}", outcome->part.name, in_words("threshold", difference, rival, true));
-      result.conditions.push_back(text);
-      ++all;
-      if (!difference) continue;
-      ++compared;
-      if (difference->mean >= 0) ++right;
-      if (difference->mean > 0 && difference->is_clear()) ++clear;
-      if (difference->mean < least) {
-        least = difference->mean;
-        worst = text;
-      }
-    }
-  }
-  if (compared == 0) return;
-  result.verdict = right == all ? Verdict::holds : right > 0 ? Verdict::partly : Verdict::does_not_hold;
-  result.reason = fmt::format(
-      "in {} of {} comparisons at equal bytes the threshold is at least as accurate as Top-k, in "
-      "{} clearly more",
-      right, all, clear);
-  if (!worst.empty()) result.reason += "; the worst is " + worst;
+Experiment thresholds(std::string_view name, std::string_view claim, Recipe recipe, const char* quick_ratio) {
+  recipe.settings = {{"optimiser", "sgd:momentum=0.9,nesterov=true"}};
+  return {.name = name,
+          .paper = "arXiv:2108.00951",
+          .claim = claim,
+          .recipe = std::move(recipe),
+          .methods = Texts{"topk", "topk | scope=layer name=topk_by_layer", "threshold"},
+          .ratios = {{quick_ratio}, {"0.001", "0.003", "0.01"}},
+          .parts = {{.name = "iid", .title = "data divided at random", .is_for_each_ratio = true},
+                    {.name = "shards",
+                     .title = "sorted by label, two shards for each worker",
+                     .settings = {{"split", "shards:per_worker=2"}},
+                     .is_for_each_ratio = true}},
+          .alone = "one worker alone sends nothing, so there are no equal bytes",
+          .judge = judge_thresholds};
 }
 
 }  // namespace
 
-Result reproduce_threshold_fashion(const Options& options_given, const Progress& /*progress*/) {
-  Part like = make_part("", "", options_given);
-  like.problem = "fashion_mlp";
-  like.passes = options_given.by_size(2.0, 6.0, 30.0);
-  like.tune_passes = options_given.by_size(0.5, 2.0, 10.0);
-  like.quick_passes = 2;
-  like.request.lrs = options_given.size == Size::quick ? std::vector{0.03, 0.1} : std::vector{0.01, 0.03, 0.1};
-  return run_parts(threshold_parts(like, "0.01", options_given), options_given, judge_thresholds);
+Experiment threshold_fashion() {
+  return thresholds("threshold-fashion",
+                    "with as many bytes a constant threshold is at least as accurate on Fashion-MNIST as Top-k, of the "
+                    "model or of each layer",
+                    {.problem = {"fashion_mlp"},
+                     .passes = {2, 6, 30},
+                     .tune_passes = {0.5, 2, 10},
+                     .quick_passes = 2,
+                     .lrs = {{0.03, 0.1}, {0.01, 0.03, 0.1}}},
+                    "0.01");
 }
 
-Result reproduce_threshold_cifar(const Options& options_given, const Progress& /*progress*/) {
-  Part like = cifar_part(options_given);
-  like.request.lrs = options_given.size == Size::quick ? std::vector{0.03} : std::vector{0.01, 0.03, 0.1};
-  if (options_given.size == Size::quick) like.request.tune_seeds = 0;
-  return run_parts(threshold_parts(like, "0.1", options_given), options_given, judge_thresholds);
+Experiment threshold_cifar() {
+  return thresholds("threshold-cifar",
+                    "with as many bytes a constant threshold is at least as accurate on CIFAR-10 as Top-k, of the "
+                    "model or of each layer",
+                    cifar_recipe({{0.03}, {0.01, 0.03, 0.1}}), "0.1");
 }
 
 }  // namespace sparsewire::reproduce
