@@ -1,5 +1,5 @@
 // What Sifter::sift takes with gradients on a GPU, beside a plain `memory += gradient`:
-//   device   stream time by events, until indices, values, counts and norms lie on the device, or the frame does
+//   device   stream time by events, until indices, values, counts and norms lie on the device
 //   count    from the call until the host knows the counts
 //   whole    from the call until the chosen entries are on the host
 // Every number is the median of some steps, after others that bring the memory to its steady state; each with a fresh
@@ -17,7 +17,6 @@
 #include "cuda/common.cuh"
 #include "kernels/cuda/arrays.h"
 #include "kernels/cuda/marks.h"
-#include "sparsewire/codec.h"
 #include "sparsewire/sifter.h"
 
 namespace sparsewire::cuda {
@@ -41,7 +40,6 @@ struct Case {
   const char* sparsifier;
   const char* feedback;
   Scope scope;
-  const char* codec = nullptr;  // the step ends with a frame on the device
 };
 constexpr Case kCases[] = {
     {"topk 0.1 %", "topk:ratio=0.001", "ef", Scope::model},
@@ -49,7 +47,6 @@ constexpr Case kCases[] = {
     {"threshold", "threshold:lambda=30", "ef", Scope::model},
     {"topk 0.1 % by layer", "topk:ratio=0.001", "ef", Scope::layer},
     {"topk 64 of 4096", "topk:k=64,chunk=4096", "ef:decay=0.95", Scope::model},
-    {"the same as a frame", "topk:k=64,chunk=4096", "ef:decay=0.95", Scope::model, "auto:values=int2"},
     {"momentum, topk 0.1 %", "topk:ratio=0.001", "momentum:m=0.9,clip=1", Scope::model},
     {"rtopk 0.1 %", "rtopk:ratio=0.001", "ef", Scope::model},
     {"regtopk 0.1 %", "regtopk:ratio=0.001", "ef", Scope::model},
@@ -99,21 +96,12 @@ class Bench {
     Gradient gradient(numbers_.data(), NumberType::f32, n_);
     gradient.device = {Device::cuda, 0};
     Sifter sifter(one.sparsifier, one.feedback, {.layout = tensors(n_), .scope = one.scope});
-    Codec codec(one.codec == nullptr ? "auto" : one.codec);
     SparseVector sent;
-    std::vector<std::byte> frame;
-    int frames = 0;
     std::vector<double> on_device;
     std::vector<double> counted;
     std::vector<double> whole;
     for (int i = 0; i < kWarmUp + 42; ++i) {
-      const auto step = [&] {
-        if (one.codec == nullptr) {
-          sifter.sift(gradient, sent);
-        } else if (sifter.sift_into(gradient, *codec.planner(), frame, sent)) {
-          ++frames;
-        }
-      };
+      const auto step = [&] { sifter.sift(gradient, sent); };
       const double us = i % 2 == 0 ? device_time(step) : host_time(step);
       if (i >= kWarmUp) (i % 2 == 0 ? on_device : whole).push_back(us);
       if (i >= kWarmUp && i % 2 != 0) counted.push_back(us_between(called_, marks_.counted));
@@ -121,8 +109,6 @@ class Bench {
     }
     std::printf("%-24s %9.1f %7.3f %9.1f %9.1f %10zu\n", one.name, median(on_device), median(on_device) / floor_,
                 median(counted), median(whole), static_cast<std::size_t>(sifter.stats().entries));
-    if (one.codec != nullptr)
-      std::printf("  %d of %d frames on the device, %zu bytes\n", frames, kWarmUp + 42, frame.size());
     std::fflush(stdout);
   }
 

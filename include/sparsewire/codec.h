@@ -20,8 +20,6 @@
 
 namespace sparsewire {
 
-class FramePlanner;  // opaque: only the library can implement one, and Codec::planner() is how to get it
-
 // Why bytes are not a valid frame. Broken bytes are reported as a status, not thrown: they come from outside and must
 // be expected.
 enum class [[nodiscard]] DecodeStatus : std::uint8_t{
@@ -69,10 +67,6 @@ class Codec {
   // the indices, one the values. COST: allocates nothing in the steady state.
   void encode(const SparseVector& vector, std::vector<std::byte>& frame, std::vector<float>* received = nullptr,
               Pool* pool = nullptr);
-
-  // For frames that are written where the entries are (Sifter::sift_into): decides how. Null: only encode() writes the
-  // frames of this codec. As long as the codec lives. What it does is the library's own; it is only passed on.
-  FramePlanner* planner() noexcept;
 
  private:
   struct Parts;

@@ -20,8 +20,6 @@
 
 namespace sparsewire {
 
-class FramePlanner;  // opaque: only the library can implement one, and Codec::planner() is how to get it
-
 // What happens to the entries that are not sent.
 //
 //   ef:decay=0.95,scale=lr     error feedback: they stay in the memory, which is multiplied by `decay` in every step
@@ -68,13 +66,7 @@ class Sifter {
   // a loss that was scaled up. Throws UsageError or BadGradient; then the step does not count, the memory is as it was,
   // up to rounding (errors.h), and `sent` is empty.
   void sift(const Gradient& gradient, SparseVector& sent, float lr = 1.0F, float unscale = 1.0F);
-  // The same for a step that is sent as a frame of a codec: on a device the frame is written there, if that can be, and
-  // only the frame comes to the host. Returns whether it is: then the rounding losses are in the memory already
-  // (keep_rounding_loss), and `sent` is empty, also for undo(). If not, `frame` is empty, and `sent` has the entries.
-  // `planner` is Codec::planner(): there are no others.
-  bool sift_into(const Gradient& gradient, FramePlanner& planner, std::vector<std::byte>& frame, SparseVector& sent,
-                 float lr = 1.0F, float unscale = 1.0F);
-  // The same as the first for a step that sends all entries, on a device: they stay there. Returns where they are,
+  // The same for a step that sends all entries, on a device: they stay there. Returns where they are,
   // until the next step; nothing if the sparsifier does not send all entries, the gradient is on the host, or the
   // feedback is not `ef`: then no step is taken, but the last one can no longer be undone. For undo(), `sent` is empty.
   std::optional<Gradient> sift_all(const Gradient& gradient, float lr = 1.0F, float unscale = 1.0F);
@@ -87,7 +79,7 @@ class Sifter {
   // Takes the last sift() back, with everything that followed it: flush(), keep_rounding_loss(), observe(), set_vote().
   // For a step that failed on another rank, or does not count for another reason. A gradient is taken back up to
   // rounding, with bits that depend on memory, gradient and factors alone; a sparse sum exactly.
-  // REQUIRES: the same arguments; `sent` as sift(), sift_into() or flush() returned it; empty after sift_all().
+  // REQUIRES: the same arguments; `sent` as sift() or flush() returned it; empty after sift_all().
   void undo(const Gradient& gradient, const SparseVector& sent, float lr = 1.0F, float unscale = 1.0F);
   void undo(const SparseVector& sum, const SparseVector& sent);
   // Whether there is a step to take back.

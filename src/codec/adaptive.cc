@@ -7,12 +7,8 @@
 namespace sparsewire {
 
 NumberChoice number_code_for(const Support& support) {
-  if (!support.numbers.is_known) {
-    const NumberChoice found = choose_number_code(support.gaps, 0);
-    support.numbers = {.is_known = true, .linear = found.code.linear, .parameter = found.parameter, .bits = found.bits};
-  }
-  return {
-      .code = {.linear = support.numbers.linear}, .bits = support.numbers.bits, .parameter = support.numbers.parameter};
+  if (!support.numbers) support.numbers = choose_number_code(support.gaps, 0);
+  return *support.numbers;
 }
 
 SizeEstimate estimate_adaptive(const Support& support) {

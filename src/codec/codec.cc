@@ -22,7 +22,6 @@
 #include "core/room.h"
 #include "core/slices.h"
 #include "kernels/entries.h"
-#include "kernels/frame_plan.h"
 #include "kernels/simd.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/support/crc32c.h"
@@ -38,7 +37,6 @@ constexpr std::uint8_t kFull = 0;       // the id for "no indices: all entries a
 constexpr std::size_t kHeaderSize = 24;
 constexpr std::size_t kChecksumSize = 4;
 constexpr std::uint64_t kMostDim = 0xFFFFFFFF;
-constexpr std::uint8_t kInt2 = 5;  // value_formats.def
 
 // From so many entries on, the two sections are worth a thread each.
 constexpr std::size_t kLong = 16384;
@@ -165,7 +163,7 @@ void check(const SparseVector& vector) {
 
 }  // namespace
 
-struct Codec::Parts final : FramePlanner {
+struct Codec::Parts {
   CodecChoice choice;
   Buffer<std::byte> best;
   Buffer<std::byte> next;
@@ -176,8 +174,6 @@ struct Codec::Parts final : FramePlanner {
 
   std::vector<SizeEstimate> estimates;  // of all index codecs
 
-  bool is_planned() const noexcept;  // int2 with the usual blocks
-  std::optional<FramePlan> plan(const Support& given) override;
   void list_short_ones(const Support& given);
   std::size_t encode_indices(const SparseVector& vector, const IndexCodec*& used);
   std::size_t encode_shortest(const SparseVector& vector, const Support& given, const IndexCodec*& used);
@@ -188,44 +184,6 @@ Codec::Codec(std::string_view spec) : parts_(std::make_unique<Parts>()) {
   kernels::choose_simd();  // may throw; the kernels must not
   parts_->choice = parse_codec(spec);
 }
-
-// On a device int2 is written, with gaps in Golomb's code or as numbers.
-std::optional<FramePlan> Codec::Parts::plan(const Support& given) {
-  if (!is_planned() || given.count == given.dim || given.count < kLeastPlanned || given.count > kMostPlanned ||
-      given.dim > kMostDim) {
-    return std::nullopt;
-  }
-  const IndexCodec* used = choice.index_codec;
-  if (used == nullptr) {
-    list_short_ones(given);
-    if (may_be_shortest.size() != 1) return std::nullopt;  // the host tries them all
-    used = may_be_shortest.front();
-  }
-  FramePlan plan;
-  if (used->encode == encode_golomb) {
-    plan.indices = FramePlan::Indices::golomb;
-    plan.divisor = divisor_for(given).divisor();
-  } else if (used->encode == encode_adaptive) {
-    const NumberChoice numbers = number_code_for(given);
-    plan.indices = FramePlan::Indices::adaptive;
-    plan.linear = static_cast<std::uint32_t>(numbers.code.linear);
-    plan.parameter = static_cast<std::uint32_t>(numbers.parameter);
-  } else {
-    return std::nullopt;
-  }
-  std::array<std::byte, sizeof(plan.head)> head;
-  std::byte* at = head.data();
-  write_header(at, used->id, choice.value_format->id, given.dim, given.count);
-  write_field(at, static_cast<std::uint32_t>(choice.block));
-  plan.head = std::bit_cast<decltype(plan.head)>(head);
-  return plan;
-}
-
-bool Codec::Parts::is_planned() const noexcept {
-  return choice.value_format->id == kInt2 && choice.block == kPlannedBlock;
-}
-
-FramePlanner* Codec::planner() noexcept { return parts_->is_planned() ? parts_.get() : nullptr; }
 
 bool Codec::rounds() const noexcept { return parts_->choice.value_format->rounds; }
 

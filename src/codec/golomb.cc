@@ -23,11 +23,11 @@ double mean_of_gaps(std::size_t count, std::uint64_t sum) {
 }  // namespace
 
 kernels::GolombCode divisor_for(const Support& support) {
-  if (support.divisor == 0) {
+  if (!support.divisor) {
     const double mean = mean_of_gaps(support.count, support.sum_of_gaps());
-    support.divisor = search_divisor(support.divisor_gaps, mean).divisor();
+    support.divisor = search_divisor(support.divisor_gaps, mean);
   }
-  return kernels::GolombCode(support.divisor);
+  return *support.divisor;
 }
 
 // The sample is the one of `adaptive`, so that the difference of the two is more accurate than each of them.

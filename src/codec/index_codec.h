@@ -7,8 +7,8 @@
 #include <optional>
 #include <span>
 
+#include "codec/support.h"
 #include "core/buffer.h"
-#include "kernels/frame_plan.h"
 #include "sparsewire/codec.h"
 #include "sparsewire/sparse_vector.h"
 

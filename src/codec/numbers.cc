@@ -21,7 +21,6 @@ NumberChoice choose_number_code(std::span<const std::uint32_t> sample, int least
     if (plan.bits() >= least) continue;
     least = plan.bits();
     best.code = code;
-    best.parameter = plan.parameter;
   }
   best.bits = sample.empty() ? 0 : static_cast<double>(least) / static_cast<double>(sample.size());
   return best;

@@ -27,8 +27,7 @@ inline constexpr std::size_t kNumberPiece = kernels::kMostNumbers;  // numbers t
 // The best `linear` for a sample, and what the sample takes with it.
 struct NumberChoice {
   kernels::NumberCode code;
-  double bits = 0;    // of one number
-  int parameter = 0;  // of the last block
+  double bits = 0;  // of one number
 };
 // The sample: stretches of 32 neighbours. REQUIRES: at most kMostNumberSample numbers.
 NumberChoice choose_number_code(std::span<const std::uint32_t> sample, int least_parameter) noexcept;

@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "kernels/frame_plan.h"
 #include "sparsewire/support/float_mode.h"
 
 namespace sparsewire {

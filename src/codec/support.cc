@@ -19,8 +19,8 @@ const Support& SupportOf::look_at(const SparseVector& vector) noexcept {
   support_.gaps = take(kernels::number_sample(indices.size()), gaps_);
   support_.divisor_gaps = take(kernels::divisor_sample(indices.size()), divisor_gaps_);
   support_.draw = &vector.draw;
-  support_.divisor = 0;
-  support_.numbers = {};
+  support_.divisor.reset();
+  support_.numbers.reset();
   return support_;
 }
 

@@ -2,16 +2,34 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "codec/numbers.h"
-#include "kernels/frame_plan.h"
 #include "kernels/golomb.h"
 #include "kernels/stretches.h"
 #include "sparsewire/sparse_vector.h"
 
 namespace sparsewire {
+
+// What index codecs have to know to say how long they would be. A gap is the number of indices left out before one.
+struct Support {
+  std::uint64_t dim = 0;
+  std::size_t count = 0;   // of indices
+  std::uint32_t last = 0;  // index
+  std::size_t runs = 0;    // of consecutive indices
+  // Gaps at the places of kernels::number_sample(count) and kernels::divisor_sample(count).
+  std::span<const std::uint32_t> gaps;
+  std::span<const std::uint32_t> divisor_gaps;
+  const Draw* draw = nullptr;  // how the indices were drawn; null: they were not
+  // Of Golomb's code and of `adaptive`, when they have been searched for.
+  mutable std::optional<kernels::GolombCode> divisor;
+  mutable std::optional<NumberChoice> numbers;
+
+  std::uint64_t sum_of_gaps() const noexcept { return count == 0 ? 0 : std::uint64_t{last} + 1 - count; }
+};
 
 // The support of a vector that is not full.
 class SupportOf {

@@ -24,10 +24,7 @@ class AllGatherExchange final : public Exchange {
     traffic_ = {};
     thrown_ = nullptr;
     StageClock clock;
-    const std::size_t frame_size =
-        has_frame_ ? end_message(trailer, received, message_, thrown_)
-                   : write_message(codec_, sent, trailer, received, message_, thrown_, plan_.config.pool);
-    has_frame_ = false;
+    const std::size_t frame_size = write_message(codec_, sent, trailer, received, message_, thrown_, plan_.config.pool);
     clock.lap(traffic_.ns_encode);
     transport_.all_gather(message_, all_);
     keep_room(all_);
@@ -55,13 +52,6 @@ class AllGatherExchange final : public Exchange {
     return outcome;
   }
 
-  void sift(Sifter& sifter, const Gradient& gradient, float lr, float unscale, SparseVector& sent) override {
-    has_frame_ = false;
-    FramePlanner* const planner = codec_.planner();
-    if (planner == nullptr) return sifter.sift(gradient, sent, lr, unscale);
-    has_frame_ = sifter.sift_into(gradient, *planner, message_, sent, lr, unscale);
-  }
-
   const std::vector<float>* undivided() const noexcept override { return &undivided_; }
 
  private:
@@ -71,7 +61,6 @@ class AllGatherExchange final : public Exchange {
   FrameReader reader_;
   Merger merger_;
   Message message_;
-  bool has_frame_ = false;  // for the next run(), in the message
   std::vector<Message> all_;
   std::vector<float> shares_;  // of all ranks in the sum
   std::vector<std::span<const std::byte>> frames_;

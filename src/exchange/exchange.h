@@ -67,8 +67,7 @@ class Exchange {
   virtual StepOutcome run(const SparseVector& sent, const StepTrailer& trailer, std::vector<float>& received,
                           SparseVector& total) = 0;
 
-  // Sifts what the next run() sends. Where a message is one frame of all that this rank sends, it may be written where
-  // the gradient is (Sifter::sift_into): then `sent` is empty, and run() sends that frame.
+  // Sifts what the next run() sends. That may stay where the gradient is (Sifter::sift_all): then `sent` is empty.
   virtual void sift(Sifter& sifter, const Gradient& gradient, float lr, float unscale, SparseVector& sent) {
     sifter.sift(gradient, sent, lr, unscale);
   }

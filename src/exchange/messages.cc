@@ -15,10 +15,14 @@ void reserve_more(std::vector<T>& items, std::uint64_t most) {
   items.reserve(std::min<std::size_t>(size + size / 2 + 64, most));
 }
 
-// `encode` makes the message a frame.
-template <class Encode>
-std::size_t write_with(const StepTrailer& trailer, std::vector<float>& received, Message& message,
-                       std::exception_ptr& thrown, Encode encode) {
+}  // namespace
+
+Failure failure_of(int rank, const std::exception& error) noexcept {
+  return {Failure::Kind::error, rank, 0, Cause(error.what())};
+}
+
+std::size_t write_message(Codec& codec, const SparseVector& sent, const StepTrailer& trailer,
+                          std::vector<float>& received, Message& message, std::exception_ptr& thrown, Pool* pool) {
   received.clear();
   if (trailer.failure) {
     message.clear();
@@ -26,7 +30,7 @@ std::size_t write_with(const StepTrailer& trailer, std::vector<float>& received,
     return 0;
   }
   try {
-    encode();
+    codec.encode(sent, message, codec.rounds() ? &received : nullptr, pool);
     const std::size_t frame_size = message.size();
     append(message, trailer);
     return frame_size;
@@ -39,23 +43,6 @@ std::size_t write_with(const StepTrailer& trailer, std::vector<float>& received,
     append(message, failed);
     return 0;
   }
-}
-
-}  // namespace
-
-Failure failure_of(int rank, const std::exception& error) noexcept {
-  return {Failure::Kind::error, rank, 0, Cause(error.what())};
-}
-
-std::size_t write_message(Codec& codec, const SparseVector& sent, const StepTrailer& trailer,
-                          std::vector<float>& received, Message& message, std::exception_ptr& thrown, Pool* pool) {
-  return write_with(trailer, received, message, thrown,
-                    [&] { codec.encode(sent, message, codec.rounds() ? &received : nullptr, pool); });
-}
-
-std::size_t end_message(const StepTrailer& trailer, std::vector<float>& received, Message& message,
-                        std::exception_ptr& thrown) {
-  return write_with(trailer, received, message, thrown, [&] { make_room_for_trailer(message); });
 }
 
 std::optional<Failure> decode_from(std::span<const std::byte> frame, int from, std::uint64_t dim, SparseVector& vector,

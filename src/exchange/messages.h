@@ -27,10 +27,6 @@ std::size_t write_message(Codec& codec, const SparseVector& sent, const StepTrai
                           std::vector<float>& received, Message& message, std::exception_ptr& thrown,
                           Pool* pool = nullptr);
 
-// The same for a message that is a frame already.
-std::size_t end_message(const StepTrailer& trailer, std::vector<float>& received, Message& message,
-                        std::exception_ptr& thrown);
-
 // Decodes a frame from rank `from` into a vector of dimension `dim`; or returns why that is not possible. The vector
 // keeps room for some entries more: counts change a little in every step, which must not allocate each time.
 std::optional<Failure> decode_from(std::span<const std::byte> frame, int from, std::uint64_t dim, SparseVector& vector,

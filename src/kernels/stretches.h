@@ -1,6 +1,7 @@
 // Which of many numbers a sample takes: stretches of 32 neighbours, so that it shows how they come in clusters.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
 namespace sparsewire::kernels {
@@ -11,26 +12,14 @@ class Stretches {
   constexpr Stretches(std::size_t count, std::size_t most) noexcept
       : count_(count), stretches_(count <= most / kLength * kLength ? 0 : most / kLength) {}
 
-  // As many as wanted, within these limits. Not by std::clamp, which takes the addresses of constants: a device has
-  // none.
-  static constexpr Stretches between(std::size_t count, std::size_t wanted, std::size_t least,
-                                     std::size_t most) noexcept {
-    return {count, wanted < least ? least : wanted > most ? most : wanted};
-  }
-
-  constexpr std::size_t size() const noexcept { return stretches_ == 0 ? count_ : stretches_ * kLength; }
   // Calls f(i) for each number i of the sample.
   template <class F>
   constexpr void for_each(F&& f) const {
     for (std::size_t i = 0; stretches_ == 0 && i < count_; ++i) f(i);
     for (std::size_t s = 0; s < stretches_; ++s) {
-      const std::size_t begin = (*this)[s * kLength];
+      const std::size_t begin = (count_ - kLength) * s / (stretches_ - 1);
       for (std::size_t i = begin; i < begin + kLength; ++i) f(i);
     }
-  }
-  // The number that the sample has at place j.
-  constexpr std::size_t operator[](std::size_t j) const noexcept {
-    return stretches_ == 0 ? j : (count_ - kLength) * (j / kLength) / (stretches_ - 1) + j % kLength;
   }
 
  private:
@@ -44,10 +33,10 @@ class Stretches {
 inline constexpr std::size_t kMostNumberSample = 4096;
 inline constexpr std::size_t kMostDivisorSample = 16384;
 constexpr Stretches number_sample(std::size_t count) noexcept {
-  return Stretches::between(count, count / 16, 1024, kMostNumberSample);
+  return {count, std::clamp<std::size_t>(count / 16, 1024, kMostNumberSample)};
 }
 constexpr Stretches divisor_sample(std::size_t count) noexcept {
-  return Stretches::between(count, count / 64, 2048, kMostDivisorSample);
+  return {count, std::clamp<std::size_t>(count / 64, 2048, kMostDivisorSample)};
 }
 
 }  // namespace sparsewire::kernels

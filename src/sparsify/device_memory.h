@@ -12,7 +12,6 @@
 #include <span>
 #include <vector>
 
-#include "kernels/frame_plan.h"
 #include "kernels/second_choice.h"
 #include "kernels/sweep.h"
 #include "sparsewire/gradient.h"
@@ -33,13 +32,6 @@ struct TakenEntries {
   // If one unit has a k: the key of its k-th entry, or 0 if there were fewer.
   std::uint32_t kth = 0;
   bool chosen_twice = false;  // the entries are those of the second choice, in all units
-};
-
-// Of a step whose entries became a frame.
-struct FrameNorms {
-  std::vector<double> accumulated_norm2;  // of each unit, as in TakenEntries
-  std::vector<double> sent_norm2;
-  double rounding_loss2 = 0;  // ||values - rounded values||^2, in the order of Sifter::keep_rounding_loss
 };
 
 // What take() throws if the velocity that it is to add may not be finite. Then nothing has happened.
@@ -67,26 +59,10 @@ class DeviceMemory {
                                           const kernels::SecondChoice* second, const kernels::ScaledGradient* gradient,
                                           TakenEntries& taken) = 0;
 
-  // A step whose entries become a frame on the device (kernels/frame_plan.h), if it can write one. First take(), but
-  // the entries stay on the device; after it the memory has value - rounded value where one was taken. `support` is
-  // valid until the next call. Then either write_frame(); or bring_taken(), which brings them to the host, as take()
-  // does: the memory is 0 there. write_frame() returns false if it cannot write this frame. Until the next take(),
-  // put_taken_back() puts the entries back. REQUIRES: units of at most kernels::kTile entries, a k for each.
-  virtual bool writes_frames() const { return false; }
-  virtual std::optional<std::size_t> take_for_frame(std::span<const Unit> /*units*/, const UnitChoices& /*choices*/,
-                                                    float /*factor*/, const kernels::ScaledGradient& /*gradient*/,
-                                                    Support& /*support*/) {
-    return std::nullopt;
-  }
-  virtual bool write_frame(const FramePlan& /*plan*/, std::vector<std::byte>& /*frame*/, FrameNorms& /*norms*/) {
-    return false;
-  }
-  virtual void bring_taken(TakenEntries& /*taken*/) {}
-  virtual void put_taken_back() {}
-
   // Moves all numbers to another array on the device, and returns where that is. Until the next call that takes
-  // something, put_taken_back() brings them back.
+  // something, put_all_back() brings them back.
   virtual Gradient take_all() = 0;
+  virtual void put_all_back() = 0;
 
   // Takes the accumulation back: kernels::restore() for all entries.
   virtual void restore(const kernels::ScaledGradient& gradient) = 0;

@@ -49,19 +49,9 @@ class ErrorMemory {
     return device_->take(units, choices, factor, second, gradient, taken);
   }
 
-  // On a device: a step whose entries become a frame. As in DeviceMemory.
-  bool writes_frames() const { return device_ != nullptr && device_->writes_frames(); }
-  std::optional<std::size_t> take_for_frame(std::span<const Unit> units, const UnitChoices& choices, float factor,
-                                            const kernels::ScaledGradient& gradient, Support& support) {
-    return device_->take_for_frame(units, choices, factor, gradient, support);
-  }
-  bool write_frame(const FramePlan& plan, std::vector<std::byte>& frame, FrameNorms& norms) {
-    return device_->write_frame(plan, frame, norms);
-  }
-  void bring_taken(TakenEntries& taken) { device_->bring_taken(taken); }
-  void put_taken_back() { device_->put_taken_back(); }
-  // On a device: as DeviceMemory::take_all().
+  // On a device: as in DeviceMemory.
   Gradient take_all() { return device_->take_all(); }
+  void put_all_back() { device_->put_all_back(); }
 
   // On the host only: what takes entries out, unit by unit. together() is for a unit that all threads share, alone(t)
   // for one that thread number t has for itself; these can work on different units at the same time.

@@ -19,13 +19,6 @@ struct SiftNorms {
   double sent_norm2 = 0;         // ||out||^2; the same bits as accumulated_norm2 if every non-zero entry is sent
 };
 
-// A step whose entries may have become a frame; then their rounding losses are in the memory.
-struct SiftedFrame {
-  SiftNorms norms;
-  std::uint64_t entries = 0;
-  double rounding_loss2 = 0;
-};
-
 // A step that sends all entries from where they are.
 struct SiftedAll {
   SiftNorms norms;
@@ -50,14 +43,6 @@ class FusedSparsifier {
   // does not count. COST: in the steady state one pass over memory and gradient, and no allocation.
   virtual SiftNorms sift(const kernels::ScaledGradient* gradient, float unit, ErrorMemory& memory,
                          SparseVector& out) = 0;
-
-  // The same, for a step that is sent as a frame, written where the memory is. Nothing if that cannot be: then nothing
-  // has happened. If it cannot be for these entries, they are in `out`, as after sift(), and the frame is empty.
-  virtual std::optional<SiftedFrame> sift_into(const kernels::ScaledGradient& /*gradient*/, ErrorMemory& /*memory*/,
-                                               FramePlanner& /*planner*/, std::vector<std::byte>& /*frame*/,
-                                               SparseVector& /*out*/) {
-    return std::nullopt;
-  }
 
   // The same, for a step that sends all entries: they stay on the device where the memory is. Nothing if not all are
   // sent: then nothing has happened.

@@ -114,33 +114,6 @@ void Sifter::sift(const Gradient& gradient, SparseVector& sent, float lr, float 
   p.take_step(sent, [&] { return p.sift(gradient, sent, lr, unscale); });
 }
 
-bool Sifter::sift_into(const Gradient& gradient, FramePlanner& planner, std::vector<std::byte>& frame,
-                       SparseVector& sent, float lr, float unscale) {
-  Parts& p = *parts_;
-  frame.clear();
-  sent.clear(p.memory.size());
-  sent.draw = {};
-  if (p.feedback.kind != Feedback::Kind::ef || gradient.device.kind == Device::host) {
-    sift(gradient, sent, lr, unscale);
-    return false;
-  }
-  const StandardFloatMode mode;
-  p.can_undo = p.can_flush = p.is_taken = false;
-  p.check_gradient(gradient);
-  p.move_to(gradient.device);
-  const auto sifted = p.sparsifier->sift_into(p.scaled(gradient, lr, unscale), p.memory, planner, frame, sent);
-  if (!sifted) {
-    sift(gradient, sent, lr, unscale);
-    return false;
-  }
-  p.count_step(sifted->norms, sifted->entries);
-  p.is_taken = !frame.empty();
-  p.can_undo = true;
-  p.can_flush = !p.is_taken;
-  if (p.is_taken) p.count_rounding_loss(sifted->rounding_loss2);
-  return p.is_taken;
-}
-
 std::optional<Gradient> Sifter::sift_all(const Gradient& gradient, float lr, float unscale) {
   Parts& p = *parts_;
   if (p.feedback.kind != Feedback::Kind::ef || gradient.device.kind == Device::host) return std::nullopt;
@@ -199,7 +172,7 @@ void Sifter::undo(const Gradient& gradient, const SparseVector& sent, float lr, 
     throw UsageError(fmt::format("[{}] undo: the gradient is on another device than in the step", p.name));
   }
   p.begin_undo(sent);
-  if (p.is_taken) p.memory.put_taken_back();
+  if (p.is_taken) p.memory.put_all_back();
   if (p.has_velocity()) {
     p.velocity.put_back(sent, p.cleared);
     const kernels::ScaledGradient total = p.velocity.as_gradient();

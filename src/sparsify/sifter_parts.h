@@ -28,7 +28,7 @@ struct Sifter::Parts {
   SiftStats stats_before;  // for undo
   bool can_undo = false;   // a step was taken, and nothing but what belongs to it came after it
   bool can_flush = false;  // nothing at all came after it
-  bool is_taken = false;   // its entries are on the device, and were not returned (sift_into, sift_all)
+  bool is_taken = false;   // its entries are on the device, and were not returned (sift_all)
   std::vector<float> all;  // of flush(), kept so that the steady state allocates nothing
 
   std::vector<double> loss_of_tiles;  // of keep_rounding_loss()
@@ -60,7 +60,6 @@ struct Sifter::Parts {
   void begin_undo(const SparseVector& sent);
   void check(const SparseVector& entries, const char* what) const;
   double rounding_loss2(const SparseVector& sent, std::span<const float> received);
-  void count_rounding_loss(double loss2);
   void write(ErrorMemory& to, std::size_t begin, std::size_t size, const Gradient& numbers, const char* what);
   Layout serialize_head(State& state);
   void serialize_body(State& state, LongVector& all_memory, LongVector& all_velocity);

@@ -63,12 +63,8 @@ void Sifter::keep_rounding_loss(const SparseVector& sent, std::span<const float>
   }
   // Often nothing is lost: a server that answers in the format of what it got. On a device this saves a copy.
   if (change != 0 && p.feedback.kind != Feedback::Kind::none) p.memory.add_differences(sent, received);
-  p.count_rounding_loss(change);
-}
-
-void Sifter::Parts::count_rounding_loss(double loss2) {
-  stats.memory_norm2 += loss2;
-  stats.total_error += loss2;
+  p.stats.memory_norm2 += change;
+  p.stats.total_error += change;
 }
 
 }  // namespace sparsewire

@@ -23,7 +23,6 @@ class TopK final : public UnitSparsifier {
   }
   UnitChoice choice(const Unit& unit) const override { return {.k = budget_.k(step(), unit.size)}; }
   std::optional<double> choice_depends_on() const override { return budget_.ratio(step()); }
-  bool sends_choices() const override { return true; }
   double expected_in(const Unit& unit) const override { return budget_.expected(unit.size); }
 
   Budget budget_;

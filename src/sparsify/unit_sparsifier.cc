@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include "kernels/norm.h"
 #include "sparsewire/errors.h"
 #include "sparsify/bad_gradient.h"
 
@@ -14,10 +13,7 @@ UnitSparsifier::UnitSparsifier(Spec& spec, const SifterContext& context, Scope s
   Cut cut{.scope = scope, .chunk = chunk};
   cut.dense_below = spec.integer("dense_below", 0, ~std::uint64_t{0}).value_or(0);
   units_ = make_units(context_.layout, cut);
-  for (const Unit& unit : units_) {
-    sparse_size_ += unit.dense ? 0 : unit.size;
-    has_small_units_ = has_small_units_ && !unit.dense && unit.size <= kernels::kTile;
-  }
+  for (const Unit& unit : units_) sparse_size_ += unit.dense ? 0 : unit.size;
 }
 
 SiftNorms UnitSparsifier::sift(const kernels::ScaledGradient* gradient, float unit_of_memory, ErrorMemory& memory,

@@ -21,8 +21,6 @@ namespace sparsewire {
 class UnitSparsifier : public FusedSparsifier {
  public:
   SiftNorms sift(const kernels::ScaledGradient* gradient, float unit, ErrorMemory& memory, SparseVector& out) final;
-  std::optional<SiftedFrame> sift_into(const kernels::ScaledGradient& gradient, ErrorMemory& memory,
-                                       FramePlanner& planner, std::vector<std::byte>& frame, SparseVector& out) final;
   void undo(const kernels::ScaledGradient* gradient, ErrorMemory& memory, const SparseVector& sent) final;
   std::uint64_t step() const noexcept final { return step_; }
   void set_step(std::uint64_t step) noexcept final { step_ = step; }
@@ -47,8 +45,6 @@ class UnitSparsifier : public FusedSparsifier {
   // What it depends on besides the unit: as long as this number stays the same, choice() is not asked again. Nothing:
   // it is asked in every step.
   virtual std::optional<double> choice_depends_on() const { return std::nullopt; }
-  // Whether that is all that is sent, and nothing is remembered of it.
-  virtual bool sends_choices() const { return false; }
   // Magnitudes are multiplied by it before they are compared.
   virtual float factor() const { return 1; }
   // Appends the indices of other entries that are taken out of the units, ascending. With `sends_zeros()` also those
@@ -83,10 +79,7 @@ class UnitSparsifier : public FusedSparsifier {
  private:
   // unit_sparsifier_device.cc
   void make_choices();
-  SiftedFrame encode_taken(ErrorMemory& memory, FramePlanner& planner, const Support& support,
-                           std::vector<std::byte>& frame, SparseVector& out);
   SiftNorms sift_on_device(const kernels::ScaledGradient* gradient, ErrorMemory& memory, SparseVector& out);
-  bool expects_frames();
   SiftNorms collect(ErrorMemory& memory, SparseVector& out);
   std::size_t take_unit(const Unit& unit, std::size_t begin, std::size_t end, std::size_t more);
 
@@ -94,7 +87,6 @@ class UnitSparsifier : public FusedSparsifier {
   SifterContext context_;
   std::vector<Unit> units_;
   std::size_t sparse_size_ = 0;
-  bool has_small_units_ = true;  // all have at most a tile of entries, and none is dense
   std::uint64_t step_;
 
   UnitRunner runner_;
@@ -103,9 +95,7 @@ class UnitSparsifier : public FusedSparsifier {
   Candidates chosen_;
   UnitChoices choices_;
   std::optional<double> choices_depended_on_;  // when they were made
-  std::optional<bool> expects_frames_;         // enough entries for them; empty until it was asked for
   TakenEntries taken_;
-  FrameNorms frame_norms_;
   std::vector<std::uint32_t> more_indices_;  // of list_more()
   std::vector<float> more_values_;
   Candidates more_;    // those of a unit

@@ -19,11 +19,6 @@ void UnitSparsifier::make_choices() {
   choices_depended_on_ = depends_on;
 }
 
-bool UnitSparsifier::expects_frames() {
-  if (!expects_frames_) expects_frames_ = expected_entries() >= static_cast<double>(kLeastPlanned);
-  return *expects_frames_;
-}
-
 SiftNorms UnitSparsifier::sift_on_device(const kernels::ScaledGradient* gradient, ErrorMemory& memory,
                                          SparseVector& out) {
   make_choices();
@@ -50,54 +45,6 @@ SiftNorms UnitSparsifier::sift_on_device(const kernels::ScaledGradient* gradient
     out.clear(out.dim);
     throw;
   }
-}
-
-std::optional<SiftedFrame> UnitSparsifier::sift_into(const kernels::ScaledGradient& gradient, ErrorMemory& memory,
-                                                     FramePlanner& planner, std::vector<std::byte>& frame,
-                                                     SparseVector& out) {
-  out.clear(context_.layout.dim());
-  frame.clear();
-  if (!sends_choices() || !has_small_units_ || units_.size() < 2 || !memory.writes_frames() || !expects_frames()) {
-    return std::nullopt;
-  }
-  make_choices();
-  Support support;
-  if (const auto bad = memory.take_for_frame(units_, choices_, factor(), gradient, support)) {
-    throw_bad_gradient(name_, context_, step_, gradient, memory, *bad);
-  }
-  support.dim = context_.layout.dim();
-  try {
-    const SiftedFrame sifted = encode_taken(memory, planner, support, frame, out);
-    ++step_;
-    return sifted;
-  } catch (...) {  // out of memory
-    memory.put_taken_back();
-    memory.restore(&gradient);
-    out.clear(out.dim);
-    frame.clear();
-    throw;
-  }
-}
-
-// To a frame if that can be, and else to `out`.
-SiftedFrame UnitSparsifier::encode_taken(ErrorMemory& memory, FramePlanner& planner, const Support& support,
-                                         std::vector<std::byte>& frame, SparseVector& out) {
-  SiftedFrame sifted;
-  sifted.entries = support.count;
-  const auto plan = planner.plan(support);
-  if (!plan || !memory.write_frame(*plan, frame, frame_norms_)) {
-    frame.clear();
-    more_indices_.clear();
-    memory.bring_taken(taken_);
-    sifted.norms = collect(memory, out);
-    return sifted;
-  }
-  for (std::size_t u = 0; u < units_.size(); ++u) {
-    sifted.norms.accumulated_norm2 += frame_norms_.accumulated_norm2[u];
-    sifted.norms.sent_norm2 += frame_norms_.sent_norm2[u];
-  }
-  sifted.rounding_loss2 = frame_norms_.rounding_loss2;
-  return sifted;
 }
 
 // Appends the entries of all units to `out`, and puts back those that are not sent.

@@ -166,12 +166,7 @@ void Worker::Parts::sift() {
              .failure = {}};
   try {
     take_weight();
-    const bool needs_entries = dense_exchange != nullptr || observes;  // here, not only in a frame
-    if (needs_entries) {
-      sifter.sift(gradient, sent, options.lr, options.unscale);
-    } else {
-      exchange->sift(sifter, gradient, options.lr, options.unscale, sent);
-    }
+    exchange->sift(sifter, gradient, options.lr, options.unscale, sent);
     has_sifted = true;
     // The memory of a server is on the device of its worker, too.
     if (Sifter* const server = exchange->server()) server->move_to(gradient.device);

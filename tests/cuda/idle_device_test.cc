@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "cuda/idle_runtime.h"
-#include "sparsewire/codec.h"
 #include "sparsewire/sifter.h"
 #include "sparsify/device_memory.h"
 
@@ -47,17 +46,6 @@ TEST(CudaHost, MakesTablesOfChunksInTheFirstStepOnly) {
   EXPECT_EQ(sent.size(), 0U);
 }
 
-TEST(CudaHost, MakesTablesOfFramesInTheFirstStepOnly) {
-  Sifter sifter("topk:k=8,chunk=128", "ef:decay=0.95", {.layout = Layout(kSize)});
-  Codec codec("auto:values=int2");
-  SparseVector sent;
-  std::vector<std::byte> frame;
-  const auto step = [&] { sifter.sift_into(gradient(), *codec.planner(), frame, sent); };
-  EXPECT_GT(calls_of(step).to_device, 5U);
-  for (int t = 0; t < 5; ++t) EXPECT_EQ(calls_of(step).to_device, 0U) << t;
-  EXPECT_EQ(calls_of([&] { sifter.sift(gradient(), sent); }).to_device, 0U);
-}
-
 TEST(CudaHost, MakesTablesOfChunksWhereTheirEntriesChange) {
   Sifter sifter("topk:ratio=0.1,chunk=20,warmup_from=0.4,warmup_steps=4", "ef", {.layout = Layout(kSize)});
   SparseVector sent;
@@ -95,9 +83,6 @@ TEST(CudaHost, KnowsChoicesByTheirKey) {
   };
   EXPECT_GT(take(choices_of(3)), 5U);
   EXPECT_EQ(take(choices_of(4)), 0U);
-  Support support;
-  EXPECT_EQ(calls_of([&] { EXPECT_FALSE(memory->take_for_frame(units, choices_of(5), 1, scaled, support)); }).to_device,
-            0U);
   UnitChoices changed = choices_of(3);
   changed.make(units.size(), [](std::size_t u) { return UnitChoice{.k = 3 + u % 2}; });
   EXPECT_GT(take(changed), 0U);

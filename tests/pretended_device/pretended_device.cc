@@ -3,19 +3,15 @@
 #include "pretended_device/pretended_device.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
 #include <utility>
 
-#include "codec/rounding.h"
-#include "codec/support.h"
 #include "core/crc32c_extend.h"
 #include "core/number_types.h"
 #include "kernels/norm.h"
-#include "sparsewire/codec.h"
 #include "sparsewire/errors.h"
 #include "sparsify/device_memory.h"
 #include "sparsify/device_sum.h"
@@ -49,7 +45,6 @@ class PretendedMemory final : public DeviceMemory {
                                   const kernels::SecondChoice* second, const kernels::ScaledGradient* gradient,
                                   TakenEntries& taken) override {
     if (choices.all().size() != units.size()) throw UsageError("a choice for each unit");
-    all_.clear();
     taken = {};
     if (gradient != nullptr) {
       if (gradient->first_add != nullptr) add_first(here(*gradient), *gradient->first_add);
@@ -84,59 +79,13 @@ class PretendedMemory final : public DeviceMemory {
     return std::nullopt;
   }
 
-  // The codec writes the frames. As a device, it cannot write each of them.
-  bool writes_frames() const override { return true; }
-  std::optional<std::size_t> take_for_frame(std::span<const Unit> units, const UnitChoices& choices, float factor,
-                                            const kernels::ScaledGradient& gradient, Support& support) override {
-    if (const auto bad = take(units, choices, factor, nullptr, &gradient, for_frame_)) return bad;
-    units_.assign(units.begin(), units.end());
-    entries_.clear(numbers_.size());
-    entries_.indices = indices_;
-    entries_.values = values_;
-    support = support_.look_at(entries_);
-    Rounding("raw32:values=int2").round(entries_, rounded_);
-    for (std::size_t i = 0; i < indices_.size(); ++i) numbers_[indices_[i]] += values_[i] - rounded_[i];
-    return std::nullopt;
-  }
-  bool write_frame(const FramePlan& plan, std::vector<std::byte>& frame, FrameNorms& norms) override {
-    if (++frames_ % 4 == 0) return false;
-    const bool is_golomb = plan.indices == FramePlan::Indices::golomb;
-    Codec(is_golomb ? "golomb:values=int2" : "adaptive:values=int2").encode(entries_, frame);
-    const auto head = std::as_bytes(std::span(plan.head));
-    if (!std::equal(head.begin(), head.end(), frame.begin())) throw UsageError("the plan has another head");
-    norms.accumulated_norm2 = for_frame_.accumulated_norm2;
-    norms.sent_norm2.clear();
-    std::vector<float> sent(numbers_.size());
-    for (std::size_t i = 0; i < indices_.size(); ++i) sent[indices_[i]] = values_[i];
-    for (const Unit& unit : units_) norms.sent_norm2.push_back(norm2_of(unit, sent));
-    std::vector<double> tiles(kernels::tiles_of(values_.size()));
-    for (std::size_t t = 0; t < tiles.size(); ++t) {
-      std::array<double, 8> sums{};
-      const std::size_t first = t * kernels::kTile;
-      const std::size_t n = std::min(kernels::kTile, values_.size() - first);
-      for (std::size_t i = 0; i < n; ++i) {
-        const auto lost = static_cast<double>(values_[first + i] - rounded_[first + i]);
-        sums.at(i < n / 8 * 8 ? i % 8 : 0) += lost * lost;
-      }
-      tiles[t] = kernels::add_pairwise(sums.data(), sums.size());
-    }
-    norms.rounding_loss2 = kernels::sum_tiles(tiles.data(), tiles.size());
-    return true;
-  }
-  void bring_taken(TakenEntries& taken) override {
-    for (const std::uint32_t index : indices_) numbers_[index] = 0;
-    taken = for_frame_;
-  }
-  void put_taken_back() override {
-    if (all_.empty()) return write_at(indices_, values_.data());
-    numbers_.swap(all_);
-  }
   Gradient take_all() override {
     fail_if_asked_to();
     all_.assign(numbers_.size(), 0.0F);
     numbers_.swap(all_);
     return there(all_);
   }
+  void put_all_back() override { numbers_.swap(all_); }
 
   void restore(const kernels::ScaledGradient& gradient) override {
     kernels::restore(here(gradient), 0, numbers_.size(), numbers_.data());
@@ -297,16 +246,10 @@ class PretendedMemory final : public DeviceMemory {
   }
 
   std::vector<float> numbers_;
-  std::vector<float> all_;  // by take_all(), if nothing was taken after it
+  std::vector<float> all_;  // by take_all()
   std::optional<ChoicesKey> table_key_;
   std::vector<UnitChoice> table_;
   std::size_t steps_ = 0;
-  std::size_t frames_ = 0;
-  TakenEntries for_frame_;
-  SparseVector entries_;  // of for_frame_
-  std::vector<float> rounded_;
-  SupportOf support_;
-  std::vector<Unit> units_;  // of for_frame_
   std::vector<float> before_;
   std::vector<std::uint32_t> indices_;
   std::vector<float> values_;

@@ -26,7 +26,6 @@ struct TileUnitsArguments {
   const Bar* bars;  // for the factors
   const std::uint32_t* ks;
   const std::uint32_t* slots;  // where the winners of each unit are written; there is room for k
-  bool clears;                 // winners become 0 in the memory; else they stay there, too
   std::uint32_t* floors;       // of each unit, a rank; 0: there is no guess
   float* margins;              // of the floors below the last k-th
   double* norms;
@@ -201,7 +200,7 @@ class WarpUnit {
         const std::size_t at = index(s_.offsets[i]);
         a_.indices[to] = static_cast<std::uint32_t>(at);
         a_.values[to] = s_.values[i];
-        if (a_.clears) a_.memory[at] = 0;
+        a_.memory[at] = 0;
         s_.offsets[i] = static_cast<std::uint16_t>(s_.offsets[i] + kWins);
       }
       ties += static_cast<std::uint32_t>(__popc(row_ties));
@@ -308,7 +307,7 @@ __device__ inline void search_unit(const TileUnitsArguments& a, std::uint32_t u,
     const float value = a.memory[at];
     a.indices[start + number] = static_cast<std::uint32_t>(at);
     a.values[start + number] = value;
-    if (a.clears) a.memory[at] = 0;
+    a.memory[at] = 0;
     lane_sum += static_cast<double>(value) * static_cast<double>(value);
   });
   sent += bar.quota;
@@ -332,14 +331,6 @@ static __global__ void __launch_bounds__(kTileThreads) search_tile_units(const _
   const std::uint32_t count = a.search->count;
   for (std::uint32_t i = blockIdx.x; i < count; i += gridDim.x) search_unit(a, a.searched[i], s);
   if (threadIdx.x == 0 && atomicAdd(&a.search->done, 1) == gridDim.x - 1) *a.search = {};
-}
-
-// The memory becomes 0 where the winners were. One thread for each unit.
-__global__ void clear_tile_units(float* memory, std::uint32_t units, const std::uint32_t* slots,
-                                 const std::uint32_t* counts, const std::uint32_t* indices) {
-  for_each_entry(units, [=](std::size_t u) {
-    for (std::uint32_t i = slots[u]; i < slots[u] + counts[u]; ++i) memory[indices[i]] = 0;
-  });
 }
 
 // Puts the winners back, after a step that failed. One thread for each unit.

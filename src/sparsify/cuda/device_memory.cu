@@ -40,7 +40,6 @@ class CudaMemory final : public DeviceMemory {
                                   TakenEntries& taken) override {
     const OnDevice on(device_);
     most_ = kInfinity;  // unless all goes well
-    has_taken_all_ = false;
     const cudaStream_t stream = begin(gradient);
     if (gradient != nullptr && gradient->first_add != nullptr) follow(gradient->first_add->gradient, stream);
     const auto bad = take_now(units, choices, factor, second, gradient, stream, taken);
@@ -48,43 +47,6 @@ class CudaMemory final : public DeviceMemory {
     const std::vector<double>& norms = taken.accumulated_norm2;
     if (!bad) most_ = with_rounding(std::sqrt(std::accumulate(norms.begin(), norms.end(), 0.0)));
     return bad;
-  }
-
-  bool writes_frames() const override { return true; }
-  std::optional<std::size_t> take_for_frame(std::span<const Unit> units, const UnitChoices& choices, float factor,
-                                            const ScaledGradient& gradient, Support& support) override {
-    const OnDevice on(device_);
-    most_ = kInfinity;
-    frame_stream_ = begin(&gradient);
-    has_taken_all_ = false;
-    if (many_ == nullptr) many_ = std::make_unique<ManyUnits>(taken_);
-    order_.wait();  // its arrays may be in use
-    const auto bad = many_->take_for_frame(numbers_.data(), units, choices, factor, gradient, frame_stream_, support);
-    order_.end(frame_stream_);
-    return bad;
-  }
-  bool write_frame(const FramePlan& plan, std::vector<std::byte>& frame, FrameNorms& norms) override {
-    const OnDevice on(device_);
-    const bool is_written = many_->write_frame(plan, frame, norms);
-    order_.end(frame_stream_);
-    return is_written;
-  }
-  void bring_taken(TakenEntries& taken) override {
-    const OnDevice on(device_);
-    begin_taken(taken, many_->unit_count());
-    many_->bring_taken(taken);
-    order_.end(frame_stream_);
-  }
-  void put_taken_back() override {
-    const OnDevice on(device_);
-    most_ = kInfinity;
-    const cudaStream_t stream = begin(nullptr);
-    if (has_taken_all_) {
-      copy(all_taken_.data(), numbers_.data(), stream);
-    } else {
-      many_->put_taken_back(stream);
-    }
-    order_.end(stream);
   }
 
   Gradient take_all() override {
@@ -95,8 +57,14 @@ class CudaMemory final : public DeviceMemory {
     SPARSEWIRE_CUDA_CHECK(cudaMemsetAsync(numbers_.data(), 0, size_ * sizeof(float), stream));
     order_.end(stream);
     most_ = 0;
-    has_taken_all_ = true;
     return array(all_taken_);
+  }
+  void put_all_back() override {
+    const OnDevice on(device_);
+    most_ = kInfinity;
+    const cudaStream_t stream = begin(nullptr);
+    copy(all_taken_.data(), numbers_.data(), stream);
+    order_.end(stream);
   }
 
   // Waits, because the gradient may be another memory's numbers, which change next.
@@ -391,12 +359,10 @@ class CudaMemory final : public DeviceMemory {
 
   GradientNorm norm_;
   PinnedArray<Clipped> host_norm_;
-  HostEntries taken_;                    // entries from the device
-  std::unique_ptr<UnitMemory> unit_;     // if the model is one unit
-  std::unique_ptr<ManyUnits> many_;      // if it is many
-  cudaStream_t frame_stream_ = nullptr;  // of the last take_for_frame()
-  DeviceArray<float> all_taken_;         // by the last take_all()
-  bool has_taken_all_ = false;           // and nothing was taken after it
+  HostEntries taken_;                 // entries from the device
+  std::unique_ptr<UnitMemory> unit_;  // if the model is one unit
+  std::unique_ptr<ManyUnits> many_;   // if it is many
+  DeviceArray<float> all_taken_;      // by the last take_all()
 };
 
 }  // namespace

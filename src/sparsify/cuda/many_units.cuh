@@ -1,13 +1,12 @@
 // A pass over a model of many units. Has kernels, so one file may include it.
 //
-// Units that are no larger than a tile take two launches (sift_tiles.cuh; their frames: sift_frames.cuh). Others take a
+// Units that are no larger than a tile take two launches (sift_tiles.cuh). Others take a
 // few: one adds the gradient and takes out what reaches the floors of the units; if these were good guesses, the
 // winners are among that (sift_candidates.cuh); if not, all is put back, and as where there is no guess, the k-th
 // entries are searched in all numbers (sift_search.cuh).
 #pragma once
 
 #include "sparsify/cuda/sift_candidates.cuh"
-#include "sparsify/cuda/sift_frames.cuh"
 #include "sparsify/cuda/sift_search.cuh"
 #include "sparsify/cuda/sift_tiles.cuh"
 #include "sparsify/cuda/units_step.cuh"
@@ -17,7 +16,7 @@ namespace sparsewire::cuda {
 class ManyUnits {
  public:
   explicit ManyUnits(HostEntries& entries)
-      : step_(entries), tiles_(step_), frames_(step_, tiles_), candidates_(step_), search_(step_) {}
+      : step_(entries), tiles_(step_), candidates_(step_), search_(step_) {}
 
   // DeviceMemory::take(). Waits for the device. REQUIRES: nothing is queued that uses the same arrays.
   std::optional<std::size_t> take(float* numbers, std::span<const Unit> units, const UnitChoices& choices, float factor,
@@ -32,21 +31,6 @@ class ManyUnits {
     return step_.table.has_floors() ? take_candidates(choices, factor, by, second, taken)
                                     : take_by_search(choices, factor, taken);
   }
-
-  // DeviceMemory::take_for_frame(), write_frame(), bring_taken() and put_taken_back(): see sift_frames.cuh.
-  std::optional<std::size_t> take_for_frame(float* numbers, std::span<const Unit> units, const UnitChoices& choices,
-                                            float factor, const ScaledGradient& gradient, cudaStream_t stream,
-                                            Support& support) {
-    step_.begin(numbers, &gradient, stream, units);
-    step_.table.set_choices(choices, factor, By::magnitude, stream);
-    return frames_.take_for_frame(support);
-  }
-  bool write_frame(const FramePlan& plan, std::vector<std::byte>& frame, FrameNorms& norms) {
-    return frames_.write_frame(plan, frame, norms);
-  }
-  void bring_taken(TakenEntries& taken) { frames_.bring_taken(taken); }
-  void put_taken_back(cudaStream_t stream) { tiles_.put_back(stream); }
-  std::size_t unit_count() const { return step_.table.unit_count(); }
 
  private:
   std::optional<std::size_t> take_candidates(const UnitChoices& choices, float factor, By by,
@@ -92,7 +76,6 @@ class ManyUnits {
 
   UnitsStep step_;
   TileSift tiles_;
-  FrameSift frames_;
   CandidateSift candidates_;
   SearchSift search_;
 };

@@ -12,22 +12,25 @@ class TileSift {
 
   // A step, from its first kernel on, that waits for the device. As DeviceMemory::take().
   std::optional<std::size_t> take(TakenEntries& taken) {
-    reserve();
-    queue(/*clears=*/true);
-    step_.queue_slots(counts());
+    step_.reserve_slots();
+    searched_.reserve(step_.table.unit_count());
+    queue();
+    step_.queue_slots(step_.sent.data());
     step_.queue_norms(&step_.control.data()->failure);
     step_.wait();
-    if (const auto bad = find_bad()) return bad;
+    step_.is_fresh = step_.host_failure[0].bad == kNoneBad;
+    if (!step_.is_fresh) {
+      put_back();
+      step_.restore();
+      return step_.host_failure[0].bad;
+    }
     step_.collect_slots(taken);
     return std::nullopt;
   }
 
-  void reserve() {
-    step_.reserve_slots();
-    searched_.reserve(step_.table.unit_count());
-  }
-  // The winners go to their slots. If they are cleared, the memory is 0 there afterwards.
-  void queue(bool clears) {
+ private:
+  // The winners go to their slots.
+  void queue() {
     const UnitTable& table = step_.table;
     const std::uint32_t units = table.unit_count();
     const TileUnitsArguments arguments{.memory = step_.numbers,
@@ -39,7 +42,6 @@ class TileSift {
                                        .bars = table.bars(),
                                        .ks = table.ks(),
                                        .slots = table.slots(),
-                                       .clears = clears,
                                        .floors = table.floors(),
                                        .margins = table.margins(),
                                        .norms = step_.norms.data(),
@@ -58,24 +60,14 @@ class TileSift {
     search_tile_units<<<std::min(units, kSearchBlocks), kTileThreads, 0, step_.stream>>>(arguments);
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
   }
-  const std::uint32_t* counts() const { return step_.sent.data(); }  // of winners, for each unit
-
-  // When the failure is on the host: whether a sum is not finite; then all is taken back.
-  std::optional<std::size_t> find_bad() {
-    step_.is_fresh = step_.host_failure[0].bad == kNoneBad;
-    if (step_.is_fresh) return std::nullopt;
-    put_back(step_.stream);
-    step_.restore();
-    return step_.host_failure[0].bad;
-  }
-  void put_back(cudaStream_t stream) {
+  void put_back() {
     const UnitTable& table = step_.table;
-    put_tile_units_back<<<blocks_for(table.unit_count()), kEntryThreads, 0, stream>>>(
-        step_.numbers, table.unit_count(), table.slots(), counts(), step_.out_indices.data(), step_.out_values.data());
+    put_tile_units_back<<<blocks_for(table.unit_count()), kEntryThreads, 0, step_.stream>>>(
+        step_.numbers, table.unit_count(), table.slots(), step_.sent.data(), step_.out_indices.data(),
+        step_.out_values.data());
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
   }
 
- private:
   UnitsStep& step_;
   DeviceArray<UnitSearch> search_;
   DeviceArray<std::uint32_t> searched_;

@@ -7,7 +7,6 @@
 #include <limits>
 #include <random>
 
-#include "sparsewire/codec.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/sifter.h"
 #include "sparsewire/support/half.h"
@@ -220,45 +219,6 @@ TEST(ChangeOfAThresholdOnADevice, IsNoticed) {
       pair.step(t, NumberType::f32, t < 5 ? 1.0F : 0.1F, 1, 1, /*undo=*/t % 3 == 2);
     }
   }
-}
-
-// Frames are written from the same tables as entries.
-TEST(ChangeOfFramesOnADevice, IsNoticed) {
-  if (const std::string why = device_test::why_none(); !why.empty()) GTEST_SKIP() << why;
-  const std::string sparsifier = "topk:ratio=0.08,chunk=64,warmup_from=0.5,warmup_steps=6";
-  Sifter here(sparsifier, "ef", {.layout = Layout(kSize)});
-  Sifter there(sparsifier, "ef", {.layout = Layout(kSize)});
-  Codec codec_here("adaptive:values=int2");
-  Codec codec_there("adaptive:values=int2");
-  int written = 0;
-  for (std::uint64_t t = 0; t < kWarmUp + 4; ++t) {
-    Numbers numbers(kSize);
-    std::mt19937_64 random(t);
-    std::normal_distribution<float> draw;
-    for (float& one : numbers) one = draw(random);
-    const Copy copy(numbers.data(), kSize * sizeof(float));
-    Gradient gradient(copy.data(), NumberType::f32, kSize);
-    gradient.device = kDevice;
-    gradient.stream = device_test::stream();
-    SparseVector sent_here;
-    SparseVector sent_there;
-    std::vector<std::byte> frame_here;
-    std::vector<std::byte> frame_there;
-    Numbers received;
-    here.sift(numbers, sent_here);
-    codec_here.encode(sent_here, frame_here, &received);
-    here.keep_rounding_loss(sent_here, received);
-    if (t % 3 == 1 || !there.sift_into(gradient, *codec_there.planner(), frame_there, sent_there)) {
-      if (t % 3 == 1) there.sift(gradient, sent_there);
-      codec_there.encode(sent_there, frame_there, &received);
-      there.keep_rounding_loss(sent_there, received);
-    } else {
-      ++written;
-    }
-    ASSERT_TRUE(frame_here == frame_there) << t;
-    ASSERT_TRUE(here.save() == there.save()) << t;
-  }
-  EXPECT_GE(written, 4);
 }
 
 // Worker::retune() has another Sifter afterwards, on the device as before.

@@ -7,7 +7,6 @@
 #include <random>
 
 #include "pretended_device/pretended_device.h"
-#include "sparsewire/codec.h"
 #include "sparsewire/errors.h"
 #include "sparsewire/sifter.h"
 #include "sparsify/unit_sparsifier.h"
@@ -70,22 +69,6 @@ TEST(HostWork, MakesOneTableForChunks) {
   }
 }
 
-TEST(HostWork, MakesOneTableForFrames) {
-  Sifter sifter("topk:k=4,chunk=64", "ef:decay=0.95", {.layout = Layout(kSize)});
-  Codec codec("adaptive:values=int2");
-  SparseVector sent;
-  std::vector<std::byte> frame;
-  int frames = 0;
-  for (std::uint64_t t = 0; t < 10; ++t) {
-    const Numbers numbers(t);
-    const std::size_t made =
-        tables_of([&] { frames += sifter.sift_into(numbers.gradient(), *codec.planner(), frame, sent) ? 1 : 0; });
-    EXPECT_EQ(made, t == 0 ? 1U : 0U) << "step " << t;
-  }
-  EXPECT_GE(frames, 7);
-  EXPECT_EQ(tables_of([&] { sifter.sift(Numbers(1).gradient(), sent); }), 0U);
-}
-
 TEST(HostWork, MakesATableWhereTheEntriesOfAUnitChange) {
   Sifter sifter("topk:ratio=0.1,chunk=20,warmup_from=0.4,warmup_steps=8", "ef", {.layout = Layout(kSize)});
   SparseVector sent;
@@ -108,7 +91,6 @@ class Counted final : public UnitSparsifier {
   Counted(Spec& spec, const SifterContext& context) : UnitSparsifier(spec, context, Scope::model, 64) {}
 
   mutable std::size_t asked = 0;
-  mutable std::size_t expected = 0;
   double depends_on = 1;
   std::uint64_t k = 4;
   std::size_t count() const { return units().size(); }
@@ -122,28 +104,18 @@ class Counted final : public UnitSparsifier {
     return {.k = k};
   }
   std::optional<double> choice_depends_on() const override { return depends_on; }
-  bool sends_choices() const override { return true; }
-  double expected_in(const Unit& /*unit*/) const override {
-    ++expected;
-    return 4;
-  }
+  double expected_in(const Unit& /*unit*/) const override { return 4; }
 };
 
 TEST(HostWork, AsksTheMethodOnlyWhereItsAnswersMayHaveChanged) {
   Spec spec("counted");
   Counted counted(spec, {.layout = Layout(kSize)});
   ErrorMemory memory(kSize, nullptr, kDevice);
-  Codec codec("adaptive:values=int2");
   SparseVector sent;
-  std::vector<std::byte> frame;
   const Numbers numbers(1);
   const kernels::ScaledGradient gradient(numbers.gradient());
-  for (int t = 0; t < 6; ++t) {
-    counted.sift(&gradient, 1, memory, sent);
-    EXPECT_TRUE(counted.sift_into(gradient, memory, *codec.planner(), frame, sent));
-  }
+  for (int t = 0; t < 6; ++t) counted.sift(&gradient, 1, memory, sent);
   EXPECT_EQ(counted.asked, counted.count());
-  EXPECT_EQ(counted.expected, counted.count());
   counted.depends_on = 2;
   EXPECT_EQ(tables_of([&] { counted.sift(&gradient, 1, memory, sent); }), 0U);  // the same answers
   EXPECT_EQ(counted.asked, 2 * counted.count());
