@@ -18,12 +18,10 @@
 
 #include "core/slices.h"
 #include "core/valid.h"
-#include "kernels/second_choice.h"
-#include "kernels/sweep.h"
 #include "sparsewire/errors.h"
 #include "sparsify/budget.h"
 #include "sparsify/registry.h"
-#include "sparsify/top_selector.h"
+#include "sparsify/scores.h"
 #include "sparsify/unit_sparsifier.h"
 
 namespace sparsewire {
@@ -37,53 +35,21 @@ void sort_by_index(std::vector<LastRound>& round) {
   std::sort(round.begin(), round.end(), [](const LastRound& a, const LastRound& b) { return a.index < b.index; });
 }
 
-auto first_from(const std::vector<LastRound>& round, std::size_t index) {
-  return std::lower_bound(round.begin(), round.end(), index,
-                          [](const LastRound& e, std::size_t wanted) { return e.index < wanted; });
-}
-
-class Regularised final : public Score {
- public:
-  Regularised(const kernels::Regularisation& by, double q) : by_(by), factor_if_not_sent_(by.factor(1 + q)) {}
-
-  const kernels::Regularisation& regularisation() const noexcept { return by_; }
-  float factor_if_not_sent() const noexcept { return factor_if_not_sent_; }
-
-  std::vector<LastRound> last_round;  // by index; empty before the first observe()
-
-  // The factors are at most 1, so that no score exceeds the magnitude.
-  void rank(const std::uint32_t* indices, const float* values, std::size_t n,
-            std::uint32_t* keys) const noexcept override {
-    for (std::size_t i = 0; i < n; ++i) keys[i] = kernels::key_of(factor_if_not_sent_ * std::abs(values[i]));
-    if (n == 0) return;
-    auto last = first_from(last_round, indices[0]);
-    for (std::size_t i = 0; i < n && last != last_round.end(); ++i) {
-      while (last != last_round.end() && last->index < indices[i]) ++last;
-      if (last == last_round.end() || last->index != indices[i]) continue;
-      keys[i] = kernels::key_of(by_.factor_at(*last, values[i]) * std::abs(values[i]));
-    }
-  }
-
- private:
-  kernels::Regularisation by_;
-  float factor_if_not_sent_;
-};
-
 class RegTopK final : public UnitSparsifier {
  public:
   RegTopK(Spec& spec, const SifterContext& context)
       : UnitSparsifier(spec, context, context.scope),
         budget_(spec, model_size(), false, model_size()),
-        score_(make_score(spec)),
-        withheld_is_unknown_(spec.choice("withheld", {"zero", "unknown"}) == "unknown"),
-        top_(units()) {}
+        by_(regularisation(spec)),
+        elsewhere_(by_.factor(1 + spec.number("q", {}).value_or(1e30))),
+        withheld_is_unknown_(spec.choice("withheld", {"zero", "unknown"}) == "unknown") {}
 
   void observe(const SparseVector& sent, std::span<const float> update_at_sent,
                std::span<const std::uint8_t> came_back) override {
     if (!is_valid(sent, context().pool) || update_at_sent.size() != sent.size()) {
       throw UsageError("[regtopk] observe() needs a valid SparseVector and one update for each of its entries");
     }
-    if (!replaced_) std::swap(score_.last_round, round_before_);
+    if (!replaced_) std::swap(last_round_, round_before_);
     replaced_ = true;
     remember(sent, update_at_sent, withheld_is_unknown_ ? came_back : std::span<const std::uint8_t>());
     observed_ = true;
@@ -98,14 +64,15 @@ class RegTopK final : public UnitSparsifier {
       if (from == nullptr || !from->observed_ || !other.same_weights) continue;
       observed = true;
       for (const MovedEntries& part : other.moved) {
-        for (auto last = first_from(from->score_.last_round, part.from);
-             last != from->score_.last_round.end() && last->index - part.from < part.size; ++last) {
+        const std::span<const LastRound> theirs(from->last_round_);
+        for (auto last = first_from(theirs, part.from); last != theirs.end() && last->index - part.from < part.size;
+             ++last) {
           round.push_back({static_cast<std::uint32_t>(last->index - part.from + part.to), last->sent, last->update});
         }
       }
     }
     sort_by_index(round);
-    score_.last_round = std::move(round);
+    last_round_ = std::move(round);
     observed_ = observed;
     replaced_ = false;
   }
@@ -130,7 +97,7 @@ class RegTopK final : public UnitSparsifier {
     for_each([&](std::size_t i, std::size_t count) { return count + (counts(i) ? 1 : 0); });
     std::size_t size = 0;
     for (std::size_t& begin : begins_) size += std::exchange(begin, size);
-    std::vector<LastRound>& round = score_.last_round;
+    std::vector<LastRound>& round = last_round_;
     if (round.capacity() < size) round.reserve(size + size / 4);
     round.resize(size);
     for_each([&](std::size_t i, std::size_t at) {
@@ -139,74 +106,49 @@ class RegTopK final : public UnitSparsifier {
     });
   }
 
-  Regularised make_score(Spec& spec) const {
+  kernels::Regularisation regularisation(Spec& spec) const {
     const double mu = spec.number("mu", {.min = 0, .above_min = true}).value_or(4);
-    const double q = spec.number("q", {}).value_or(1e30);
     const bool form_b = spec.choice("form", {"a", "b"}) == "b";
     const double weight = spec.number("weight", kRatioRange).value_or(context().weight);
-    return {{weight, mu, form_b}, q};
+    return {weight, mu, form_b};
   }
 
   void begin(float /*scale*/, SparseVector& /*out*/) override {
-    if (!observed_) score_.last_round.clear();  // the update of the last round is not known
+    if (!observed_) last_round_.clear();  // the update of the last round is not known
   }
 
-  std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const kernels::ScaledGradient* gradient,
-                                       UnitPass& pass) override {
-    return top_.take(u, unit, gradient, budget_.k(step(), unit.size), score_, pass);
-  }
+  Rule rule(const Unit& unit) const override { return {Rule::Kind::best, budget_.k(step(), unit.size)}; }
+  std::optional<double> rule_depends_on() const override { return budget_.ratio(step()); }
+  Scores scores() const override { return {&by_, last_round_, elsewhere_}; }
 
-  // An entry of the last round may rank lower than its magnitude says, and all others rank by it. So the best k are
-  // among the entries of the last round, and the best k + (number of these) by magnitude.
-  UnitChoice choice(const Unit& unit) const override {
-    const Segment& last = unit.segments.back();
-    const auto first = first_from(score_.last_round, unit.segments.front().begin);
-    const auto after = first_from(score_.last_round, last.begin + last.size);
-    const std::size_t k = budget_.k(step(), unit.size);
-    return {.k = std::min(k + static_cast<std::size_t>(after - first), unit.size), .second_k = k};
-  }
-  float factor() const override { return score_.factor_if_not_sent(); }
-  std::optional<kernels::SecondChoice> second_choice() const override {
-    if (score_.last_round.empty()) return std::nullopt;  // the largest are sent
-    return kernels::SecondChoice{.regularisation = &score_.regularisation(), .last_round = score_.last_round};
-  }
-  void list_more(std::vector<std::uint32_t>& indices) override {
-    for (const LastRound& last : score_.last_round) indices.push_back(last.index);
-  }
-  bool narrows() const override { return true; }
-  void narrow(const Unit& unit, Candidates& chosen) override {
-    chosen.rank(score_);
-    chosen.keep_best(budget_.k(step(), unit.size));
-  }
-
-  void end() noexcept override {
+  void end(std::uint32_t /*kth*/) noexcept override {
     observed_before_ = observed_;
     observed_ = replaced_ = false;
   }
   void rewind() override {
     observed_ = observed_before_;
-    if (replaced_) std::swap(score_.last_round, round_before_);
+    if (replaced_) std::swap(last_round_, round_before_);
     replaced_ = false;
   }
 
   void serialize_more(State& state) override {
     state.flag("heard", observed_);
-    state.array("echoes", score_.last_round);
+    state.array("echoes", last_round_);
     if (!state.saving()) check_last_round(state.remap_index ? kAnyIndex : context().layout.dim());
     if (!state.remap_index) return;
     std::vector<LastRound> kept;
-    for (LastRound last : score_.last_round) {
+    for (LastRound last : last_round_) {
       const auto index = state.remap_index(last.index);
       if (index) kept.push_back({*index, last.sent, last.update});
     }
     sort_by_index(kept);
-    score_.last_round = std::move(kept);
+    last_round_ = std::move(kept);
   }
 
   // Of a state that was read. Throws UsageError.
   void check_last_round(std::uint64_t dim) const {
     std::uint64_t next = 0;  // the lowest index that may follow
-    for (const LastRound& last : score_.last_round) {
+    for (const LastRound& last : last_round_) {
       if (last.index < next || last.index >= dim || !std::isfinite(last.sent) || !std::isfinite(last.update)) {
         throw UsageError("[state] holds entries of the last round that cannot have been sent");
       }
@@ -217,14 +159,15 @@ class RegTopK final : public UnitSparsifier {
   double expected_in(const Unit& unit) const override { return budget_.expected(unit.size); }
 
   Budget budget_;
-  Regularised score_;
+  kernels::Regularisation by_;
+  float elsewhere_;                    // the factor of entries that were not sent
+  std::vector<LastRound> last_round_;  // by index; empty before the first observe()
   bool withheld_is_unknown_;
   bool observed_ = false;  // observe() was called after the last sift
   bool observed_before_ = false;
   bool replaced_ = false;                // observe() has replaced the last round since the last sift
   std::vector<LastRound> round_before_;  // what it replaced, for rewind()
   std::vector<std::size_t> begins_;      // of each thread's entries in the last round
-  TopSelector top_;
 };
 
 }  // namespace

@@ -6,34 +6,17 @@
 
 #include <cmath>
 
-#include "kernels/random.h"
-#include "sparsewire/support/philox.h"
 #include "sparsify/budget.h"
 #include "sparsify/registry.h"
-#include "sparsify/top_selector.h"
 #include "sparsify/unit_sparsifier.h"
 
 namespace sparsewire {
 namespace {
 
-// Ranks by a random hash: the smallest is the best.
-class RandomScore final : public Score {
- public:
-  explicit RandomScore(const Stream& stream) : stream_(stream) {}
-
-  void rank(const std::uint32_t* indices, const float*, std::size_t n, std::uint32_t* keys) const noexcept override {
-    kernels::hash(stream_, indices, n, keys);
-    for (std::size_t i = 0; i < n; ++i) keys[i] = ~keys[i];
-  }
-
- private:
-  Stream stream_;
-};
-
 class RTopK final : public UnitSparsifier {
  public:
   RTopK(Spec& spec, const SifterContext& context)
-      : UnitSparsifier(spec, context, context.scope), budget_(spec, model_size(), false, model_size()), top_(units()) {
+      : UnitSparsifier(spec, context, context.scope), budget_(spec, model_size(), false, model_size()) {
     const auto r = spec.number("r", {.min = 1});
     const auto r_ratio = spec.number("r_ratio", kRatioRange);
     if (r && r_ratio) spec.fail("takes r= or r_ratio=, not both");
@@ -45,33 +28,11 @@ class RTopK final : public UnitSparsifier {
   }
 
  private:
-  std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const kernels::ScaledGradient* gradient,
-                                       UnitPass& pass) override {
+  Rule rule(const Unit& unit) const override {
     const std::size_t k = budget_.k(step(), unit.size);
-    if (const auto bad = top_.take(u, unit, gradient, r_of(k, unit.size), magnitude_score(), pass)) return bad;
-    pass.rank(score());
-    pass.keep_best(k);
-    return std::nullopt;
+    return {Rule::Kind::best, r_of(k, unit.size), k};
   }
-  UnitChoice choice(const Unit& unit) const override {
-    const std::size_t k = budget_.k(step(), unit.size);
-    return {.k = r_of(k, unit.size), .second_k = k};
-  }
-  std::optional<double> choice_depends_on() const override { return budget_.ratio(step()); }
-  std::optional<kernels::SecondChoice> second_choice() const override {
-    return kernels::SecondChoice{.draw = stream()};
-  }
-  bool narrows() const override { return true; }
-  void narrow(const Unit& unit, Candidates& chosen) override {
-    chosen.rank(score());
-    chosen.keep_best(budget_.k(step(), unit.size));
-  }
-
-  Stream stream() const {
-    return {context().seed, static_cast<std::uint32_t>(context().role), static_cast<std::uint32_t>(context().rank),
-            step()};
-  }
-  RandomScore score() const { return RandomScore(stream()); }
+  std::optional<double> rule_depends_on() const override { return budget_.ratio(step()); }
 
   std::size_t r_of(std::size_t k, std::size_t n) const noexcept {
     if (r_ratio_ > 0) return std::max(k, count_of(r_ratio_, n));
@@ -84,7 +45,6 @@ class RTopK final : public UnitSparsifier {
   Budget budget_;
   double r_ = 0;
   double r_ratio_ = 0;
-  TopSelector top_;
 };
 
 }  // namespace

@@ -19,7 +19,6 @@
 #include "sparsewire/errors.h"
 #include "sparsify/budget.h"
 #include "sparsify/registry.h"
-#include "sparsify/top_selector.h"
 #include "sparsify/unit_sparsifier.h"
 
 namespace sparsewire {
@@ -32,8 +31,7 @@ constexpr double kLargest = std::numeric_limits<float>::max();
 class Threshold final : public UnitSparsifier {
  public:
   Threshold(Spec& spec, const SifterContext& context)
-      : UnitSparsifier(spec, context, Scope::model),  // a constant threshold chooses the same entries by layer
-        top_(units()) {
+      : UnitSparsifier(spec, context, Scope::model) {  // a constant threshold chooses the same entries by layer
     const auto lambda = spec.number("lambda", {.min = 0, .max = kLargest});
     const auto ratio = spec.number("ratio", kRatioRange);
     if (lambda.has_value() == ratio.has_value()) {
@@ -150,30 +148,23 @@ class Threshold final : public UnitSparsifier {
     if (measured_steps_ + 1 == calibrate_) sorted_.reserve(size);
   }
 
-  std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const kernels::ScaledGradient* gradient,
-                                       UnitPass& pass) override {
-    const auto bad = calibrating() ? top_.take(u, unit, gradient, k_, magnitude_score(), pass)
-                                   : pass.take_all(unit, gradient, key_of_step());
-    kth_ = top_.kth(u);
-    return bad;
+  Rule rule(const Unit& /*unit*/) const override {
+    if (calibrating()) return {Rule::Kind::best, k_};
+    return {Rule::Kind::at_least, key_of_step()};
   }
-  UnitChoice choice(const Unit& /*unit*/) const override {
-    return calibrating() ? UnitChoice{.k = k_} : UnitChoice{.threshold = key_of_step()};
-  }
-  void set_kth(std::uint32_t key) override { kth_ = key; }
 
   std::uint32_t key_of_step() const noexcept {
     return std::clamp(kernels::key_of(lambda_of_step_), kernels::kLowestKey, kernels::kInfinityKey);
   }
 
-  void end() noexcept override {
+  void end(std::uint32_t kth) noexcept override {
     lambda_before_ = lambda_;
     voting_before_ = std::exchange(voting_, false);
     converted_ = holds_old_units_ && unit_ > 0;
     if (converted_) convert();
     measured_before_ = measured_steps_;
     if (!calibrating() || unit_ == 0) return;  // a learning rate of 0 measures nothing, so the step does not count
-    if (measured_steps_ + tail() >= calibrate_) measured_.push_back(measured_now());
+    if (measured_steps_ + tail() >= calibrate_) measured_.push_back(measured_now(kth));
     ++measured_steps_;
     if (calibrating()) return;
     sorted_ = measured_;
@@ -184,8 +175,8 @@ class Threshold final : public UnitSparsifier {
   }
 
   // The k-th magnitude of this step, in units of the gradient.
-  float measured_now() const {
-    const double measured = static_cast<double>(kernels::magnitude_of(kth_)) / unit_;
+  float measured_now(std::uint32_t kth) const {
+    const double measured = static_cast<double>(kernels::magnitude_of(kth)) / unit_;
     return static_cast<float>(std::min(measured, kLargest));
   }
 
@@ -243,7 +234,6 @@ class Threshold final : public UnitSparsifier {
   // With lambda= nothing is known before the first step, so k_ is 0.
   double expected_in(const Unit& /*unit*/) const override { return static_cast<double>(k_); }
 
-  TopSelector top_;
   double lambda_ = 0;             // in units of the gradient
   bool holds_old_units_ = false;  // lambda_ and measured_ are from an old state, and in units of the memory
   bool converted_ = false;        // they were, until the last step
@@ -259,7 +249,6 @@ class Threshold final : public UnitSparsifier {
   std::uint64_t calibrate_ = 0;  // steps of Top-k before lambda is known
   std::uint64_t measured_steps_ = 0;
   std::uint64_t measured_before_ = 0;
-  std::uint32_t kth_ = 0;        // key of the k-th entry of the last step
   std::vector<float> measured_;  // the k-th magnitudes that count
   std::vector<float> sorted_;
 };

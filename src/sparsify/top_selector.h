@@ -16,7 +16,7 @@ namespace sparsewire {
 
 class TopSelector {
  public:
-  explicit TopSelector(const std::vector<Unit>& units) : guesses_(units.size()) {}
+  explicit TopSelector(std::size_t units) : guesses_(units) {}
 
   // Adds the gradient to unit number `u`, and takes its k best non-zero entries by `score` out: they are the candidates
   // of the pass. Returns the lowest index at which a sum is not finite; then every entry of the unit has made a round

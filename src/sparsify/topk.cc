@@ -3,7 +3,6 @@
 
 #include "sparsify/budget.h"
 #include "sparsify/registry.h"
-#include "sparsify/top_selector.h"
 #include "sparsify/unit_sparsifier.h"
 
 namespace sparsewire {
@@ -13,20 +12,15 @@ class TopK final : public UnitSparsifier {
  public:
   TopK(Spec& spec, const SifterContext& context, std::uint64_t chunk)
       : UnitSparsifier(spec, context, context.scope, chunk),
-        budget_(spec, model_size(), chunk != 0, chunk != 0 ? std::min<std::size_t>(chunk, model_size()) : model_size()),
-        top_(units()) {}
+        budget_(spec, model_size(), chunk != 0,
+                chunk != 0 ? std::min<std::size_t>(chunk, model_size()) : model_size()) {}
 
  private:
-  std::optional<std::size_t> sift_unit(std::size_t u, const Unit& unit, const kernels::ScaledGradient* gradient,
-                                       UnitPass& pass) override {
-    return top_.take(u, unit, gradient, budget_.k(step(), unit.size), magnitude_score(), pass);
-  }
-  UnitChoice choice(const Unit& unit) const override { return {.k = budget_.k(step(), unit.size)}; }
-  std::optional<double> choice_depends_on() const override { return budget_.ratio(step()); }
+  Rule rule(const Unit& unit) const override { return {Rule::Kind::best, budget_.k(step(), unit.size)}; }
+  std::optional<double> rule_depends_on() const override { return budget_.ratio(step()); }
   double expected_in(const Unit& unit) const override { return budget_.expected(unit.size); }
 
   Budget budget_;
-  TopSelector top_;
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "sparsify/append.h"
+#include "sparsify/scores.h"
 
 namespace sparsewire {
 namespace {
@@ -11,6 +12,14 @@ namespace {
 constexpr std::size_t kFewEntries = 32768;  // the calling thread copies them faster than all threads would be woken
 
 }  // namespace
+
+UnitRunner::UnitRunner(std::size_t units, const Pool* pool)
+    : top_(units), drawers_(pool == nullptr ? 2 : static_cast<std::size_t>(pool->size()) + 1) {}
+
+std::span<const std::uint32_t> UnitRunner::draw(const DrawsFrom& from, std::size_t u, const Unit& unit, std::size_t n,
+                                                std::size_t drawer, Pool* pool) {
+  return {drawers_[drawer].positions(from.in_unit(u), n, unit.size, pool), n};
+}
 
 // Decides which units all threads share: those that would keep one thread busy when the others are done. The others are
 // dealt out, so that each thread has about as many entries.
@@ -36,13 +45,14 @@ void UnitRunner::deal(const std::vector<Unit>& units, std::size_t threads) {
   }
 }
 
-std::optional<std::size_t> UnitRunner::sift(const std::vector<Unit>& units, const kernels::ScaledGradient* gradient,
-                                            ErrorMemory& memory, const SiftUnit& sift_unit, SparseVector& out,
-                                            SiftNorms& norms) {
+std::optional<std::size_t> UnitRunner::sift(const std::vector<Unit>& units, const Rules& rules,
+                                            const kernels::ScaledGradient* gradient, ErrorMemory& memory,
+                                            SparseVector& out, SiftNorms& norms) {
   if (shares_.size() != memory.threads()) deal(units, memory.threads());
   std::fill(results_.begin(), results_.end(), Result{});
   memory.begin_units();
-  const Job job{units, gradient, memory, sift_unit};
+  const RegularisedScore regularised(rules.scores);
+  const Job job{units, rules, rules.scores.by == nullptr ? magnitude_score() : regularised, gradient, memory};
   try {
     if (const std::size_t bad = sift_all(job); bad != kernels::kNoneBad) {
       take_back(job);
@@ -103,12 +113,28 @@ std::optional<std::size_t> UnitRunner::sift_one(const Job& job, std::size_t u, U
   const Unit& unit = job.units[u];
   Result& result = results_[u];
   result.state = Result::State::taken_back;  // unless the sift succeeds
-  const auto bad = unit.dense ? pass.take_all(unit, job.gradient, kernels::kLowestKey) : job.sift_unit(u, pass);
-  if (bad) return bad;
+  if (const auto bad = take(job, u, pass)) return bad;
   result.count = pass.size();
   result.accumulated_norm2 = pass.accumulated_norm2();
   result.sent_norm2 = pass.choose(unit);
   result.state = Result::State::done;
+  return std::nullopt;
+}
+
+// Adds the gradient to a unit and applies its rule: what is to be sent are then the candidates of the pass. Returns the
+// lowest index at which a sum is not finite; then every entry of the unit has made a round trip.
+std::optional<std::size_t> UnitRunner::take(const Job& job, std::size_t u, UnitPass& pass) {
+  const Unit& unit = job.units[u];
+  const Rule& rule = job.rules.of_units[u];
+  if (rule.kind == Rule::Kind::at_least) return pass.take_all(unit, job.gradient, rule.key());
+  if (rule.kind == Rule::Kind::drawn) {
+    return pass.take_at(unit, job.gradient, draw(job.rules.draws, u, unit, rule.n, pass.number(), pass.pool()));
+  }
+  if (const auto bad = top_.take(u, unit, job.gradient, rule.n, job.score, pass)) return bad;
+  if (rule.then_draw > 0) {
+    pass.rank(DrawnScore(job.rules.draws.among_best()));
+    pass.keep_best(rule.then_draw);
+  }
   return std::nullopt;
 }
 

@@ -8,25 +8,34 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
+#include "kernels/draw.h"
 #include "sparsify/error_memory.h"
 #include "sparsify/fused_sparsifier.h"
+#include "sparsify/rules.h"
+#include "sparsify/top_selector.h"
 
 namespace sparsewire {
 
 class UnitRunner {
  public:
-  // Adds the gradient to unit number `u`, and takes out the entries that are to be sent: UnitSparsifier::sift_unit.
-  using SiftUnit = std::function<std::optional<std::size_t>(std::size_t u, UnitPass& pass)>;
+  UnitRunner(std::size_t units, const Pool* pool);
 
-  // Calls sift_unit for all units but those of small tensors, which are sent whole. `out` becomes the chosen entries;
-  // only its entries are changed. Returns the lowest index at which a sum is not finite; then every entry of the model
-  // has made a round trip, as it has after an exception. REQUIRES: the same units in every call.
-  std::optional<std::size_t> sift(const std::vector<Unit>& units, const kernels::ScaledGradient* gradient,
-                                  ErrorMemory& memory, const SiftUnit& sift_unit, SparseVector& out, SiftNorms& norms);
+  // Adds the gradient to all units, and takes entries out by their rules: `out` becomes what was chosen; only its
+  // entries are changed. Returns the lowest index at which a sum is not finite; then every entry of the model has made
+  // a round trip, as it has after an exception. REQUIRES: the same units in every call.
+  std::optional<std::size_t> sift(const std::vector<Unit>& units, const Rules& rules,
+                                  const kernels::ScaledGradient* gradient, ErrorMemory& memory, SparseVector& out,
+                                  SiftNorms& norms);
+
+  // The k-th best key of unit `u` in the last step whose rule was `best`, or 0 if it had fewer entries than k.
+  std::uint32_t kth(std::size_t u) const noexcept { return top_.kth(u); }
+  // The positions that a rule draws in a unit. Valid until the next call for the same drawer; number 0 is there always.
+  std::span<const std::uint32_t> draw(const DrawsFrom& from, std::size_t u, const Unit& unit, std::size_t n,
+                                      std::size_t drawer = 0, Pool* pool = nullptr);
 
  private:
   // What became of a unit in this step.
@@ -46,9 +55,10 @@ class UnitRunner {
   };
   struct Job {
     const std::vector<Unit>& units;
+    const Rules& rules;
+    const Score& score;
     const kernels::ScaledGradient* gradient;
     ErrorMemory& memory;
-    const SiftUnit& sift_unit;
   };
 
   bool is_shared(const Unit& unit) const noexcept { return unit.size > most_alone_; }
@@ -56,11 +66,14 @@ class UnitRunner {
   std::size_t sift_all(const Job& job);
   void sift_share(const Job& job, Share& share, UnitPass& pass) noexcept;
   std::optional<std::size_t> sift_one(const Job& job, std::size_t u, UnitPass& pass);
+  std::optional<std::size_t> take(const Job& job, std::size_t u, UnitPass& pass);
   void take_back(const Job& job) noexcept;
   std::size_t lowest_bad(const Job& job, std::size_t bad) const noexcept;
   void collect(const Job& job, SparseVector& out);
   void copy_entries(const Job& job, std::size_t thread, SparseVector& out) const noexcept;
 
+  TopSelector top_;
+  std::vector<kernels::Drawer> drawers_;  // for each pass of the memory: several threads may draw at the same time
   std::size_t most_alone_ = 0;            // entries of a unit that one thread sifts
   std::size_t alone_entries_ = 0;         // of all such units
   std::vector<Share> shares_;             // of each thread

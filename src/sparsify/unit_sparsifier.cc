@@ -8,12 +8,37 @@
 namespace sparsewire {
 
 UnitSparsifier::UnitSparsifier(Spec& spec, const SifterContext& context, Scope scope, std::uint64_t chunk)
-    : name_(spec.name()), context_(context), step_(context.first_step) {
+    : name_(spec.name()), context_(context), step_(context.first_step), runner_(0, nullptr) {
   if (context_.weight == 0) context_.weight = 1.0 / context_.ranks;
   Cut cut{.scope = scope, .chunk = chunk};
   cut.dense_below = spec.integer("dense_below", 0, ~std::uint64_t{0}).value_or(0);
   units_ = make_units(context_.layout, cut);
   for (const Unit& unit : units_) sparse_size_ += unit.dense ? 0 : unit.size;
+  runner_ = UnitRunner(units_.size(), context_.pool);
+}
+
+DrawsFrom UnitSparsifier::draws() const {
+  return {context_.seed, static_cast<std::uint32_t>(context_.role), static_cast<std::uint32_t>(context_.rank), step_};
+}
+
+// COST: O(1) if rule() depends on what it depended on before.
+void UnitSparsifier::make_rules() {
+  rules_.scores = scores();
+  rules_.draws = draws();
+  const std::optional<double> depends_on = rule_depends_on();
+  if (depends_on && depends_on == rules_depended_on_) return;
+  rules_depended_on_.reset();  // unless all are made
+  choices_are_made_ = false;
+  rules_.of_units.resize(units_.size());
+  has_draws_ = false;
+  narrows_ = rules_.scores.by != nullptr;
+  for (std::size_t u = 0; u < units_.size(); ++u) {
+    Rule& made = rules_.of_units[u];
+    made = units_[u].dense ? Rule{.n = kernels::kLowestKey} : rule(units_[u]);
+    has_draws_ = has_draws_ || made.kind == Rule::Kind::drawn;
+    narrows_ = narrows_ || made.then_draw > 0;
+  }
+  rules_depended_on_ = depends_on;
 }
 
 SiftNorms UnitSparsifier::sift(const kernels::ScaledGradient* gradient, float unit_of_memory, ErrorMemory& memory,
@@ -21,6 +46,7 @@ SiftNorms UnitSparsifier::sift(const kernels::ScaledGradient* gradient, float un
   out.dim = context_.layout.dim();
   out.draw.units.clear();
   begin(unit_of_memory, out);
+  make_rules();
   if (memory.is_on_device()) {
     out.indices.clear();
     out.values.clear();
@@ -29,9 +55,7 @@ SiftNorms UnitSparsifier::sift(const kernels::ScaledGradient* gradient, float un
   SiftNorms sifted;
   std::optional<std::size_t> bad;
   try {
-    bad = runner_.sift(
-        units_, gradient, memory,
-        [&](std::size_t u, UnitPass& pass) { return sift_unit(u, units_[u], gradient, pass); }, out, sifted);
+    bad = runner_.sift(units_, rules_, gradient, memory, out, sifted);
   } catch (...) {
     out.clear(out.dim);
     throw;
@@ -40,7 +64,7 @@ SiftNorms UnitSparsifier::sift(const kernels::ScaledGradient* gradient, float un
     out.clear(out.dim);
     throw_bad_gradient(name_, context_, step_, *gradient, memory, *bad);
   }
-  end();
+  end(units_.empty() ? 0 : runner_.kth(0));
   ++step_;
   return sifted;
 }

@@ -4,38 +4,68 @@
 
 #include "sparsify/append.h"
 #include "sparsify/bad_gradient.h"
+#include "sparsify/scores.h"
 #include "sparsify/unit_sparsifier.h"
 
 namespace sparsewire {
 
-// COST: O(1) if choice() depends on what it depended on before.
+// What is taken by magnitudes: with other scores more than are sent. An entry of the last round may rank lower than its
+// magnitude says, and all others rank by it. So the best n are among the entries of the last round, and the best n +
+// (number of these) by magnitude.
 void UnitSparsifier::make_choices() {
-  const std::optional<double> depends_on = choice_depends_on();
-  if (depends_on && depends_on == choices_depended_on_) return;
-  choices_depended_on_.reset();  // unless all are made
-  choices_.make(units_.size(), [&](std::size_t u) {
-    return units_[u].dense ? UnitChoice{.threshold = kernels::kLowestKey} : choice(units_[u]);
+  const Scores& scores = rules_.scores;
+  if (choices_are_made_ && scores.by == nullptr) return;
+  choices_are_made_ = false;  // unless all are
+  choices_.make(units_.size(), [&](std::size_t u) -> UnitChoice {
+    const Rule& rule = rules_.of_units[u];
+    if (rule.kind == Rule::Kind::drawn) return {};
+    if (rule.kind == Rule::Kind::at_least) return {.threshold = rule.key()};
+    if (scores.by == nullptr) return {.k = rule.n, .second_k = rule.then_draw};
+    const Segment& last = units_[u].segments.back();
+    const auto first = first_from(scores.last_round, units_[u].segments.front().begin);
+    const auto after = first_from(scores.last_round, last.begin + last.size);
+    return {.k = std::min(rule.n + static_cast<std::size_t>(after - first), units_[u].size), .second_k = rule.n};
   });
-  choices_depended_on_ = depends_on;
+  choices_are_made_ = true;
+}
+
+// Lists the entries that are taken whatever their magnitude, ascending.
+void UnitSparsifier::list_more() {
+  more_indices_.clear();
+  if (taken_.chosen_twice) return;
+  for (const kernels::LastRound& last : rules_.scores.last_round) more_indices_.push_back(last.index);
+  for (std::size_t u = 0; has_draws_ && u < units_.size(); ++u) {
+    if (units_[u].dense) continue;
+    const auto positions = runner_.draw(rules_.draws, u, units_[u], rules_.of_units[u].n);
+    std::size_t i = 0;
+    for (const Segment& segment : units_[u].segments) {
+      for (; i < positions.size() && positions[i] < segment.position + segment.size; ++i) {
+        more_indices_.push_back(static_cast<std::uint32_t>(segment.begin + (positions[i] - segment.position)));
+      }
+    }
+  }
 }
 
 SiftNorms UnitSparsifier::sift_on_device(const kernels::ScaledGradient* gradient, ErrorMemory& memory,
                                          SparseVector& out) {
   make_choices();
-  const auto second = second_choice();
-  if (const auto bad =
-          memory.take_from_units(units_, choices_, factor(), second ? &*second : nullptr, gradient, taken_)) {
+  const Scores& scores = rules_.scores;
+  const bool is_scored = scores.by != nullptr && !scores.last_round.empty();
+  kernels::SecondChoice second{.regularisation = scores.by, .last_round = scores.last_round};
+  if (scores.by == nullptr) second.draw = rules_.draws.among_best();
+  if (const auto bad = memory.take_from_units(units_, choices_, scores.elsewhere,
+                                              is_scored || (narrows_ && scores.by == nullptr) ? &second : nullptr,
+                                              gradient, taken_)) {
     throw_bad_gradient(name_, context_, step_, *gradient, memory, *bad);
   }
   bool has_more = false;
   try {
-    more_indices_.clear();
-    if (!taken_.chosen_twice) list_more(more_indices_);
+    list_more();
     more_values_.assign(more_indices_.size(), 0.0F);
-    if (!more_indices_.empty()) memory.take_numbers(more_indices_, sends_zeros(), more_values_.data());
+    if (!more_indices_.empty()) memory.take_numbers(more_indices_, has_draws_, more_values_.data());
     has_more = true;
     const SiftNorms sifted = collect(memory, out);
-    end();
+    end(taken_.kth);
     ++step_;
     return sifted;
   } catch (...) {  // out of memory
@@ -51,8 +81,7 @@ SiftNorms UnitSparsifier::sift_on_device(const kernels::ScaledGradient* gradient
 SiftNorms UnitSparsifier::collect(ErrorMemory& memory, SparseVector& out) {
   SiftNorms sifted;
   lost_.clear(out.dim);
-  set_kth(taken_.kth);
-  const bool all_are_sent = taken_.chosen_twice || (!narrows() && more_indices_.empty());
+  const bool all_are_sent = taken_.chosen_twice || (!narrows_ && more_indices_.empty());
   const bool has_norms = all_are_sent && !taken_.sent_norm2.empty();
   if (has_norms && !units_.back().dense) {  // in order, and all of them
     for (std::size_t u = 0; u < units_.size(); ++u) {
@@ -106,15 +135,21 @@ std::size_t UnitSparsifier::take_unit(const Unit& unit, std::size_t begin, std::
   more_.reserve(others - more);
   for (std::size_t i = more; i < others; ++i) {
     // One that the pass has taken is zero now, as are the small tensors, which are sent whole.
-    if (kernels::key_of(more_values_[i]) == 0 && !sends_zeros()) continue;
+    if (kernels::key_of(more_values_[i]) == 0 && !has_draws_) continue;
     *more_.next_index() = more_indices_[i];
     *more_.next_value() = more_values_[i];
     more_.added(1);
   }
   if (more_.size() > 0) chosen_.merge(more_);
 
-  if (!narrows() || taken_.chosen_twice) return others;
-  narrow(unit, chosen_);
+  if (!narrows_ || taken_.chosen_twice) return others;
+  const Rule& rule = rules_.of_units[static_cast<std::size_t>(&unit - units_.data())];
+  if (rule.then_draw > 0) {
+    chosen_.rank(DrawnScore(rules_.draws.among_best()));
+  } else {
+    chosen_.rank(RegularisedScore(rules_.scores));
+  }
+  chosen_.keep_best(rule.then_draw > 0 ? rule.then_draw : rule.n);
   make_room(lost_, chosen_.lost_count());
   append(lost_, chosen_.lost_indices(), chosen_.lost_values(), chosen_.lost_count());
   return others;

@@ -96,14 +96,11 @@ class Counted final : public UnitSparsifier {
   std::size_t count() const { return units().size(); }
 
  private:
-  std::optional<std::size_t> sift_unit(std::size_t, const Unit&, const kernels::ScaledGradient*, UnitPass&) override {
-    return std::nullopt;
-  }
-  UnitChoice choice(const Unit& /*unit*/) const override {
+  Rule rule(const Unit& /*unit*/) const override {
     ++asked;
-    return {.k = k};
+    return {Rule::Kind::best, k};
   }
-  std::optional<double> choice_depends_on() const override { return depends_on; }
+  std::optional<double> rule_depends_on() const override { return depends_on; }
   double expected_in(const Unit& /*unit*/) const override { return 4; }
 };
 
