@@ -71,7 +71,7 @@ class LocalSteps(Session):
         exchange: Who sends to whom: ``allgather`` (all messages to all), ``sharded`` (each rank sums a part), ``server``
             (rank 0), ``dense``, or ``auto``.
         downlink: What comes back, with ``sharded`` or ``server``: a sparsifier with a memory of its own, such as
-            ``topk:ratio=0.03``. None: all entries of the sum.
+            ``topk:k=512,chunk=4096``: about as many entries as all workers together send. None: all entries of the sum.
         downlink_codec: That of the answer. None: ``codec``.
         average: ``senders``: the mean over the ranks that sent an entry; ``all``: over all ranks.
         outer_optimizer: A function that makes an optimizer of a list of tensors (the start, in float32); or an optimizer of

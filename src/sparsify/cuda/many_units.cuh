@@ -1,9 +1,9 @@
 // A pass over a model of many units. Has kernels, so one file may include it.
 //
-// Units that are no larger than a tile take two launches (sift_tiles.cuh). Others take a
-// few: one adds the gradient and takes out what reaches the floors of the units; if these were good guesses, the
-// winners are among that (sift_candidates.cuh); if not, all is put back, and as where there is no guess, the k-th
-// entries are searched in all numbers (sift_search.cuh).
+// Units that are no larger than a tile take two launches (sift_tiles.cuh). Others take a few: one adds the gradient and
+// takes out what reaches the floors of the units; if these were good guesses, the winners are among that
+// (sift_candidates.cuh); if not, all is put back, and as where there is no guess, the k-th entries are searched in all
+// numbers (sift_search.cuh).
 #pragma once
 
 #include "sparsify/cuda/sift_candidates.cuh"
@@ -15,8 +15,7 @@ namespace sparsewire::cuda {
 
 class ManyUnits {
  public:
-  explicit ManyUnits(HostEntries& entries)
-      : step_(entries), tiles_(step_), candidates_(step_), search_(step_) {}
+  explicit ManyUnits(HostEntries& entries) : step_(entries), tiles_(step_), candidates_(step_), search_(step_) {}
 
   // DeviceMemory::take(). Waits for the device. REQUIRES: nothing is queued that uses the same arrays.
   std::optional<std::size_t> take(float* numbers, std::span<const Unit> units, const UnitChoices& choices, float factor,

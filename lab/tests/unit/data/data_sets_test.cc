@@ -83,7 +83,8 @@ TEST(DataSets, AreOfficialByTheirContents) {
   for (int i = 0; i < 10; ++i) play += text;
   const std::string md5_of_play = md5(play);
   const DataFileInfo files[] = {{"input.txt", md5_of_play, "0"}};
-  const DataSetInfo info{"tinyshakespeare", "", "", "", files};
+  DataSetInfo info = data_set_info("tinyshakespeare");
+  info.files = files;
   std::filesystem::create_directory(folder / "tinyshakespeare");
   folder.write("tinyshakespeare/input.txt", play);
   EXPECT_EQ(find_data_set(info, folder / ".").state, DataSetState::official);
