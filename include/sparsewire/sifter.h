@@ -47,7 +47,8 @@ struct SiftStats {
   std::uint64_t step = 0;     // steps done, including this one
   std::uint64_t entries = 0;  // sent in this step
   double sent_norm2 = 0;      // ||sent||^2
-  double memory_norm2 = 0;    // ||what was not sent||^2, with what keep_rounding_loss() was told
+  // ||what was not sent||^2, up to 1e-15 of the norm before sending; with what keep_rounding_loss() was told.
+  double memory_norm2 = 0;
   // The sum of memory_norm2 over all steps. Of all ways to send as many entries in total, a threshold minimises it.
   double total_error = 0;
 };

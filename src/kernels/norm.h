@@ -5,7 +5,7 @@
 // slice belongs to lane o % 32. A lane adds its squares, which are exact in double, in ascending order. Then lanes are
 // added pairwise, lane i and i + 16, then i and i + 8, and so on; then the slices of the tile in the same way: i and
 // i + 4, i + 2, i + 1. Missing entries count as 0. Tile sums are added by the same tree, 4096 at a time, until one is
-// left.
+// left. Entries that are sent are summed as a unit of their own: their places in the model do not matter.
 #pragma once
 
 #include <array>
@@ -86,11 +86,6 @@ class TileNorms {
   std::size_t position_ = 0;  // of the next entry in the unit
   std::array<double, kSlices> slices_;
 };
-
-// The sums of the squares of n entries, given by ascending indices, in this order: sets tiles[t] to that of tile t of
-// the unit, for the tiles that have such entries. Entry number i is at the position indices[i] - shift of the unit.
-void sum_sparse_squares(const std::uint32_t* indices, const float* values, std::size_t n, std::size_t shift,
-                        double* tiles) noexcept;
 
 // The sum of all tiles. Overwrites them.
 double sum_tiles(double* tiles, std::size_t n) noexcept;

@@ -55,8 +55,6 @@ class Candidates {
 
   // For the selection: an array for as many numbers as there are candidates, whose content is lost by keep_best().
   std::uint32_t* scratch() noexcept { return lost_indices_.data(); }
-  // The same for one who needs the keys no longer.
-  std::uint32_t* scratch_for_keys() noexcept { return keys_.data(); }
 
   // The candidates are chosen, and those of the next unit begin.
   void choose() noexcept {

@@ -36,13 +36,12 @@ class ChosenOutside final : public FusedSparsifier {
   void set_step(std::uint64_t step) noexcept override { step_ = step; }
 
   // Two passes: the sums must be complete before they can be looked at.
-  SiftNorms sift(const kernels::ScaledGradient* gradient, float /*unit*/, ErrorMemory& memory,
-                 SparseVector& out) override {
+  double sift(const kernels::ScaledGradient* gradient, float /*unit*/, ErrorMemory& memory,
+              SparseVector& out) override {
     out.clear(memory.size());
     if (const auto bad = memory.accumulate(gradient)) {
       throw_bad_gradient(name_, context_, step_, *gradient, memory, *bad);
     }
-    SiftNorms sifted{.accumulated_norm2 = memory.accumulated_norm2()};
     bool has_chosen = false;
     try {
       indices_.clear();
@@ -54,12 +53,6 @@ class ChosenOutside final : public FusedSparsifier {
       out.indices.assign(indices_.begin(), indices_.end());
       out.values.resize(indices_.size());
       memory.clear_at(out, out.values);
-      try {
-        sifted.sent_norm2 = memory.norm2(memory.whole(), out.indices, out.values.data());
-      } catch (...) {
-        memory.put_back(out);
-        throw;
-      }
     } catch (...) {
       memory.restore(gradient);
       out.clear(memory.size());
@@ -67,7 +60,7 @@ class ChosenOutside final : public FusedSparsifier {
       throw;
     }
     ++step_;
-    return sifted;
+    return memory.accumulated_norm2();
   }
 
   void undo(const kernels::ScaledGradient* gradient, ErrorMemory& memory, const SparseVector& sent) override {

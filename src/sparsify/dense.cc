@@ -10,8 +10,8 @@ class Dense final : public FusedSparsifier {
  public:
   explicit Dense(const SifterContext& context) : context_(context), step_(context.first_step) {}
 
-  SiftNorms sift(const kernels::ScaledGradient* gradient, float /*unit*/, ErrorMemory& memory,
-                 SparseVector& out) override {
+  double sift(const kernels::ScaledGradient* gradient, float /*unit*/, ErrorMemory& memory,
+              SparseVector& out) override {
     out.dim = memory.size();
     out.indices.clear();
     out.draw.units.clear();
@@ -21,7 +21,7 @@ class Dense final : public FusedSparsifier {
       throw_bad_gradient("dense", context_, step_, *gradient, memory, *bad);
     }
     ++step_;
-    return {memory.accumulated_norm2(), memory.accumulated_norm2()};
+    return memory.accumulated_norm2();
   }
 
   std::optional<SiftedAll> sift_all(const kernels::ScaledGradient& gradient, ErrorMemory& memory) override {
@@ -32,7 +32,7 @@ class Dense final : public FusedSparsifier {
     try {
       const Gradient numbers = memory.take_all();
       ++step_;
-      return SiftedAll{.norms = {norm2, norm2}, .numbers = numbers};
+      return SiftedAll{.accumulated_norm2 = norm2, .numbers = numbers};
     } catch (...) {  // the device has no room for another array
       memory.restore(&gradient);
       throw;

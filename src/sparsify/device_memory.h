@@ -28,7 +28,6 @@ struct TakenEntries {
   // For each unit:
   std::vector<std::size_t> ends;          // of its entries
   std::vector<double> accumulated_norm2;  // ||sums||^2
-  std::vector<double> sent_norm2;         // ||values||^2; empty if the device has not computed it
   // If one unit has a k: the key of its k-th entry, or 0 if there were fewer.
   std::uint32_t kth = 0;
   bool chosen_twice = false;  // the entries are those of the second choice, in all units

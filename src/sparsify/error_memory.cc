@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/slices.h"
-#include "sparsify/sparse_norm.h"
 
 namespace sparsewire {
 
@@ -15,6 +14,7 @@ ErrorMemory::ErrorMemory(std::size_t size, Pool* pool, Device device)
       whole_(whole_unit(size)),
       pool_(pool),
       together_(pool, pool == nullptr ? 1 : static_cast<std::size_t>(pool->size())),
+      tiles_(kernels::tiles_of(size)),
       bad_(together_.parts()) {
   for (std::size_t thread = 0; thread < together_.parts(); ++thread) alone_.emplace_back(nullptr, thread);
 }
@@ -44,8 +44,6 @@ std::optional<std::size_t> ErrorMemory::take_everything(const kernels::ScaledGra
     device_->clear();
     return std::nullopt;
   }
-  const std::size_t tiles = kernels::tiles_of(size_);
-  if (tiles_.size() < tiles) tiles_.resize(tiles);
   std::fill(bad_.begin(), bad_.end(), kernels::kNoneBad);
   for_each_slice(pool_, size_, kGrain, [&](std::size_t begin, std::size_t end, int thread) {
     kernels::TileNorms norm;
@@ -67,7 +65,7 @@ std::optional<std::size_t> ErrorMemory::take_everything(const kernels::ScaledGra
     make_round_trip(whole_, gradient);
     return bad;
   }
-  norm2_ = kernels::sum_tiles(tiles_.data(), tiles);
+  norm2_ = kernels::sum_tiles(tiles_.data(), tiles_.size());
   clear();
   return std::nullopt;
 }
@@ -96,25 +94,15 @@ void ErrorMemory::make_round_trip(const Unit& unit, const kernels::ScaledGradien
   });
 }
 
-double ErrorMemory::norm2(const Unit& unit, std::span<const std::uint32_t> indices, const float* values) {
-  const std::size_t tiles = kernels::tiles_of(unit.size);
-  tiles_.assign(tiles, 0.0);
-  positions_.resize(indices.size());
-  sum_sparse_norm(unit, indices.data(), values, indices.size(), positions_.data(), tiles_.data());
-  return kernels::sum_tiles(tiles_.data(), tiles);
-}
-
-double ErrorMemory::norm2(const kernels::ScaledGradient& gradient) {
-  if (is_on_device()) return device_->norm2(gradient);
-  const std::size_t tiles = kernels::tiles_of(gradient.size);
-  if (tiles_.size() < tiles) tiles_.resize(tiles);
-  for_each_slice(pool_, gradient.size, kGrain, [&](std::size_t begin, std::size_t end, int) {
+double ErrorMemory::norm2(const kernels::ScaledGradient& numbers) {
+  if (numbers.device.kind != Device::host) return device_->norm2(numbers);
+  for_each_slice(pool_, numbers.size, kGrain, [&](std::size_t begin, std::size_t end, int) {
     kernels::TileNorms norm;
     norm.begin(tiles_.data(), begin / kernels::kTile);
-    kernels::sum_squares(gradient, begin, end - begin, norm);
+    kernels::sum_squares(numbers, begin, end - begin, norm);
     norm.end();
   });
-  return kernels::sum_tiles(tiles_.data(), tiles);
+  return kernels::sum_tiles(tiles_.data(), kernels::tiles_of(numbers.size));
 }
 
 }  // namespace sparsewire

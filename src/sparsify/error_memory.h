@@ -70,10 +70,9 @@ class ErrorMemory {
 
   // ||sums||^2 after accumulate() or take_everything().
   double accumulated_norm2() const noexcept { return norm2_; }
-  // ||chosen||^2, in the same order: the same bits if every non-zero entry of the unit was chosen.
-  double norm2(const Unit& unit, std::span<const std::uint32_t> indices, const float* values);
-  // ||gradient||^2 over all entries; scale and decay are not applied.
-  double norm2(const kernels::ScaledGradient& gradient);
+  // ||numbers||^2, in the order of kernels/norm.h, where they lie: of a gradient, whose scale and decay are not
+  // applied, or of entries. Allocates nothing for those on the host. REQUIRES: no more than size().
+  double norm2(const kernels::ScaledGradient& numbers);
 
   // Puts entries back where they were taken out.
   void put_back(const SparseVector& entries) { put_back(entries, entries.values); }
@@ -133,7 +132,7 @@ class ErrorMemory {
   std::vector<UnitPass> alone_;           // one for each thread
   std::vector<double> tiles_;             // sums of squares
   std::vector<std::size_t> bad_;          // of each thread
-  std::vector<std::uint32_t> positions_;  // of entries in a unit that has gaps
+  std::vector<std::uint32_t> positions_;  // of the entries of a full vector
   double norm2_ = 0;
   std::vector<float> before_sum_;  // the numbers that add_sum() changed
 };

@@ -13,15 +13,9 @@
 
 namespace sparsewire {
 
-// Norms for the statistics. The bits do not depend on threads or SIMD level: kernels/norm.h.
-struct SiftNorms {
-  double accumulated_norm2 = 0;  // ||decay*memory + scale*gradient||^2
-  double sent_norm2 = 0;         // ||out||^2; the same bits as accumulated_norm2 if every non-zero entry is sent
-};
-
 // A step that sends all entries from where they are.
 struct SiftedAll {
-  SiftNorms norms;
+  double accumulated_norm2 = 0;  // as of sift()
   Gradient numbers;
 };
 
@@ -36,13 +30,13 @@ class FusedSparsifier {
 
   // memory <- decay*memory + scale*gradient; then moves the chosen entries from the memory to `out`, indices ascending.
   // A null gradient: the memory has the sums already. `unit` is what a gradient of size 1 adds to the memory: the
-  // learning rate of the step if the memory holds lr*gradient, else 1.
+  // learning rate of the step if the memory holds lr*gradient, else 1. Returns ||sums||^2, unit by unit in the order of
+  // kernels/norm.h.
   // REQUIRES: gradient->size == memory.size() == layout.dim(); memory is finite.
   // ENSURES: per coordinate, the accumulated sum == what stays in the memory + what is in `out`, exactly.
   // Throws BadGradient if a sum is not finite; then every entry has made a round trip (kernels/sweep.h), and the step
   // does not count. COST: in the steady state one pass over memory and gradient, and no allocation.
-  virtual SiftNorms sift(const kernels::ScaledGradient* gradient, float unit, ErrorMemory& memory,
-                         SparseVector& out) = 0;
+  virtual double sift(const kernels::ScaledGradient* gradient, float unit, ErrorMemory& memory, SparseVector& out) = 0;
 
   // The same, for a step that sends all entries: they stay on the device where the memory is. Nothing if not all are
   // sent: then nothing has happened.

@@ -68,14 +68,14 @@ void Sifter::Parts::remember_memory() {
   if (std::any_of(numbers.begin(), numbers.end(), is_number)) memory_before.assign(numbers.begin(), numbers.end());
 }
 
-SiftNorms Sifter::Parts::sift_without_feedback(const kernels::ScaledGradient& gradient, SparseVector& sent) {
+double Sifter::Parts::sift_without_feedback(const kernels::ScaledGradient& gradient, SparseVector& sent) {
   remember_memory();
-  const SiftNorms sifted = sparsifier->sift(&gradient, 1, memory, sent);
+  const double accumulated_norm2 = sparsifier->sift(&gradient, 1, memory, sent);
   memory.clear();
-  return sifted;
+  return accumulated_norm2;
 }
 
-SiftNorms Sifter::Parts::sift(const Gradient& gradient, SparseVector& sent, float lr, float unscale) {
+double Sifter::Parts::sift(const Gradient& gradient, SparseVector& sent, float lr, float unscale) {
   check_gradient(gradient);
   move_to(gradient.device);
   if (has_velocity()) return sift_velocity(gradient, sent, unscale);
@@ -84,12 +84,13 @@ SiftNorms Sifter::Parts::sift(const Gradient& gradient, SparseVector& sent, floa
   return sparsifier->sift(&in_units_of_memory, feedback.scale_by_lr ? lr : 1.0F, memory, sent);
 }
 
-void Sifter::Parts::count_step(const SiftNorms& sifted, std::uint64_t entries) {
+// The two sums are rounded separately. Where all entries are sent, nothing is left, also not by rounding.
+void Sifter::Parts::count_step(double accumulated_norm2, double sent_norm2, std::uint64_t entries) {
   stats_before = stats;
   stats.step += 1;
   stats.entries = entries;
-  stats.sent_norm2 = sifted.sent_norm2;
-  stats.memory_norm2 = sifted.accumulated_norm2 - sifted.sent_norm2;
+  stats.sent_norm2 = sent_norm2;
+  stats.memory_norm2 = entries == memory.size() ? 0 : std::max(0.0, accumulated_norm2 - sent_norm2);
   stats.total_error += stats.memory_norm2;
 }
 
@@ -99,8 +100,9 @@ void Sifter::Parts::take_step(SparseVector& sent, Sift sift) {
   const StandardFloatMode mode;
   can_undo = can_flush = is_taken = false;
   try {
-    const SiftNorms sifted = sift();
-    count_step(sifted, sent.size());
+    const double accumulated_norm2 = sift();
+    const bool is_whole = sent.is_full();  // then the two sums are one
+    count_step(accumulated_norm2, is_whole ? accumulated_norm2 : memory.norm2(Gradient(sent.values)), sent.size());
   } catch (...) {
     sent.clear(memory.size());
     sent.draw = {};  // how far it had come does not matter
@@ -123,7 +125,7 @@ std::optional<Gradient> Sifter::sift_all(const Gradient& gradient, float lr, flo
   p.move_to(gradient.device);
   const auto sifted = p.sparsifier->sift_all(p.scaled(gradient, lr, unscale), p.memory);
   if (!sifted) return std::nullopt;
-  p.count_step(sifted->norms, p.memory.size());
+  p.count_step(sifted->accumulated_norm2, sifted->accumulated_norm2, p.memory.size());
   p.is_taken = p.can_undo = true;
   return sifted->numbers;
 }
@@ -145,9 +147,9 @@ void Sifter::sift(const SparseVector& sum, SparseVector& sent, float lr) {
                         p.context.rank, p.stats.step, *bad);
     }
     try {
-      const SiftNorms sifted = p.sparsifier->sift(nullptr, lr, p.memory, sent);
+      const double accumulated_norm2 = p.sparsifier->sift(nullptr, lr, p.memory, sent);
       if (p.feedback.kind == Feedback::Kind::none) p.memory.clear();
-      return sifted;
+      return accumulated_norm2;
     } catch (...) {
       p.memory.take_back_sum(sum);
       throw;

@@ -46,11 +46,11 @@ struct Sifter::Parts {
   void move_to(Device device);
   template <class Sift>
   void take_step(SparseVector& sent, Sift sift);
-  void count_step(const SiftNorms& sifted, std::uint64_t entries);
-  SiftNorms sift(const Gradient& gradient, SparseVector& sent, float lr, float unscale);
-  SiftNorms sift_velocity(const Gradient& gradient, SparseVector& sent, float unscale);
-  SiftNorms sift_total(const kernels::ScaledGradient& total, SparseVector& sent);
-  SiftNorms sift_without_feedback(const kernels::ScaledGradient& gradient, SparseVector& sent);
+  void count_step(double accumulated_norm2, double sent_norm2, std::uint64_t entries);
+  double sift(const Gradient& gradient, SparseVector& sent, float lr, float unscale);
+  double sift_velocity(const Gradient& gradient, SparseVector& sent, float unscale);
+  double sift_total(const kernels::ScaledGradient& total, SparseVector& sent);
+  double sift_without_feedback(const kernels::ScaledGradient& gradient, SparseVector& sent);
   void remember_memory();
   kernels::ScaledGradient scaled(const Gradient& gradient, float lr, float unscale) const;
   kernels::Clip clip() const noexcept;

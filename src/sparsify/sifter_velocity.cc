@@ -26,7 +26,7 @@ kernels::ScaledGradient Sifter::Parts::clipped(const Gradient& gradient, float u
 }
 
 // A step of DGC: velocity <- m*velocity + gradient; the velocity is sifted, and cleared where an entry is sent.
-SiftNorms Sifter::Parts::sift_velocity(const Gradient& gradient, SparseVector& sent, float unscale) {
+double Sifter::Parts::sift_velocity(const Gradient& gradient, SparseVector& sent, float unscale) {
   // On a device the pass over the memory adds it, too: so the velocity is read once, and the host need not know the
   // norm. But a bad gradient would be found too late, so it does that only if the norm shows that there is none.
   if (velocity.is_on_device() && feedback.clip != 0) {
@@ -53,15 +53,15 @@ SiftNorms Sifter::Parts::sift_velocity(const Gradient& gradient, SparseVector& s
   }
 }
 
-SiftNorms Sifter::Parts::sift_total(const kernels::ScaledGradient& total, SparseVector& sent) {
-  const SiftNorms sifted = sparsifier->sift(&total, 1, memory, sent);
+double Sifter::Parts::sift_total(const kernels::ScaledGradient& total, SparseVector& sent) {
+  const double accumulated_norm2 = sparsifier->sift(&total, 1, memory, sent);
   try {
     velocity.clear_at(sent, cleared);
   } catch (...) {
     sparsifier->undo(&total, memory, sent);
     throw;
   }
-  return sifted;
+  return accumulated_norm2;
 }
 
 void Sifter::Parts::restore_velocity(const Gradient& gradient, float unscale) {

@@ -2,8 +2,8 @@
 //
 // A pass adds the gradient to a unit and moves entries into lists. Each thread has a part of the unit, a list of its
 // own, and all that is done with the entries is done by the thread that has them: ranking, choosing the best, putting
-// the others back, summing squares. The lists of all parts, one after the other, are in the order of the indices. So
-// every result is the same for any number of threads.
+// the others back. The lists of all parts, one after the other, are in the order of the indices. So every result is the
+// same for any number of threads.
 #pragma once
 
 #include <cstddef>
@@ -77,9 +77,8 @@ class UnitPass {
 
   // ||sums||^2 over the unit.
   double accumulated_norm2() const noexcept { return norm2_; }
-  // The last call for a unit: its candidates are chosen. Returns ||chosen||^2, in the same order: the same bits if
-  // every non-zero entry of the unit was chosen.
-  double choose(const Unit& unit) noexcept;
+  // The last call for a unit: its candidates are chosen.
+  void choose() noexcept;
 
   // What the parts have chosen of all units since begin(), each in the order of its units.
   std::size_t parts() const noexcept { return parts_.size(); }

@@ -1,7 +1,6 @@
-// What a UnitPass does with the candidates of its parts: chooses the best of all of them, and sums their squares.
+// What a UnitPass does with the candidates of its parts: chooses the best of all of them.
 #include <algorithm>
 
-#include "sparsify/sparse_norm.h"
 #include "sparsify/unit_pass.h"
 
 namespace sparsewire {
@@ -67,15 +66,8 @@ void UnitPass::put_chosen_back() noexcept {
   }
 }
 
-double UnitPass::choose(const Unit& unit) noexcept {
-  for_each_part([&](Part& part) {
-    if (part.begin == part.end) return;
-    std::fill(tiles_.data() + part.begin / kernels::kTile, tiles_.data() + kernels::tiles_of(part.end), 0.0);
-    sum_sparse_norm(unit, part.found.indices(), part.found.values(), part.found.size(), part.found.scratch_for_keys(),
-                    tiles_.data());
-    part.found.choose();
-  });
-  return kernels::sum_tiles(tiles_.data(), kernels::tiles_of(unit.size));
+void UnitPass::choose() noexcept {
+  for (Part& part : parts_) part.found.choose();
 }
 
 }  // namespace sparsewire

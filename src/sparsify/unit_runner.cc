@@ -47,7 +47,7 @@ void UnitRunner::deal(const std::vector<Unit>& units, std::size_t threads) {
 
 std::optional<std::size_t> UnitRunner::sift(const std::vector<Unit>& units, const Rules& rules,
                                             const kernels::ScaledGradient* gradient, ErrorMemory& memory,
-                                            SparseVector& out, SiftNorms& norms) {
+                                            SparseVector& out, double& accumulated_norm2) {
   if (shares_.size() != memory.threads()) deal(units, memory.threads());
   std::fill(results_.begin(), results_.end(), Result{});
   memory.begin_units();
@@ -63,11 +63,8 @@ std::optional<std::size_t> UnitRunner::sift(const std::vector<Unit>& units, cons
     take_back(job);
     throw;
   }
-  norms = {};
-  for (const Result& result : results_) {
-    norms.accumulated_norm2 += result.accumulated_norm2;
-    norms.sent_norm2 += result.sent_norm2;
-  }
+  accumulated_norm2 = 0;
+  for (const Result& result : results_) accumulated_norm2 += result.accumulated_norm2;
   return std::nullopt;
 }
 
@@ -110,13 +107,12 @@ void UnitRunner::sift_share(const Job& job, Share& share, UnitPass& pass) noexce
 }
 
 std::optional<std::size_t> UnitRunner::sift_one(const Job& job, std::size_t u, UnitPass& pass) {
-  const Unit& unit = job.units[u];
   Result& result = results_[u];
   result.state = Result::State::taken_back;  // unless the sift succeeds
   if (const auto bad = take(job, u, pass)) return bad;
   result.count = pass.size();
   result.accumulated_norm2 = pass.accumulated_norm2();
-  result.sent_norm2 = pass.choose(unit);
+  pass.choose();
   result.state = Result::State::done;
   return std::nullopt;
 }

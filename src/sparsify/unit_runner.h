@@ -14,7 +14,6 @@
 
 #include "kernels/draw.h"
 #include "sparsify/error_memory.h"
-#include "sparsify/fused_sparsifier.h"
 #include "sparsify/rules.h"
 #include "sparsify/top_selector.h"
 
@@ -25,11 +24,12 @@ class UnitRunner {
   UnitRunner(std::size_t units, const Pool* pool);
 
   // Adds the gradient to all units, and takes entries out by their rules: `out` becomes what was chosen; only its
-  // entries are changed. Returns the lowest index at which a sum is not finite; then every entry of the model has made
-  // a round trip, as it has after an exception. REQUIRES: the same units in every call.
+  // entries are changed. `accumulated_norm2` becomes ||sums||^2. Returns the lowest index at which a sum is not finite;
+  // then every entry of the model has made a round trip, as it has after an exception. REQUIRES: the same units in
+  // every call.
   std::optional<std::size_t> sift(const std::vector<Unit>& units, const Rules& rules,
                                   const kernels::ScaledGradient* gradient, ErrorMemory& memory, SparseVector& out,
-                                  SiftNorms& norms);
+                                  double& accumulated_norm2);
 
   // The k-th best key of unit `u` in the last step whose rule was `best`, or 0 if it had fewer entries than k.
   std::uint32_t kth(std::size_t u) const noexcept { return top_.kth(u); }
@@ -44,7 +44,6 @@ class UnitRunner {
     State state = State::not_reached;
     std::size_t count = 0;  // chosen entries
     double accumulated_norm2 = 0;
-    double sent_norm2 = 0;
   };
   // The units that a thread has for itself: from number `begin` to `end`, without those that all threads share.
   struct Share {

@@ -41,8 +41,8 @@ void UnitSparsifier::make_rules() {
   rules_depended_on_ = depends_on;
 }
 
-SiftNorms UnitSparsifier::sift(const kernels::ScaledGradient* gradient, float unit_of_memory, ErrorMemory& memory,
-                               SparseVector& out) {
+double UnitSparsifier::sift(const kernels::ScaledGradient* gradient, float unit_of_memory, ErrorMemory& memory,
+                            SparseVector& out) {
   out.dim = context_.layout.dim();
   out.draw.units.clear();
   begin(unit_of_memory, out);
@@ -52,10 +52,10 @@ SiftNorms UnitSparsifier::sift(const kernels::ScaledGradient* gradient, float un
     out.values.clear();
     return sift_on_device(gradient, memory, out);
   }
-  SiftNorms sifted;
+  double accumulated_norm2 = 0;
   std::optional<std::size_t> bad;
   try {
-    bad = runner_.sift(units_, rules_, gradient, memory, out, sifted);
+    bad = runner_.sift(units_, rules_, gradient, memory, out, accumulated_norm2);
   } catch (...) {
     out.clear(out.dim);
     throw;
@@ -66,7 +66,7 @@ SiftNorms UnitSparsifier::sift(const kernels::ScaledGradient* gradient, float un
   }
   end(units_.empty() ? 0 : runner_.kth(0));
   ++step_;
-  return sifted;
+  return accumulated_norm2;
 }
 
 void UnitSparsifier::undo(const kernels::ScaledGradient* gradient, ErrorMemory& memory, const SparseVector& sent) {

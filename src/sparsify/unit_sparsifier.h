@@ -1,5 +1,5 @@
-// The common part of all sparsifiers that work unit by unit: small tensors that are sent densely, taking a step back,
-// the norms for the statistics. A derived class only has to say, as a rule, what is sent of a unit.
+// The common part of all sparsifiers that work unit by unit: small tensors that are sent densely, taking a step back. A
+// derived class only has to say, as a rule, what is sent of a unit.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ namespace sparsewire {
 
 class UnitSparsifier : public FusedSparsifier {
  public:
-  SiftNorms sift(const kernels::ScaledGradient* gradient, float unit, ErrorMemory& memory, SparseVector& out) final;
+  double sift(const kernels::ScaledGradient* gradient, float unit, ErrorMemory& memory, SparseVector& out) final;
   void undo(const kernels::ScaledGradient* gradient, ErrorMemory& memory, const SparseVector& sent) final;
   std::uint64_t step() const noexcept final { return step_; }
   void set_step(std::uint64_t step) noexcept final { step_ = step; }
@@ -64,8 +64,8 @@ class UnitSparsifier : public FusedSparsifier {
   // unit_sparsifier_device.cc
   void make_choices();
   void list_more();
-  SiftNorms sift_on_device(const kernels::ScaledGradient* gradient, ErrorMemory& memory, SparseVector& out);
-  SiftNorms collect(ErrorMemory& memory, SparseVector& out);
+  double sift_on_device(const kernels::ScaledGradient* gradient, ErrorMemory& memory, SparseVector& out);
+  void collect(ErrorMemory& memory, SparseVector& out);
   std::size_t take_unit(const Unit& unit, std::size_t begin, std::size_t end, std::size_t more);
 
   std::string name_;

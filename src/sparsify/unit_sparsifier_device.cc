@@ -1,6 +1,7 @@
 // A sift whose memory lies on a device: one pass there takes entries out of all units; what remains to be decided about
 // them is decided here.
 #include <algorithm>
+#include <numeric>
 
 #include "sparsify/append.h"
 #include "sparsify/bad_gradient.h"
@@ -46,8 +47,7 @@ void UnitSparsifier::list_more() {
   }
 }
 
-SiftNorms UnitSparsifier::sift_on_device(const kernels::ScaledGradient* gradient, ErrorMemory& memory,
-                                         SparseVector& out) {
+double UnitSparsifier::sift_on_device(const kernels::ScaledGradient* gradient, ErrorMemory& memory, SparseVector& out) {
   make_choices();
   const Scores& scores = rules_.scores;
   const bool is_scored = scores.by != nullptr && !scores.last_round.empty();
@@ -64,10 +64,10 @@ SiftNorms UnitSparsifier::sift_on_device(const kernels::ScaledGradient* gradient
     more_values_.assign(more_indices_.size(), 0.0F);
     if (!more_indices_.empty()) memory.take_numbers(more_indices_, has_draws_, more_values_.data());
     has_more = true;
-    const SiftNorms sifted = collect(memory, out);
+    collect(memory, out);
     end(taken_.kth);
     ++step_;
-    return sifted;
+    return std::accumulate(taken_.accumulated_norm2.begin(), taken_.accumulated_norm2.end(), 0.0);
   } catch (...) {  // out of memory
     if (has_more) memory.write_numbers(more_indices_, more_values_.data());
     memory.write_numbers(taken_.indices, taken_.values.data());
@@ -78,41 +78,26 @@ SiftNorms UnitSparsifier::sift_on_device(const kernels::ScaledGradient* gradient
 }
 
 // Appends the entries of all units to `out`, and puts back those that are not sent.
-SiftNorms UnitSparsifier::collect(ErrorMemory& memory, SparseVector& out) {
-  SiftNorms sifted;
+void UnitSparsifier::collect(ErrorMemory& memory, SparseVector& out) {
   lost_.clear(out.dim);
   const bool all_are_sent = taken_.chosen_twice || (!narrows_ && more_indices_.empty());
-  const bool has_norms = all_are_sent && !taken_.sent_norm2.empty();
-  if (has_norms && !units_.back().dense) {  // in order, and all of them
-    for (std::size_t u = 0; u < units_.size(); ++u) {
-      sifted.accumulated_norm2 += taken_.accumulated_norm2[u];
-      sifted.sent_norm2 += taken_.sent_norm2[u];
-    }
+  const bool has_small_tensors = !units_.empty() && units_.back().dense;
+  if (all_are_sent && !has_small_tensors) {  // in order, and all of them
     make_room(out, taken_.indices.size());
     append(out, taken_.indices.data(), taken_.values.data(), taken_.indices.size());
-    return sifted;
+    return;
   }
   std::size_t begin = 0;
   std::size_t more = 0;
   for (std::size_t u = 0; u < units_.size(); ++u) {
     const Unit& unit = units_[u];
     const std::size_t end = taken_.ends[u];
-    sifted.accumulated_norm2 += taken_.accumulated_norm2[u];
-    if (has_norms && !unit.dense) {
-      sifted.sent_norm2 += taken_.sent_norm2[u];
-      make_room(out, end - begin);
-      append(out, taken_.indices.data() + begin, taken_.values.data() + begin, end - begin);
-    } else {
-      more = take_unit(unit, begin, end, more);
-      sifted.sent_norm2 +=
-          has_norms ? taken_.sent_norm2[u] : memory.norm2(unit, {chosen_.indices(), chosen_.size()}, chosen_.values());
-      make_room(out, chosen_.size());
-      append(out, chosen_, unit.dense);
-    }
+    more = take_unit(unit, begin, end, more);
+    make_room(out, chosen_.size());
+    append(out, chosen_, unit.dense);
     begin = end;
   }
   if (lost_.size() > 0) memory.put_back(lost_);
-  return sifted;
 }
 
 // Sets chosen_ to the entries that the unit sends: of those that were taken, from `begin` to `end`, and of the others

@@ -69,11 +69,6 @@ class PretendedMemory final : public DeviceMemory {
       }
       taken.ends.push_back(indices_.size());
     }
-    if (steps_ % 2 == 0) {  // it need not compute these
-      std::vector<float> sent(numbers_.size());
-      for (std::size_t i = 0; i < indices_.size(); ++i) sent[indices_[i]] = values_[i];
-      for (const Unit& unit : units) taken.sent_norm2.push_back(norm2_of(unit, sent));
-    }
     taken.indices = indices_;
     taken.values = values_;
     return std::nullopt;

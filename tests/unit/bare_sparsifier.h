@@ -15,12 +15,13 @@ class BareSparsifier {
   BareSparsifier(const std::string& spec, const SifterContext& context)
       : sparsifier_(make_sparsifier(spec, context)), memory_(context.layout.dim(), context.pool) {}
 
-  SiftNorms sift(const kernels::ScaledGradient& gradient, std::vector<float>& memory, SparseVector& out) {
+  // Returns ||sums||^2.
+  double sift(const kernels::ScaledGradient& gradient, std::vector<float>& memory, SparseVector& out) {
     memory_.write(0, memory);
     try {
-      const SiftNorms sifted = sparsifier_->sift(&gradient, gradient.scale, memory_, out);
+      const double accumulated_norm2 = sparsifier_->sift(&gradient, gradient.scale, memory_, out);
       memory_.read(0, memory);
-      return sifted;
+      return accumulated_norm2;
     } catch (...) {
       memory_.read(0, memory);
       throw;

@@ -50,7 +50,6 @@ class Finish {
   __device__ __forceinline__ void write(Begin begin, Of verdict, std::uint32_t quota);
   template <class Of>
   __device__ __forceinline__ void decide(const Part& part, Of verdict, std::uint32_t quota);
-  __device__ void add_sent(const Part& part);
 
   // finish_result.cuh
   __device__ void fail(std::uint32_t outcome);
@@ -59,9 +58,9 @@ class Finish {
   __device__ void add_accumulated();
   __device__ void announce_norms();
   __device__ void add_norms();
-  __device__ double2 add_up_groups(std::size_t groups);
-  __device__ double2 add_few_groups();
-  __device__ void end(const double2& sums);
+  __device__ double add_up_groups(std::size_t groups);
+  __device__ double add_few_groups();
+  __device__ void end(double norm2);
   __device__ void guess(Control& control) const;
 
   const FinishArguments& a_;

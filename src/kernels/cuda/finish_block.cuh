@@ -23,9 +23,7 @@ struct FinishArguments {
   Control* control;
   const TileList* tiles;
   const double* tile_norms;
-  double* group_norms;  // of 4096 tiles each
-  double* sent_norms;   // of each tile
-  double* sent_group_norms;
+  double* group_norms;          // of 4096 tiles each
   std::uint32_t* group_counts;  // tiles of each group whose norms are there
   const std::uint32_t* indices;
   const float* values;
@@ -43,7 +41,7 @@ struct FinishArguments {
   Scores scores = {};
 };
 
-static_assert(kMostSlices == kFinishWarps && kMostSlices == 2 * kSlices);
+static_assert(kMostSlices == 2 * kSlices);
 
 // In dynamic shared memory.
 struct BlockShared {
@@ -55,7 +53,7 @@ struct BlockShared {
   std::uint32_t near_bins[kFineKeys];
   std::uint32_t is_last;
   StepResult result;
-  double slices[kMostSlices];
+  double slices[kSlices];
 };
 template <By kBy>
 struct FinishShared : BlockShared {
@@ -67,8 +65,7 @@ struct FinishShared : BlockShared {
   std::uint16_t place[kListRoom<kBy>];  // among the winners of the part, from 1 on; 0: it loses
   union {
     std::uint32_t bins[kBins];
-    std::uint32_t near_list[2][kAllNear];        // keys, and their blocks
-    double squares[kFinishWarps][kSlices * 32];  // of a tile, by slice and lane
+    std::uint32_t near_list[2][kAllNear];  // keys, and their blocks
   };
 };
 
@@ -133,15 +130,15 @@ __device__ inline double add_slice(const double* numbers, std::uint32_t slice, s
   return add_lanes<32>(lane_sum);
 }
 
-// The sums of twice 4096 numbers by the same tree, each by half of the warps. Thread 0 gets both.
-__device__ inline double2 add_two(const double* first, const double* second, std::size_t count, BlockShared& s) {
+// The sum of at most 4096 numbers by the same tree. Thread 0 gets it.
+__device__ inline double add_many(const double* numbers, std::size_t count, BlockShared& s) {
   const unsigned warp = threadIdx.x / 32;
-  const double slice = add_slice(warp < kSlices ? first : second, warp % kSlices, static_cast<std::uint32_t>(count));
-  if (threadIdx.x % 32 == 0) s.slices[warp] = slice;
+  if (warp < kSlices) {
+    const double slice = add_slice(numbers, warp, static_cast<std::uint32_t>(count));
+    if (threadIdx.x % 32 == 0) s.slices[warp] = slice;
+  }
   __syncthreads();
-  if (warp != 0) return {0, 0};
-  const double sum = add_lanes<kSlices>(threadIdx.x < kFinishWarps ? s.slices[threadIdx.x] : 0);
-  return {sum, __shfl_sync(kAllLanes, sum, kSlices)};
+  return warp == 0 ? add_lanes<kSlices>(threadIdx.x < kSlices ? s.slices[threadIdx.x] : 0) : 0;
 }
 
 // The sum of two groups, of whose slices each lane has one. By the first warp; thread 0 gets it.

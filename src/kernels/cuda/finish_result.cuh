@@ -40,8 +40,8 @@ __device__ void Finish<kBy>::add_accumulated() {
   }
 }
 
-// Few groups have one counter: whoever comes last adds up all. To be called when the norms of the block's tiles are
-// there. By the last warp, which has no candidates where they are few: then no entry waits for the counter.
+// Few groups have one counter: whoever comes last adds up all. To be called after add_accumulated(). By the last warp,
+// which has no candidates where they are few: then no entry waits for the counter.
 template <By kBy>
 __device__ void Finish<kBy>::announce_norms() {
   if (!has_few_groups()) return;
@@ -77,11 +77,10 @@ __device__ void Finish<kBy>::add_norms() {
     }
     __syncthreads();
     if (s_.is_last == 0) continue;
-    const double2 sums = add_two(a_.tile_norms + g * kTile, a_.sent_norms + g * kTile, size, s_);
+    const double sum = add_many(a_.tile_norms + g * kTile, size, s_);
     if (threadIdx.x == 0) {
       a_.group_counts[g] = 0;
-      __stcg(a_.group_norms + g, sums.x);
-      __stcg(a_.sent_group_norms + g, sums.y);
+      __stcg(a_.group_norms + g, sum);
       __threadfence();
       s_.is_last = atomicAdd(&a_.control->groups_done, 1) + 1 == groups ? 1 : 0;
       __threadfence();
@@ -92,35 +91,29 @@ __device__ void Finish<kBy>::add_norms() {
 }
 
 template <By kBy>
-__device__ double2 Finish<kBy>::add_up_groups(std::size_t groups) {
-  if (groups > 32) return add_two(a_.group_norms, a_.sent_group_norms, groups, s_);
-  if (threadIdx.x >= 32) return {0, 0};
-  return {add_few(a_.group_norms, groups), add_few(a_.sent_group_norms, groups)};
+__device__ double Finish<kBy>::add_up_groups(std::size_t groups) {
+  if (groups > 32) return add_many(a_.group_norms, groups, s_);
+  return threadIdx.x < 32 ? add_few(a_.group_norms, groups) : 0;
 }
 
 template <By kBy>
-__device__ double2 Finish<kBy>::add_few_groups() {
+__device__ double Finish<kBy>::add_few_groups() {
+  if (threadIdx.x >= 32) return 0;
   const bool has_slice = threadIdx.x < kMostSlices && threadIdx.x * kSlice < a_.tiles_count;
-  const double accumulated = has_slice ? __ldcg(a_.control->slice_norms + threadIdx.x) : 0;
-  const double sent = add_slice(a_.sent_norms, threadIdx.x / 32, static_cast<std::uint32_t>(a_.tiles_count));
-  if (threadIdx.x % 32 == 0) s_.slices[threadIdx.x / 32] = sent;
-  __syncthreads();
-  if (threadIdx.x >= 32) return {0, 0};
-  return {add_groups_of_slices(accumulated), add_groups_of_slices(has_slice ? s_.slices[threadIdx.x] : 0)};
+  return add_groups_of_slices(has_slice ? __ldcg(a_.control->slice_norms + threadIdx.x) : 0);
 }
 
-// By the last block; thread 0 has the sums. Others may still write entries, but read nothing any more: the host only
+// By the last block; thread 0 has the norm. Others may still write entries, but read nothing any more: the host only
 // queues what follows on the same stream.
 template <By kBy>
-__device__ void Finish<kBy>::end(const double2& sums) {
+__device__ void Finish<kBy>::end(double norm2) {
   if constexpr (kBy == By::all) {  // all others have read it, or have no candidates
     if (threadIdx.x < kArenas) a_.control->used[threadIdx.x].value = 0;
   }
   if (threadIdx.x >= 32) return;
   StepResult r;
   r.count = total_;
-  r.accumulated_norm2 = sums.x;
-  r.sent_norm2 = sums.y;
+  r.accumulated_norm2 = norm2;
   r.kth = quota_ == kAllWin ? 0 : kth_;
   r.found = found_;
   publish(r);

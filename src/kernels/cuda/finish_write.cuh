@@ -1,31 +1,9 @@
-// Writes the winners, puts the other candidates back, and adds up the squares of what is sent of each tile.
+// Writes the winners, and puts the other candidates back.
 #pragma once
 
 #include "kernels/cuda/finish.cuh"
 
 namespace sparsewire::cuda {
-
-template <By kBy>
-__device__ __forceinline__ MaybeSent maybe_sent(const FinishShared<kBy>& s, std::uint32_t i) {
-  return {s.place[i] != 0, s.index[i] % static_cast<unsigned>(kTile), s.value[i]};
-}
-
-// The squares of the winners of tiles that have very few candidates. Returns whether there are others. Neighbours are in
-// different warps: lanes that do different things wait for each other. Not inlined: its registers would be missing
-// elsewhere.
-template <By kBy>
-__device__ __noinline__ bool square_by_threads(FinishShared<kBy>& s, std::uint32_t tiles, double* norms) {
-  bool has_more = false;
-  for (std::uint32_t t = threadIdx.x % 32 * kFinishWarps + threadIdx.x / 32; t < tiles; t += kFinishThreads) {
-    if (s.begin[t + 1] - s.begin[t] > kVeryFew) {
-      has_more = true;
-    } else {
-      norms[t] = square_very_few<kFinishThreads>(s.begin[t], s.begin[t + 1], s.squares[0] + threadIdx.x,
-                                                 [&](std::uint32_t i) { return maybe_sent(s, i); });
-    }
-  }
-  return __syncthreads_or(has_more ? 1 : 0) != 0;
-}
 
 // How many come before those of this block: above_ and ties_. begin(part) is called before the verdicts.
 template <By kBy>
@@ -71,8 +49,8 @@ __device__ void Finish<kBy>::clear() {
   if (blockIdx.x == 0 && threadIdx.x == 0) a_.control->has_uncounted = 0;
 }
 
-// Writes those that win, and those that tie as long as they are fewer than `quota`; puts the others back. The squares
-// come first: who adds up the norms waits for them, but not for the entries.
+// Writes those that win, and those that tie as long as they are fewer than `quota`; puts the others back. Who adds up
+// the norms does not wait for the entries.
 template <By kBy>
 template <class Begin, class Of>
 __device__ __forceinline__ void Finish<kBy>::write(Begin begin, Of verdict, std::uint32_t quota) {
@@ -81,7 +59,6 @@ __device__ __forceinline__ void Finish<kBy>::write(Begin begin, Of verdict, std:
     begin(part);
     const std::uint32_t before = above_ + min(ties_, quota);
     decide(part, verdict, quota);
-    add_sent(part);
     if (part.end == candidates_.tiles()) announce_norms();
     for (std::uint32_t i = threadIdx.x; i < part.count; i += kFinishThreads) {
       const std::uint32_t place = s_.place[i];
@@ -131,20 +108,6 @@ __device__ __forceinline__ void Finish<kBy>::decide(const Part& part, Of verdict
     if (is_there) s_.place[i] = wins ? static_cast<std::uint16_t>(above + min(ties, quota) - before + 1) : 0;
   }
   __syncthreads();
-}
-
-// The squares of the winners of each tile: by one thread where they are very few, else by a warp.
-template <By kBy>
-__device__ void Finish<kBy>::add_sent(const Part& part) {
-  const std::uint32_t tiles = part.end - part.tile;
-  double* const norms = a_.sent_norms + candidates_.first_tile() + part.tile;
-  if (!square_by_threads(s_, tiles, norms)) return;
-  for (std::uint32_t t = threadIdx.x / 32; t < tiles; t += kFinishWarps) {
-    if (s_.begin[t + 1] - s_.begin[t] <= kVeryFew) continue;
-    const double sum = square_few(s_.begin[t], s_.begin[t + 1], s_.squares[threadIdx.x / 32],
-                                  [&](std::uint32_t i) { return maybe_sent(s_, i); });
-    if (threadIdx.x % 32 == 0) norms[t] = sum;
-  }
 }
 
 }  // namespace sparsewire::cuda

@@ -24,7 +24,6 @@ enum Outcome : std::uint32_t {
 struct StepResult {
   std::uint64_t bad = 0;  // the lowest index whose sum is not finite
   double accumulated_norm2 = 0;
-  double sent_norm2 = 0;
   std::uint32_t count = 0;
   std::uint32_t outcome = 0;
   std::uint32_t kth = 0;
@@ -77,7 +76,7 @@ inline constexpr std::uint32_t kNear = 32;
 inline constexpr std::uint32_t kNearInside = 3;  // of them, in the message that says how many there are
 inline constexpr std::uint32_t kAllNear = 4096;  // and of all blocks
 
-// Slices of 512 tiles whose norms one block adds up at once: each of 16 warps adds one.
+// Slices of 512 tiles whose sums a warp adds up at once: those of two groups.
 inline constexpr unsigned kMostSlices = 16;
 
 struct Control {
@@ -93,7 +92,7 @@ struct Control {
   std::uint32_t has_uncounted = 0;           // 1: some candidates are not in the bins of the pass
   alignas(128) Failure failure;
   Failure last_failure;                      // of the last step of many units
-  std::uint32_t groups_done = 0;             // groups of tiles whose sent norm is there
+  std::uint32_t groups_done = 0;             // groups of tiles whose norm is there
   double slice_norms[kMostSlices] = {};      // of the sums; where there are so few
   std::uint32_t bins[kMostRounds][kBins] = {};
   std::uint32_t above[kMostBlocks] = {};  // winners of each block, but ties

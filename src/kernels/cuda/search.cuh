@@ -113,17 +113,13 @@ __global__ void __launch_bounds__(kTileThreads)
 }
 
 // Takes the winners out of the memory: those above the k-th key, and `quota` of those equal to it; 0 if the k-th is
-// zero. The numbers of both before each tile are given. Writes the sum of their squares for each tile.
+// zero. The numbers of both before each tile are given.
 __global__ void __launch_bounds__(kTileThreads)
     take_winners(float* memory, std::size_t size, std::uint32_t kth, std::uint32_t quota, const std::uint32_t* above,
                  const std::uint32_t* ties, const std::uint32_t* above_before, const std::uint32_t* ties_before,
-                 std::uint32_t* indices, float* values, double* sent_norms) {
+                 std::uint32_t* indices, float* values) {
   __shared__ std::uint32_t counts[kSlices][2];
-  __shared__ double slices[kSlices];
-  if (above[blockIdx.x] == 0 && (ties[blockIdx.x] == 0 || ties_before[blockIdx.x] >= quota)) {
-    if (threadIdx.x == 0) sent_norms[blockIdx.x] = 0;
-    return;
-  }
+  if (above[blockIdx.x] == 0 && (ties[blockIdx.x] == 0 || ties_before[blockIdx.x] >= quota)) return;
   const std::size_t first = std::size_t{blockIdx.x} * kTile + threadIdx.x / 32 * kSlice + threadIdx.x % 32;
   float sum[kRows];
   std::uint32_t keys[kRows];
@@ -133,16 +129,12 @@ __global__ void __launch_bounds__(kTileThreads)
     keys[row] = key(sum[row]);
   }
   const std::uint32_t start = above_before[blockIdx.x] + min(ties_before[blockIdx.x], quota);
-  double lane_sum = 0;
   for_each_winner(keys, kth, quota, ties_before[blockIdx.x], counts, [&](int row, std::uint32_t number) {
     const std::size_t at = first + static_cast<std::size_t>(row) * 32;
     indices[start + number] = static_cast<std::uint32_t>(at);
     values[start + number] = sum[row];
     memory[at] = 0;
-    lane_sum += static_cast<double>(sum[row]) * static_cast<double>(sum[row]);
   });
-  const double norm = add_tile(lane_sum, slices);
-  if (threadIdx.x == 0) sent_norms[blockIdx.x] = norm;
 }
 
 }  // namespace sparsewire::cuda

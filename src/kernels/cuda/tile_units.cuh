@@ -29,7 +29,6 @@ struct TileUnitsArguments {
   std::uint32_t* floors;       // of each unit, a rank; 0: there is no guess
   float* margins;              // of the floors below the last k-th
   double* norms;
-  double* sent_norms;
   TileList* lists;        // candidates; offset ~0: the tile has a sum that is not finite, and its entries are back
   Control* control;       // for the failure
   std::uint32_t* counts;  // winners of each unit
@@ -48,10 +47,8 @@ inline constexpr std::uint32_t kMostCandidates = kCandidateRows * 32;
 // The candidates of a unit, in ascending order.
 struct TileCandidates {
   float values[kMostCandidates];
-  std::uint16_t offsets[kMostCandidates];  // in the tile; kWins is added to those of winners
-  double squares[kSlices * 32];
+  std::uint16_t offsets[kMostCandidates];  // in the tile
 };
-inline constexpr std::uint32_t kWins = 0x8000;
 
 // Brings the entries of a tile back, as kernels::make_round_trip(). The slices before `first` have their sums already.
 template <class T>
@@ -114,11 +111,7 @@ class WarpUnit {
       return;
     }
     const std::uint32_t kth = choose(start, floor);
-    const double sent_norm = square_few(0, n_, s_.squares, [&](std::uint32_t at) -> MaybeSent {
-      return {s_.offsets[at] >= kWins, s_.offsets[at] % kWins, s_.values[at]};
-    });
     if (lane_ != 0) return;
-    a_.sent_norms[u_] = sent_norm;
     a_.counts[u_] = min(n_, k_);
     const float next = next_margin(margin, n_, k_);
     a_.margins[u_] = next;
@@ -201,12 +194,10 @@ class WarpUnit {
         a_.indices[to] = static_cast<std::uint32_t>(at);
         a_.values[to] = s_.values[i];
         a_.memory[at] = 0;
-        s_.offsets[i] = static_cast<std::uint16_t>(s_.offsets[i] + kWins);
       }
       ties += static_cast<std::uint32_t>(__popc(row_ties));
       number += static_cast<std::uint32_t>(__popc(winners));
     }
-    __syncwarp();
     if (n_ > k_) return bar.rank;
     if (n_ < k_) return 0;
     std::uint32_t least = ~0U;
@@ -286,7 +277,6 @@ __global__ void __launch_bounds__(kUnitThreads, kUnitBlocks)
 struct SearchShared {
   std::uint32_t counts[2][kSlices];
   std::uint32_t ends[kSlices][2];
-  double slices[kSlices];
 };
 
 // Takes the winners out of a unit whose sums are in the memory. One block.
@@ -301,21 +291,17 @@ __device__ inline void search_unit(const TileUnitsArguments& a, std::uint32_t u,
     ranks[row] = offset < tile.size ? rank_of(a.memory[index_in(tile, a.pieces, offset)], factor) : 0;
   }
   const Bar bar = find_bar(ranks, a.ks[u], 1, kInfinityKey, s.counts);
-  double lane_sum = 0;
   std::uint32_t sent = for_each_winner(ranks, bar.rank, bar.quota, 0, s.ends, [&](int row, std::uint32_t number) {
     const std::size_t at = index_in(tile, a.pieces, offset_of(row));
     const float value = a.memory[at];
     a.indices[start + number] = static_cast<std::uint32_t>(at);
     a.values[start + number] = value;
     a.memory[at] = 0;
-    lane_sum += static_cast<double>(value) * static_cast<double>(value);
   });
   sent += bar.quota;
-  const double norm = add_tile(lane_sum, s.slices);
   if (threadIdx.x == 0) {
     constexpr float kFirstMargin = 0.12F;
     const float margin = a.floors[u] == 0 ? kFirstMargin : next_margin(a.margins[u], a.lists[u].count, a.ks[u]);
-    a.sent_norms[u] = norm;
     a.counts[u] = sent;
     a.margins[u] = margin;
     a.floors[u] = floor_below(bar.rank, margin);

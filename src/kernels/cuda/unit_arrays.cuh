@@ -39,8 +39,8 @@ struct UnitArrays {
     tiles.resize(tile_count);
     fine.resize(kFine);
     const std::size_t groups = (tile_count + kTile - 1) / kTile;
-    for (DeviceArray<double>* one : {&tile_norms, &sent_norms}) one->resize(tile_count);
-    for (DeviceArray<double>* one : {&group_norms, &sent_group_norms}) one->resize(groups);
+    tile_norms.resize(tile_count);
+    group_norms.resize(groups);
     group_counts.resize(groups);
     reserve(most_entries);
     SPARSEWIRE_CUDA_CHECK(cudaHostAlloc(&result, sizeof(PublishedResult), cudaHostAllocMapped));
@@ -77,7 +77,7 @@ struct UnitArrays {
   DeviceArray<Control> control;
   DeviceArray<TileList> tiles;
   DeviceArray<std::uint32_t> fine;
-  DeviceArray<double> tile_norms, group_norms, sent_norms, sent_group_norms;
+  DeviceArray<double> tile_norms, group_norms;
   DeviceArray<std::uint32_t> group_counts;
   DeviceArray<std::uint32_t> indices, out_indices, sampled;
   LastRoundOnDevice last_round;

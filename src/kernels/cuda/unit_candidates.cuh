@@ -6,7 +6,6 @@
 #pragma once
 
 #include "kernels/cuda/scores.cuh"
-#include "kernels/cuda/square_tree.cuh"
 #include "kernels/cuda/unit_select.cuh"
 
 namespace sparsewire::cuda {
@@ -17,8 +16,6 @@ struct CandidateArguments {
   const TileList* lists;  // in the arenas
   const std::uint32_t* arena_indices;
   const float* arena_values;
-  const UnitTile* tiles;
-  const Piece* pieces;
   const UnitTiles* units;
   const std::uint32_t* ks;     // 0: all candidates of the unit win
   const std::uint32_t* slots;  // where the winners of each unit are written
@@ -29,12 +26,10 @@ struct CandidateArguments {
   std::uint32_t room;
   std::uint32_t* indices;  // of the candidates
   float* values;
-  std::uint16_t* offsets;  // in their tiles
   std::uint8_t* wins;
   std::uint32_t* counts;  // winners of each unit
   std::uint32_t* out_indices;
   float* out_values;
-  double* sent_norms;  // of each tile
   // Of the second choice.
   const std::uint32_t* second_ks = nullptr;  // 0: all that the first choice gives are sent
   std::uint32_t* ranks = nullptr;            // of the candidates
@@ -75,23 +70,16 @@ struct GatheredCandidates {
   std::uint32_t* indices;
   float* values;
   std::uint32_t* ranks;
-  std::uint16_t* offsets;  // in their tiles
-  std::uint8_t* wins;
+  std::uint8_t* wins;  // by the first of two choices
 };
-
-inline constexpr std::uint32_t kFewInTile = 16;
 
 // In dynamic shared memory.
 struct ChooseShared {
-  union {
-    SelectShared select;
-    double squares[kSelectThreads / 32][kSlices * 32];
-  };
+  SelectShared select;
   std::uint32_t before[kTilesInShared];
   std::uint32_t indices[kCandidatesInShared];
   float values[kCandidatesInShared];
   std::uint32_t ranks[kCandidatesInShared];
-  std::uint16_t offsets[kCandidatesInShared];
   std::uint8_t wins[kCandidatesInShared];
   std::uint32_t counts[2][kSelectThreads / 32];
   std::uint32_t begin;  // where the candidates of the unit are gathered, if they are many
@@ -129,7 +117,6 @@ class UnitCandidates {
       sent = for_each_in_order(by_bar, bar.quota,
                                [&](std::uint32_t i, bool wins, std::uint32_t number) { settle(i, wins, number); });
     }
-    add_norms(sent);
     if (threadIdx.x != 0) return;
     a_.counts[blockIdx.x] = sent;
     if (k_ == 0) return;
@@ -167,13 +154,13 @@ class UnitCandidates {
 
   __device__ bool find_room() {
     if (n_ <= kCandidatesInShared) {
-      c_ = {s_.indices, s_.values, s_.ranks, s_.offsets, s_.wins};
+      c_ = {s_.indices, s_.values, s_.ranks, s_.wins};
       return true;
     }
     if (threadIdx.x == 0) s_.begin = atomicAdd(&a_.control->gathered, n_);
     __syncthreads();
     const std::uint32_t begin = s_.begin;
-    c_ = {a_.indices + begin, a_.values + begin, a_.ranks + begin, a_.offsets + begin, a_.wins + begin};
+    c_ = {a_.indices + begin, a_.values + begin, a_.ranks + begin, a_.wins + begin};
     return begin + n_ <= a_.room;
   }
 
@@ -195,21 +182,20 @@ class UnitCandidates {
   __device__ void gather() {
     constexpr unsigned kBatch = 4;
     for (std::uint32_t first = threadIdx.x; first < n_; first += kBatch * kSelectThreads) {
-      std::uint32_t tiles[kBatch];
       std::uint32_t indices[kBatch];
       float values[kBatch];
 #pragma unroll
       for (unsigned b = 0; b < kBatch; ++b) {
         const std::uint32_t i = min(first + b * kSelectThreads, n_ - 1);
-        tiles[b] = tile_of(i);
-        const std::uint32_t from = a_.lists[range_.first + tiles[b]].offset + (i - before_[tiles[b]]);
+        const std::uint32_t tile = tile_of(i);
+        const std::uint32_t from = a_.lists[range_.first + tile].offset + (i - before_[tile]);
         indices[b] = a_.arena_indices[from];
         values[b] = a_.arena_values[from];
       }
 #pragma unroll
       for (unsigned b = 0; b < kBatch; ++b) {
         const std::uint32_t i = first + b * kSelectThreads;
-        if (i < n_) put(i, a_.tiles[range_.first + tiles[b]], indices[b], values[b]);
+        if (i < n_) put(i, indices[b], values[b]);
       }
     }
     __syncthreads();
@@ -223,7 +209,7 @@ class UnitCandidates {
     }
     return low;
   }
-  __device__ void put(std::uint32_t i, const UnitTile& tile, std::uint32_t index, float value) {
+  __device__ void put(std::uint32_t i, std::uint32_t index, float value) {
     c_.indices[i] = index;
     c_.values[i] = value;
     if constexpr (kBy == By::score) {
@@ -231,7 +217,6 @@ class UnitCandidates {
     } else if constexpr (kBy == By::draw) {
       c_.ranks[i] = ~a_.draw.block(index)[0];
     }
-    c_.offsets[i] = static_cast<std::uint16_t>(offset_in(tile, a_.pieces, index));
   }
 
   // Of candidate number i of the unit: what it is compared by first.
@@ -287,7 +272,6 @@ class UnitCandidates {
     } else {
       a_.memory[index] = value;
     }
-    c_.wins[i] = wins ? 1 : 0;
   }
 
   // Of those that win by the first choice, the k with the smallest hashes.
@@ -302,46 +286,6 @@ class UnitCandidates {
                              kth.y, [&](std::uint32_t i, bool wins, std::uint32_t number) { settle(i, wins, number); });
   }
 
-  // The squares of the winners of each tile: by a thread where there are few, or else by a warp.
-  __device__ void add_norms(std::uint32_t sent) {
-    if (range_.count == 1 && sent <= kFewInTile) {  // all entries of a small unit are candidates
-      if (threadIdx.x == 0) a_.sent_norms[range_.first] = square_winners(sent);
-      return;
-    }
-    for (std::uint32_t i = threadIdx.x; i < n_; i += kSelectThreads) {
-      c_.offsets[i] = c_.wins[i] != 0 ? place_in_tree(c_.offsets[i]) : kNoPlace;
-    }
-    __syncthreads();
-    const auto end_of = [&](std::uint32_t t) { return t + 1 < range_.count ? before_[t + 1] : n_; };
-    for (std::uint32_t t = threadIdx.x; t < range_.count; t += kSelectThreads) {
-      const std::uint32_t begin = before_[t];
-      const std::uint32_t end = end_of(t);
-      if (end - begin > kFewInTile) continue;
-      a_.sent_norms[range_.first + t] = square_tree(c_.offsets + begin, c_.values + begin, end - begin);
-    }
-    for (std::uint32_t t = threadIdx.x / 32; t < range_.count; t += kSelectThreads / 32) {
-      const std::uint32_t end = end_of(t);
-      if (end - before_[t] <= kFewInTile) continue;
-      const double sum = square_few(before_[t], end, s_.squares[threadIdx.x / 32], [&](std::uint32_t i) -> MaybeSent {
-        return {c_.offsets[i] != kNoPlace, offset_of_place(c_.offsets[i]), c_.values[i]};
-      });
-      if (threadIdx.x % 32 == 0) a_.sent_norms[range_.first + t] = sum;
-    }
-  }
-
-  // Of a unit of one tile: from its slots.
-  __device__ double square_winners(std::uint32_t sent) const {
-    const UnitTile tile = a_.tiles[range_.first];
-    const std::uint32_t begin = a_.slots[blockIdx.x];
-    std::uint16_t places[kFewInTile];
-    float values[kFewInTile];
-    for (std::uint32_t i = 0; i < sent; ++i) {
-      places[i] = place_in_tree(offset_in(tile, a_.pieces, a_.out_indices[begin + i]));
-      values[i] = a_.out_values[begin + i];
-    }
-    return square_tree(places, values, sent);
-  }
-
   const CandidateArguments& a_;
   ChooseShared& s_;
   UnitTiles range_;
@@ -352,8 +296,8 @@ class UnitCandidates {
   GatheredCandidates c_ = {};
 };
 
-// Chooses among the candidates of each unit: writes the winners to its slots, puts the others back, and adds up the
-// squares. One block for each unit. If the candidates of a unit do not suffice, those of all have to be put back.
+// Chooses among the candidates of each unit: writes the winners to its slots, and puts the others back. One block for
+// each unit. If the candidates of a unit do not suffice, those of all have to be put back.
 template <By kBy>
 __global__ void __launch_bounds__(kSelectThreads) choose_candidates(const __grid_constant__ CandidateArguments a) {
   extern __shared__ __align__(16) unsigned char room[];

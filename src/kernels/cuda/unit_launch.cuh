@@ -114,8 +114,6 @@ struct UnitLaunch : UnitArrays {
                               .tiles = tiles.data(),
                               .tile_norms = tile_norms.data(),
                               .group_norms = group_norms.data(),
-                              .sent_norms = sent_norms.data(),
-                              .sent_group_norms = sent_group_norms.data(),
                               .group_counts = group_counts.data(),
                               .indices = indices.data(),
                               .values = values.data(),
@@ -200,8 +198,7 @@ struct UnitLaunch : UnitArrays {
             .values = out_values.data(),
             .count = from.count,
             .kth = from.kth,
-            .accumulated_norm2 = from.accumulated_norm2,
-            .sent_norm2 = from.sent_norm2};
+            .accumulated_norm2 = from.accumulated_norm2};
   }
 
   // After a step that failed: everything is in the memory again, and the counters begin anew.

@@ -19,7 +19,6 @@ struct Sent {
   std::size_t count = 0;
   std::uint32_t kth = 0;  // of top(): the k-th key; 0 if no entry had to be left out
   double accumulated_norm2 = 0;
-  double sent_norm2 = 0;
   std::optional<std::size_t> bad = {};  // the lowest index with a sum that is not finite; then nothing was sent
   bool may_overflow = false;            // what is added first may give a velocity that is not finite; nothing was done
 };

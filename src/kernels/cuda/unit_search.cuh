@@ -16,8 +16,8 @@ struct Counting {
   explicit Counting(std::size_t tiles)
       : bins(kBins), above(tiles), ties(tiles), above_before(tiles), ties_before(tiles) {
     host_bins.reserve(kBins);
-    host_norms.reserve(2);
-    norms.resize(2);
+    host_norm.reserve(1);
+    norm.resize(1);
     std::size_t bytes = 0;
     SPARSEWIRE_CUDA_CHECK(cub::DeviceScan::ExclusiveSum(nullptr, bytes, above.data(), above_before.data(),
                                                         static_cast<std::int64_t>(tiles), nullptr));
@@ -26,8 +26,8 @@ struct Counting {
 
   DeviceArray<std::uint32_t> bins, above, ties, above_before, ties_before;
   PinnedArray<std::uint32_t> host_bins;
-  DeviceArray<double> norms;
-  PinnedArray<double> host_norms;
+  DeviceArray<double> norm;
+  PinnedArray<double> host_norm;
   DeviceArray<char> scan;
 };
 
@@ -105,15 +105,14 @@ struct UnitSearches : UnitLaunch {
       counted = count_above(kth);
     }
     const auto quota = kth == 0 ? 0 : static_cast<std::uint32_t>(k - counted.above);  // zeros are not sent
-    take_winners<<<grid_of_tiles(), kTileThreads, 0, stream>>>(
-        memory, size, kth, quota, c.above.data(), c.ties.data(), c.above_before.data(), c.ties_before.data(),
-        out_indices.data(), out_values.data(), sent_norms.data());
+    take_winners<<<grid_of_tiles(), kTileThreads, 0, stream>>>(memory, size, kth, quota, c.above.data(), c.ties.data(),
+                                                               c.above_before.data(), c.ties_before.data(),
+                                                               out_indices.data(), out_values.data());
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     mark_on_device(stream);
-    queue_sum(tile_norms.data(), tile_count, group_norms.data(), c.norms.data(), stream);
-    queue_sum(sent_norms.data(), tile_count, sent_group_norms.data(), c.norms.data() + 1, stream);
+    queue_sum(tile_norms.data(), tile_count, group_norms.data(), c.norm.data(), stream);
     SPARSEWIRE_CUDA_CHECK(
-        cudaMemcpyAsync(c.host_norms.data(), c.norms.data(), 2 * sizeof(double), cudaMemcpyDeviceToHost, stream));
+        cudaMemcpyAsync(c.host_norm.data(), c.norm.data(), sizeof(double), cudaMemcpyDeviceToHost, stream));
     set_guess(kth);
     SPARSEWIRE_CUDA_CHECK(cudaStreamSynchronize(stream));
     mark_counted();
@@ -121,8 +120,7 @@ struct UnitSearches : UnitLaunch {
             .values = out_values.data(),
             .count = counted.above + quota,
             .kth = kth,
-            .accumulated_norm2 = c.host_norms[0],
-            .sent_norm2 = c.host_norms[1]};
+            .accumulated_norm2 = c.host_norm[0]};
   }
 
   void add_up(const DeviceArray<std::uint32_t>& numbers, DeviceArray<std::uint32_t>& before) {

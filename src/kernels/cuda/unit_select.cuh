@@ -234,18 +234,13 @@ __global__ void find_ends(const UnitTiles* units, std::uint32_t count, const std
   for_each_entry(count, [=](std::size_t u) { ends[u] = sent_before[units[u].first + units[u].count]; });
 }
 
-// Takes the entries out of the memory and writes them one after the other, and the sum of their squares for each tile.
-// One block for each tile.
+// Takes the entries out of the memory and writes them one after the other. One block for each tile.
 __global__ void __launch_bounds__(kTileThreads)
     take_tiles(float* memory, const UnitTile* tiles, const Piece* pieces, const UnitTiles* units, const Bar* bars,
                const std::uint32_t* ties_before, const std::uint32_t* sent_before, std::uint32_t* indices,
-               float* values, double* sent_norms) {
+               float* values) {
   __shared__ std::uint32_t counts[kSlices][2];
-  __shared__ double slices[kSlices];
-  if (sent_before[blockIdx.x] == sent_before[blockIdx.x + 1]) {
-    if (threadIdx.x == 0) sent_norms[blockIdx.x] = 0;
-    return;
-  }
+  if (sent_before[blockIdx.x] == sent_before[blockIdx.x + 1]) return;
   const UnitTile tile = tiles[blockIdx.x];
   const Bar bar = bars[tile.unit];
   std::uint32_t ranks[kRows];
@@ -257,17 +252,13 @@ __global__ void __launch_bounds__(kTileThreads)
   // Ties are numbered within the unit.
   const std::uint32_t first_tie = ties_before[blockIdx.x] - ties_before[units[tile.unit].first];
   const std::uint32_t start = sent_before[blockIdx.x];
-  double lane_sum = 0;
   for_each_winner(ranks, bar.rank, bar.quota, first_tie, counts, [&](int row, std::uint32_t number) {
     const std::size_t at = index_in(tile, pieces, offset_of(row));
     const float value = memory[at];
     indices[start + number] = static_cast<std::uint32_t>(at);
     values[start + number] = value;
     memory[at] = 0;
-    lane_sum += static_cast<double>(value) * static_cast<double>(value);
   });
-  const double norm = add_tile(lane_sum, slices);
-  if (threadIdx.x == 0) sent_norms[blockIdx.x] = norm;
 }
 
 }  // namespace sparsewire::cuda

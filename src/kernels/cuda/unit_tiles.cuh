@@ -37,18 +37,6 @@ __device__ inline std::size_t index_in(const UnitTile& tile, const Piece* pieces
   return pieces[low].begin + (offset - pieces[low].offset);
 }
 
-// The other way round.
-__device__ inline std::uint32_t offset_in(const UnitTile& tile, const Piece* pieces, std::size_t index) {
-  if (tile.pieces == 1) return static_cast<std::uint32_t>(index - tile.begin);
-  std::uint32_t low = tile.piece;
-  std::uint32_t high = tile.piece + tile.pieces;
-  while (high - low > 1) {
-    const std::uint32_t middle = (low + high) / 2;
-    (pieces[middle].begin <= index ? low : high) = middle;
-  }
-  return pieces[low].offset + static_cast<std::uint32_t>(index - pieces[low].begin);
-}
-
 // Entries are compared by *ranks*: the key of |factor * x|, plus 1; 0 for an entry that is zero and therefore not sent.
 __device__ inline std::uint32_t rank_of(float x, float factor) {
   return key(x) == 0 ? 0 : key(__fmul_rn(factor, x)) + 1;

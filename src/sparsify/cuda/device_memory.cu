@@ -313,7 +313,6 @@ class CudaMemory final : public DeviceMemory {
     taken.values = {taken_.values.data(), sent.count};
     taken.ends[0] = sent.count;
     taken.accumulated_norm2[0] = sent.accumulated_norm2;
-    taken.sent_norm2.assign(1, sent.sent_norm2);
     taken.kth = sent.kth;
     if (!taken.chosen_twice && choice.k > 0 && sent.count == choice.k &&
         sent.kth == 0) {  // none was left out: the k-th is the smallest

@@ -18,14 +18,13 @@ class CandidateSift {
     const std::uint32_t room = step_.table.room();
     if (by == By::score) last_round_.reserve(second->last_round.size());
     if (by != By::magnitude) ranks_.reserve(room);
+    if (by == By::draw) wins_.reserve(room);
     step_.reserve_slots();
     arena_size_ = 2 * (room / kArenas) + static_cast<std::uint32_t>(kTile);
     arena_indices_.reserve(std::size_t{arena_size_} * kArenas);
     arena_values_.reserve(std::size_t{arena_size_} * kArenas);
     indices_.reserve(room);
     values_.reserve(room);
-    offsets_.reserve(room);
-    wins_.reserve(room);
   }
 
   // Adds the gradient; with `takes` moves what reaches the floors to the arenas.
@@ -57,8 +56,6 @@ class CandidateSift {
                                  .lists = step_.lists.data(),
                                  .arena_indices = arena_indices_.data(),
                                  .arena_values = arena_values_.data(),
-                                 .tiles = table.tiles(),
-                                 .pieces = table.pieces(),
                                  .units = table.units(),
                                  .ks = table.ks(),
                                  .slots = table.slots(),
@@ -69,12 +66,10 @@ class CandidateSift {
                                  .room = table.room(),
                                  .indices = indices_.data(),
                                  .values = values_.data(),
-                                 .offsets = offsets_.data(),
                                  .wins = wins_.data(),
                                  .counts = step_.ends.data(),
                                  .out_indices = step_.out_indices.data(),
                                  .out_values = step_.out_values.data(),
-                                 .sent_norms = step_.sent_norms(),
                                  .second_ks = table.second_ks(),
                                  .ranks = ranks_.data()};
     if (by == By::draw) {
@@ -130,7 +125,6 @@ class CandidateSift {
   // Candidates of units that have many.
   DeviceArray<std::uint32_t> indices_;
   DeviceArray<float> values_;
-  DeviceArray<std::uint16_t> offsets_;
   DeviceArray<std::uint8_t> wins_;
   DeviceArray<std::uint32_t> ranks_;
   LastRoundOnDevice last_round_;

@@ -60,10 +60,9 @@ class SearchSift {
     }
     take_tiles<<<tiles, kTileThreads, 0, step_.stream>>>(
         step_.numbers, table.tiles(), table.pieces(), table.units(), table.bars(), step_.ties_before.data(),
-        step_.sent_before.data(), step_.out_indices.data(), step_.out_values.data(), step_.sent_norms());
+        step_.sent_before.data(), step_.out_indices.data(), step_.out_values.data());
     SPARSEWIRE_CUDA_CHECK(cudaGetLastError());
     mark_on_device(step_.stream);
-    download(step_.sent_norms(), step_.host_norms.data() + tiles, tiles, step_.stream);
     download(step_.out_indices.data(), step_.entries.indices.data(), total, step_.stream);
     download(step_.out_values.data(), step_.entries.values.data(), total, step_.stream);
     step_.wait();

@@ -45,7 +45,6 @@ class TileSift {
                                        .floors = table.floors(),
                                        .margins = table.margins(),
                                        .norms = step_.norms.data(),
-                                       .sent_norms = step_.sent_norms(),
                                        .lists = step_.lists.data(),
                                        .control = step_.control.data(),
                                        .counts = step_.sent.data(),

@@ -36,7 +36,6 @@ struct UnitsStep {
     mark_counted();
   }
 
-  double* sent_norms() const { return norms.data() + table.tile_count(); }
   // Copies to the host whether the pass has failed, and the norms of all entries.
   void queue_norms(const Failure* failure) {
     download(failure, host_failure.data(), 1, stream);
@@ -59,7 +58,6 @@ struct UnitsStep {
   void queue_slots(const std::uint32_t* counts) {
     const std::size_t room = table.host_slots().back();
     mark_on_device(stream);
-    download(sent_norms(), host_norms.data() + table.tile_count(), table.tile_count(), stream);
     download(counts, host_ends.data(), table.unit_count(), stream);
     download(out_indices.data(), entries.indices.data(), room, stream);
     download(out_values.data(), entries.values.data(), room, stream);
@@ -98,11 +96,8 @@ struct UnitsStep {
   // The norms of each unit, from those of its tiles.
   void add_norms(TakenEntries& taken) {
     const std::vector<UnitTiles>& units = table.tiles_of_units();
-    taken.sent_norm2.resize(table.takes_any() ? units.size() : 0);
     for (std::size_t u = 0; u < units.size(); ++u) {
-      double* const of_tiles = host_norms.data() + units[u].first;
-      taken.accumulated_norm2[u] = kernels::sum_tiles(of_tiles, units[u].count);
-      if (table.takes_any()) taken.sent_norm2[u] = kernels::sum_tiles(of_tiles + table.tile_count(), units[u].count);
+      taken.accumulated_norm2[u] = kernels::sum_tiles(host_norms.data() + units[u].first, units[u].count);
     }
   }
 
@@ -129,7 +124,7 @@ struct UnitsStep {
   DeviceArray<Control> control;
   bool is_fresh = false;  // the control, for the next pass
   PinnedArray<Failure> host_failure;
-  DeviceArray<double> norms;  // of tiles: of all entries, then of those that are sent
+  DeviceArray<double> norms;  // of tiles
   PinnedArray<double> host_norms;
   DeviceArray<TileList> lists;                          // of tiles, in the arenas
   DeviceArray<std::uint32_t> sent, sent_before;         // entries of each tile
@@ -144,8 +139,8 @@ struct UnitsStep {
   void reserve_for(std::span<const Unit> units) {
     table.set_units(units);
     const std::size_t tiles = table.tile_count();
-    norms.reserve(2 * tiles);
-    host_norms.reserve(2 * tiles);
+    norms.reserve(tiles);
+    host_norms.reserve(tiles);
     ends.reserve(units.size());
     host_ends.reserve(units.size());
     if (sent.size() == tiles + 1) return;

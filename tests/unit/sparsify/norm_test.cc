@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <span>
 #include <vector>
 
 #include "reference/inputs.h"
@@ -37,7 +39,7 @@ double of_tile(const std::vector<double>& numbers, std::size_t begin) {
   return pairwise(slices);
 }
 
-double slow_norm2(const std::vector<float>& unit) {
+double slow_norm2(std::span<const float> unit) {
   std::vector<double> numbers;
   for (const float x : unit) numbers.push_back(static_cast<double>(x) * static_cast<double>(x));
   if (numbers.empty()) return 0;
@@ -60,15 +62,30 @@ TEST(Norm, FollowsItsOrderAtEveryLengthAndOnEveryMachine) {
       Sifter sifter("topk:ratio=0.02", "ef", {.layout = n, .pool = pool_of(machine.threads)});
       SparseVector sent;
       sifter.sift(gradient, sent);
-      Numbers chosen(n);
-      for (std::size_t i = 0; i < sent.size(); ++i) chosen[sent.index(i)] = sent.values[i];
-      ASSERT_TRUE(same_bits(sifter.stats().sent_norm2, slow_norm2(chosen))) << n;
-      ASSERT_TRUE(same_bits(sifter.stats().memory_norm2, slow_norm2(gradient) - slow_norm2(chosen))) << n;
+      // What is sent is a unit of its own.
+      const double stays = std::max(0.0, slow_norm2(gradient) - slow_norm2(sent.values));
+      ASSERT_TRUE(same_bits(sifter.stats().sent_norm2, slow_norm2(sent.values))) << n;
+      ASSERT_TRUE(same_bits(sifter.stats().memory_norm2, sent.size() == n ? 0 : stays)) << n;
 
       Sifter dense("dense", "ef", {.layout = n, .pool = pool_of(machine.threads)});
       dense.sift(gradient, sent);
       ASSERT_TRUE(same_bits(dense.stats().sent_norm2, slow_norm2(gradient))) << n;
+      ASSERT_EQ(dense.stats().memory_norm2, 0) << n;
     }
+  }
+}
+
+// As many entries as several threads sum together.
+TEST(Norm, OfManyThatAreSentIsTheSameOnEveryMachine) {
+  const std::size_t n = 200'003;
+  const Numbers gradient = reference::input("normal").make(n, 0, 5);
+  for (const Machine& machine : machines()) {
+    const AtLevel level(machine.simd);
+    Sifter sifter("topk:ratio=0.5", "ef", {.layout = n, .pool = pool_of(machine.threads)});
+    SparseVector sent;
+    sifter.sift(gradient, sent);
+    ASSERT_GT(sent.size(), 65'536U);
+    EXPECT_TRUE(same_bits(sifter.stats().sent_norm2, slow_norm2(sent.values)));
   }
 }
 
@@ -85,11 +102,18 @@ TEST(Norm, CountsPositionsInTheUnitWhereItHasGaps) {
   }
   for (const Machine& machine : machines()) {
     const AtLevel level(machine.simd);
-    Sifter sifter("threshold:lambda=0,dense_below=10", "ef", {.layout = layout, .pool = pool_of(machine.threads)});
+    const SifterContext context{.layout = layout, .pool = pool_of(machine.threads)};
+    Sifter sends_small("threshold:lambda=1e30,dense_below=10", "ef", context);
     SparseVector sent;
-    sifter.sift(gradient, sent);
-    EXPECT_TRUE(same_bits(sifter.stats().sent_norm2, slow_norm2(large) + slow_norm2(small)));
-    EXPECT_EQ(sifter.stats().memory_norm2, 0);
+    sends_small.sift(gradient, sent);
+    const double all = slow_norm2(large) + slow_norm2(small);
+    EXPECT_TRUE(same_bits(sends_small.stats().sent_norm2, slow_norm2(small)));
+    EXPECT_TRUE(same_bits(sends_small.stats().memory_norm2, all - slow_norm2(small)));
+
+    Sifter sends_all("threshold:lambda=0,dense_below=10", "ef", context);
+    sends_all.sift(gradient, sent);
+    EXPECT_TRUE(same_bits(sends_all.stats().sent_norm2, slow_norm2(gradient)));
+    EXPECT_EQ(sends_all.stats().memory_norm2, 0);
   }
 }
 

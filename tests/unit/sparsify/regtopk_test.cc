@@ -40,8 +40,8 @@ class Team {
       Worker& worker = workers_[rank];
       Numbers slow_memory = worker.memory;
       const reference::Round expected = worker.slow->sift(gradients[rank], slow_memory);
-      const SiftNorms sifted = worker.fast->sift(Gradient(gradients[rank]), worker.memory, worker.sent);
-      expect_step(expected, {worker.sent, sifted, worker.memory});
+      const double accumulated_norm2 = worker.fast->sift(Gradient(gradients[rank]), worker.memory, worker.sent);
+      expect_step(expected, {worker.sent, accumulated_norm2, worker.memory});
       const float weight = static_cast<float>(weights_[rank]);
       for (std::size_t i = 0; i < worker.sent.size(); ++i) {
         update[worker.sent.index(i)] += weight * worker.sent.values[i];
