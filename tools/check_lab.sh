@@ -12,8 +12,9 @@ rm -rf "$work"
 cmake --install "$build" --prefix "$work/prefix" > /dev/null
 rm "$work/prefix/bin/sparsewire"
 cp -r lab cmake "$work"  # without src/
-cmake -S "$work/lab" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$PWD/$work/prefix" > /dev/null
+cmake -S "$work/lab" -B "$work/build" -G Ninja -DCMAKE_PREFIX_PATH="$PWD/$work/prefix" > /dev/null
 cmake --build "$work/build" > /dev/null
+grep -q '^CMAKE_BUILD_TYPE:STRING=.*Release\|NDEBUG' "$work/build/build.ninja" "$work/build/CMakeCache.txt" || { echo "check_lab.sh: the laboratory is not optimised"; exit 1; }
 train() {
   "$1" train --problem mlp:batch=4 --sparsifier rtopk:ratio=0.01 --steps 20 --quiet --json - | grep weights_crc32c
 }

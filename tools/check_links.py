@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 # A path from the root of the repository, in code. Not what a command writes (behind -o, --picture, >); `foo` stands for what
 # a reader will make.
-NAMED = re.compile(r"(?<![\w/.-])(?<!-o )(?<!--out )(?<!--output )(?<!--picture )(?<!> )((?:apps|bench|cmake|docs|examples|fuzz|include|python|src|tests|tools)/[\w./*-]*\w)")
+NAMED = re.compile(r"(?<![\w/.-])(?<!-o )(?<!--out )(?<!--output )(?<!--picture )(?<!> )((?:bench|cmake|docs|examples|fuzz|include|lab|python|results|src|tests|tools)/[\w./*-]*\w)")
 
 
 def without_code(text):

@@ -168,6 +168,7 @@ void Training::check_weights() {
 Result train(const Run& run) {
   try {
     check(run.config);
+    compare_plugins(run.transport);
     compare_data(run.problem, run.transport);
     return Training(run).run();
   } catch (const UsageError& error) {  // all ranks were given the same, so all throw it

@@ -1,12 +1,19 @@
 #include "loop/plugins.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <fmt/core.h>
+#include <link.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <exception>
 #include <filesystem>
 #include <list>
+#include <new>
+#include <span>
+#include <stdexcept>
 #include <system_error>
 #include <utility>
 
@@ -46,13 +53,47 @@ void* open(const std::string& path) {
   throw UsageError(fmt::format("cannot load '{}': {}", path, why == nullptr ? "unknown error" : why));
 }
 
+// dlopen() maps what the headers announce, and a shorter file would end the program by a signal.
+bool is_cut_short(std::span<const std::byte> file) {
+  ElfW(Ehdr) header;
+  if (file.size() < sizeof(header)) return false;  // dlopen() says what it is
+  std::memcpy(&header, file.data(), sizeof(header));
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_phentsize != sizeof(ElfW(Phdr))) return false;
+  for (std::size_t i = 0; i < header.e_phnum; ++i) {
+    ElfW(Phdr) segment;
+    const std::size_t at = header.e_phoff + i * sizeof(segment);
+    if (at > file.size() || file.size() - at < sizeof(segment)) return true;
+    std::memcpy(&segment, file.data() + at, sizeof(segment));
+    if (segment.p_offset > file.size() || file.size() - segment.p_offset < segment.p_filesz) return true;
+  }
+  return false;
+}
+
+// Calls the library's code. What it throws keeps its kind, and gets the name of the file.
+template <class Work>
+auto in_plugin(const std::string& path, Work work) {
+  try {
+    return work();
+  } catch (const UsageError& error) {
+    throw UsageError(fmt::format("'{}': {}", path, error.what()));
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw std::runtime_error(fmt::format("'{}': {}", path, error.what()));
+  } catch (...) {
+    throw std::runtime_error(fmt::format("'{}' threw something that is no std::exception", path));
+  }
+}
+
 }  // namespace
 
 void load_plugin(const std::string& path) {
   if (std::error_code error; std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) {
     throw UsageError(fmt::format("cannot load '{}': it is not a regular file", path));
   }
-  std::string checksum = fmt::format("{:08x}", crc32c(files::read_file(path).span()));  // also says best why not
+  const files::Bytes content = files::read_file(path);  // also says best why not
+  if (is_cut_short(content.span())) throw UsageError(fmt::format("cannot load '{}': it is cut short", path));
+  std::string checksum = fmt::format("{:08x}", crc32c(content.span()));
   void* const library = open(path);
   if (std::ranges::find(loaded().libraries, library) != loaded().libraries.end()) return;
   const auto* const plugin = static_cast<const Plugin*>(::dlsym(library, "sparsewire_plugin"));
@@ -64,11 +105,7 @@ void load_plugin(const std::string& path) {
                     path, plugin->interface, SPARSEWIRE_VERSION));
   }
   Program program;
-  try {
-    plugin->add_to(program);
-  } catch (const std::exception& error) {
-    throw UsageError(fmt::format("'{}': {}", path, error.what()));
-  }
+  in_plugin(path, [&] { plugin->add_to(program); });
   loaded().libraries.push_back(library);
   loaded().checksums.push_back(std::move(checksum));
   loaded().registrations.splice(loaded().registrations.end(), program.registrations);

@@ -28,6 +28,8 @@ std::string outcome(const std::function<void()>& work) {
     return std::string(1, kFailed) + "out of memory";
   } catch (const std::exception& error) {
     return std::string(1, kFailed) + error.what();
+  } catch (...) {
+    return std::string(1, kFailed) + "an exception that is no std::exception";
   }
 }
 

@@ -1,7 +1,7 @@
 // How a training starts and ends, and what it puts into a checkpoint.
 #include "loop/training.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,6 +12,7 @@
 #include "files/folder.h"
 #include "loop/agree.h"
 #include "loop/checkpoint_files.h"
+#include "loop/plugins.h"
 #include "loop/run_or_fail.h"
 #include "loop/weights_file.h"
 #include "loop/worker_weights.h"
@@ -55,6 +56,18 @@ std::string list_of(const std::vector<std::size_t>& ranks) {
 }
 
 }  // namespace
+
+// Other code on one rank would choose other entries without a word, and where a library is missing, its sparsifier is
+// too.
+void compare_plugins(Transport& transport) {
+  const std::string mine = fmt::format("{}", fmt::join(loaded_plugins(), ","));
+  const auto all = tell_all(transport, std::as_bytes(std::span(mine)));
+  const auto other = std::find_if(all.begin(), all.end(), [&](const auto& one) { return one != all[0]; });
+  if (other == all.end()) return;
+  throw SharedError(
+      fmt::format("rank {} has other libraries of --load than rank 0: give every rank the same", other - all.begin()),
+      /*is_usage=*/true);
+}
 
 // Before anything depends on the data: other data may have another number of weights, and the worker would complain
 // about that instead.

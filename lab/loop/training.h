@@ -19,7 +19,8 @@
 
 namespace sparsewire::train {
 
-// Collective. Throws SharedError on all ranks if they have different data.
+// Collective. Throw SharedError on all ranks if they have loaded different libraries, or have different data.
+void compare_plugins(Transport& transport);
 void compare_data(const Problem& problem, Transport& transport);
 
 class Training {

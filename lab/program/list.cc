@@ -13,6 +13,7 @@
 #include "data/split.h"
 #include "loop/optimiser.h"
 #include "loop/schedule.h"
+#include "message.h"
 #include "options.h"
 #include "problems/problem.h"
 #include "sparsewire/codec.h"
@@ -58,7 +59,7 @@ Choices choices(std::string_view title, const char* summary, const Infos& infos,
   for (const auto& info : infos) width = std::max(width, info.summary.size());
   all.text = row(title, summary, "example", width);
   for (const auto& info : infos) {
-    all.text += row(info.name, info.summary, info.example, width);
+    all.text += row(info.name, printable(info.summary), printable(info.example), width);
     all.rows.push_back({{"name", info.name}, {summary, info.summary}, {"example", info.example}});
   }
   all.text += notes;

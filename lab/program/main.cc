@@ -161,6 +161,8 @@ int main(int argc, char** argv) {
     complain("out of memory");
   } catch (const std::exception& error) {
     complain(error.what());
+  } catch (...) {  // of a library of --load
+    complain("an error that says nothing: an exception that is no std::exception");
   }
   return kFailed;
 }

@@ -82,6 +82,9 @@ void check_distinct(std::initializer_list<NamedFile> files) {
 void check_place(const std::optional<std::string>& json_path) {
   if (!json_path || *json_path == "-") return;
   const auto status = std::filesystem::status(*json_path);
+  if (std::filesystem::is_directory(status)) {
+    throw std::runtime_error(fmt::format("cannot write '{}': Is a directory", *json_path));
+  }
   if (!std::filesystem::exists(status) || std::filesystem::is_regular_file(status)) files::Replacement{*json_path};
 }
 

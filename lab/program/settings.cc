@@ -14,7 +14,7 @@ namespace {
 
 using train::Json;
 
-// Where a group of options begins in the table of train/config.cc, and its title in the help.
+// Where a group of options begins in the table of loop/config.cc, and its title in the help.
 constexpr std::pair<std::string_view, std::string_view> kGroups[] = {
     {"problem", "What is trained, and where"}, {"workers", "Workers"}, {"sparsifier", "What is sent, and how"},
     {"optimiser", "How weights change"},       {"steps", "The run"},   {"eval_every", "Evaluations and checks"},

@@ -1,4 +1,4 @@
-// The options of `train` and `compare`, from the table of train/config.h.
+// The options of `train` and `compare`, from the table of loop/config.h.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -9,7 +9,7 @@
 
 namespace sparsewire::report {
 
-// All of it but the title and the data, as it is in the program (cmake/embed.cmake).
+// All of it but the title and the data, as it is in the program (report/embed.cmake).
 extern const std::string_view kPageHtml;
 
 // A whole page.

@@ -1,7 +1,7 @@
 // Logistic regression that starts far from its optimum: the setting of the experiments with thresholds.
 //
 // Sahu et al., 2021: 20 workers, one sample each per step, learning rate 1/(L + l2) with L the smoothness of the loss
-// (train/logreg.h), start at x* + 1.
+// (problems/logreg.h), start at x* + 1.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct FarStart {
   static constexpr int kWorkers = 20;
 
   // `data`: a LIBSVM file. Empty: synthetic data, 2000 samples with 300 features, a tenth of which are not zero.
-  // `split`: how the data are divided among the workers (train/split.h); `all`: each draws from all. Throws UsageError.
+  // `split`: how the data are divided among the workers (data/split.h); `all`: each draws from all. Throws UsageError.
   FarStart(const std::string& data, std::uint64_t seed, const std::string& split = "all");
 
   // Rounds with this sparsifier; the memory holds lr*gradient.

@@ -61,7 +61,9 @@ std::string build_id() {
   std::vector<std::string> ids;
   dl_iterate_phdr(add_id, &ids);
   if (!ids.empty()) std::sort(ids.begin() + 1, ids.end());  // libraries may be loaded in another order
-  ids.insert(ids.end(), train::loaded_plugins().begin(), train::loaded_plugins().end());
+  std::vector<std::string> plugins = train::loaded_plugins();
+  std::sort(plugins.begin(), plugins.end());
+  ids.insert(ids.end(), plugins.begin(), plugins.end());
   return fmt::format("{}", fmt::join(ids, "-"));
 }
 

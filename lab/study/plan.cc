@@ -386,7 +386,7 @@ std::string difference(const Json& before, const Json& now, std::string (*option
       for (const auto& [name, one] : mine.items()) {
         if (name == "build") {
           if (one != value(theirs, name))
-            all += (all.empty() ? "" : "; ") + std::string("the program has other code now");
+            all += (all.empty() ? "" : "; ") + std::string("the program, or a library of --load, has other code now");
         } else {
           add(key == "config" ? option_name(name) : name, value(theirs, name), one);
         }

@@ -152,6 +152,11 @@ class BadFiles(Case):
         self.refuses("decompress", "out.swf", "-o", "/dev/full", code=1, says="'/dev/full'")
         self.refuses("inspect", "out.swf", "--json", "no/report", code=1, says="'no/report'")
 
+    def test_that_are_folders_are_noticed_before_any_work(self):
+        for option in ("--save-weights", "--json", "--report"):
+            self.refuses("train", "--steps", "4000000000", option, ".", code=1, says="cannot write '.': Is a directory")
+        self.refuses("compare", "--steps", "4000000000", "--json", ".", code=1, says="cannot write '.': Is a directory")
+
     def test_that_are_the_same(self):
         for name in ("in.npy", "mem.npy"):
             self.put(name, npy(gaussians(8)))

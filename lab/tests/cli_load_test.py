@@ -60,7 +60,7 @@ class Load(Case):
         self.assertEqual(self.run_program(*study, "--load", "libmine.so").returncode, 0)
         with open(self.plugin, "ab") as file:
             file.write(b"another build")
-        self.refuses(*study, "--load", "libmine.so", says="the program has other code now")
+        self.refuses(*study, "--load", "libmine.so", says="the program, or a library of --load, has other code now")
         self.refuses(*study, says="'every' is not a sparsifier")
 
     def test_what_cannot_be_loaded_is_one_line(self):
@@ -70,6 +70,8 @@ class Load(Case):
             ("/dev/zero", "cannot load '/dev/zero': it is not a regular file"),
             (self.put("text.so", b"no library\n"), "cannot load 'text.so'"),
             (self.put("empty.so", b""), "cannot load 'empty.so'"),
+            (self.put("half.so", Path(self.plugin).read_bytes()[:70000]), "cannot load 'half.so': it is cut short"),
+            (self.put("quarter.so", Path(self.plugin).read_bytes()[:5000]), "cannot load 'quarter.so': it is cut short"),
             (shutil.copy(libz(), self.folder / "z.so").name, "'z.so' is no plugin"),
         ):
             self.refuses("train", *SMALL, "--load", path, says=says)

@@ -53,7 +53,7 @@ class Case(unittest.TestCase):
         self.assertEqual(list(self.folder.iterdir()), [])
 
     def report(self, name, *arguments):
-        """The report, after a look at its form, which design.md fixes."""
+        """The report, after a look at its form, which docs/reference/commands.md fixes."""
         text = self.run_ok(name, "--json", "out.json", *arguments)
         report = json.loads((self.folder / "out.json").read_text())
         self.assertEqual(list(report), ["name", "paper", "claim", "verdict", "holds", "reason",

@@ -17,7 +17,7 @@ namespace sparsewire {
 struct Rule {
   enum class Kind : std::uint8_t {
     at_least,  // all entries whose key is at least n
-    best,      // the n with the best scores, of those that are not zero
+    best,      // the n with the best scores, of entries that are not zero
     drawn,     // n drawn at random among all, also zeros
   };
   Kind kind = Kind::at_least;

@@ -26,7 +26,7 @@ if len(sys.argv) < 3:
     sys.exit(2)
 PROGRAM, MODULE = sys.argv.pop(1), sys.argv.pop(1)
 
-SEED, WORKER, STEP, DROPOUT = 5, 2, 7, 24  # as in gradient.cc and train/random.h
+SEED, WORKER, STEP, DROPOUT = 5, 2, 7, 24  # as in gradient.cc and data/random.h
 
 
 def dropout_masks(count):

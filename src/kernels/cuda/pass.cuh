@@ -1,5 +1,5 @@
 // The pass over the error memory: one block for each tile. Of a model that is one unit here, of others in
-// unit_pass.cuh.
+// unit_tiles.cuh and tile_units.cuh.
 #pragma once
 
 #include <type_traits>
