@@ -327,9 +327,9 @@ void compare(const CompareOptions& options) {
   checked_ratio(options.ratio);
   const auto problem = train::make_problem(config.problem, train::problem_place(config));
   check_methods(methods, config, options, problem->layout());
-  if (!config.json.empty()) check_place(config.json);
   files::make_folder(options.out);
   const files::FolderLock lock(options.out);
+  if (!config.json.empty()) check_place(config.json);  // it may be in that folder
   std::vector<std::string> usual;
   for (const Method& method : all_methods()) usual.push_back(metrics_name(method));
   EarlierComparison earlier(options.out, usual);

@@ -155,6 +155,7 @@ class BadFiles(Case):
     def test_that_are_folders_are_noticed_before_any_work(self):
         for option in ("--save-weights", "--json", "--report"):
             self.refuses("train", "--steps", "4000000000", option, ".", code=1, says="cannot write '.': Is a directory")
+        (self.folder / "compare-out").mkdir()
         self.refuses("compare", "--steps", "4000000000", "--json", ".", code=1, says="cannot write '.': Is a directory")
 
     def test_that_are_the_same(self):
