@@ -17,6 +17,7 @@ import signal
 import subprocess
 import termios
 import unittest
+from pathlib import Path
 
 import processes
 from train_case import Case, MPIEXEC, PROGRAM, SMALL, THREADS
@@ -305,6 +306,16 @@ class Options(Case):
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertRegex(done.stderr, "sparsewire: the data of ranks 1 and 2 differ from those of rank 0 .*: give every rank the same")
             self.assertEqual(self.metrics(), [])
+
+    def test_that_load_a_library_on_one_rank_only(self):
+        if not MPIEXEC:
+            self.skipTest("no mpirun")
+        plugin = str(Path(PROGRAM).parents[2] / "examples" / "libevery.so")
+        rank = ["-n", "1", PROGRAM, "train", "--transport", "mpi", *SMALL, "--steps", "3", "-q"]
+        environment = {**os.environ, "ASAN_OPTIONS": "detect_odr_violation=0:" + os.environ.get("ASAN_OPTIONS", "")}
+        done = self.run_command([MPIEXEC, *rank, "--load", plugin, ":", *rank], env=environment)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertEqual(done.stderr.count("sparsewire: rank 1 has other libraries of --load than rank 0"), 1, done.stderr)
 
     def test_transport_mpi_without_mpirun_is_said(self):
         if not MPIEXEC:
